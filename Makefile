@@ -1,0 +1,53 @@
+# Every target sets up what it needs: a Python >= 3.11 and a Java >= 17 on the PATH are enough.
+BIN := .venv/bin
+STAMP := .venv/.stamp
+# Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help venv test check demo bench campaign lock clean
+
+help:
+	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
+	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
+	@echo "make check      ruff, pyright, import-linter"
+	@echo "make bench      speed and memory, beside a bare byte relay"
+	@echo "make campaign   the long form of the fault tests"
+	@echo "make lock       resolve the dependencies anew"
+	@echo "make clean      remove what the other targets made here"
+
+venv: $(STAMP)
+
+$(STAMP): requirements-dev.lock
+	@.ci/setup
+	@touch $@
+
+test: $(STAMP)
+	@$(BIN)/python -m tests.tiers $(TIERS)
+
+check: $(STAMP)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+demo: $(STAMP)
+	@$(BIN)/python -m bench.demo
+
+bench: $(STAMP)
+	@$(BIN)/python -m bench.run
+
+campaign: $(STAMP)
+	@$(BIN)/python -m bench.campaign
+
+# UV_NO_CONFIG and the --no-emit options: a lock names versions and hashes, never the place that they came from.
+LOCK := UV_NO_CONFIG=1 $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"
+
+lock: $(STAMP)
+	$(LOCK) pyproject.toml --output-file requirements.lock
+	$(LOCK) pyproject.toml --group dev --constraint requirements.lock --output-file requirements-dev.lock
+	@touch $(STAMP)
+
+clean:
+	rm -rf .venv .cache .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist logs
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

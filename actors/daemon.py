@@ -1,0 +1,107 @@
+"""A daemon on Ray, as the foreground process sees it: starts the supervisor, watches it, takes it down again."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+
+from actors import options
+from actors.handles import CALL_S, call, create, find, kill
+from actors.local import RayConnection
+from actors.supervisor import SupervisorActor
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import Status
+from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.supervise import CLOSE_S, STOP_S
+
+START_S = 60.0
+POLL_S = 0.2
+
+
+class RayDaemon:
+    """The supervisor on Ray."""
+
+    def __init__(self, config: Config, log_directory: str) -> None:
+        self._config = config
+        self._log_directory = log_directory
+        self._ray = RayConnection(config.ray)
+        self._actor: Any = None
+        self._stop_before = float("inf")
+
+    @property
+    def dashboard(self) -> str:
+        """The address of Ray's dashboard, or empty."""
+        return self._ray.dashboard
+
+    async def start(self) -> str:
+        """Brings up Ray and the supervisor; returns the address of its HTTP door. Raises EnvironmentFault."""
+        self._ray.connect()  # on the main thread, see there; nothing else runs yet
+        name = options.supervisor_name(self._config.instance)
+        if await find(name) is not None:
+            self._ray.close()
+            raise EnvironmentFault(
+                f'a daemon of the instance "{self._config.instance}" runs on this Ray cluster already: '
+                "`mirrord stop` ends it, and another instance name lets two live side by side"
+            )
+        try:
+            self._actor = await create(
+                SupervisorActor, options.SUPERVISOR, name, msgspec.msgpack.encode(self._config), self._log_directory
+            )
+            async with asyncio.timeout(START_S):
+                return await self._address()
+        except TimeoutError:
+            await self._end()
+            raise EnvironmentFault(f"the supervisor did not start within {START_S:g} s") from None
+        except BaseException:
+            await self._end()
+            raise
+
+    async def status(self) -> Status | None:
+        """The present status; None while the supervisor does not answer."""
+        try:
+            return Status.decode(await call(self._actor.status.remote(), CALL_S))
+        except (ReplicatorDead, ReplicatorUnsure):
+            return None
+
+    async def stop(self) -> None:
+        """Begins to drain."""
+        self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
+        try:
+            await call(self._actor.stop.remote(), CALL_S)
+        except (ReplicatorDead, ReplicatorUnsure):
+            return  # asked again by the next signal; `wait` sees what becomes of it
+
+    async def wait(self) -> None:
+        """Until the supervisor has drained everything; then Ray is left. Raises EnvironmentFault when it vanished."""
+        try:
+            while True:
+                if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
+                    return
+                await asyncio.sleep(POLL_S)
+        finally:
+            await self._end()
+
+    async def _stopped(self) -> bool:
+        try:
+            return await call(self._actor.stopped.remote(), CALL_S)
+        except ReplicatorUnsure:
+            return False
+        except ReplicatorDead as fault:
+            raise EnvironmentFault(f"the supervisor has ended: {fault}") from fault
+
+    async def _address(self) -> str:
+        while True:
+            try:
+                if address := await call(self._actor.address.remote(), CALL_S):
+                    return address
+            except ReplicatorUnsure:
+                pass  # it is still starting
+            except ReplicatorDead as fault:
+                raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
+            await asyncio.sleep(POLL_S)
+
+    async def _end(self) -> None:
+        if self._actor is not None:
+            await kill(self._actor)
+        self._ray.close()

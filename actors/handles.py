@@ -1,0 +1,133 @@
+"""The wall around Ray: every call has a time limit, and ends in an answer, `ReplicatorDead` or `ReplicatorUnsure`.
+
+Actors are `Any` here and in `engine.py`, because Ray makes their methods at run time; what they answer gets its type
+here. The functions of Ray that wait for its GCS run beside the event loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+import msgspec
+import ray
+from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.util import list_named_actors
+
+from actors.options import HEALTH
+from mirrord.model.assignment import LaneAssignment, ReplicatorReport
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId
+from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+
+CALL_S = 5.0
+ANSWER_S = 2.0
+"""How much longer than its own deadline a call may take."""
+END_S = 5.0
+"""How long the end of a killed process may take to be known."""
+
+Answer = TypeVar("Answer")
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+_ray: Any = ray
+
+_assignments = msgspec.msgpack.Encoder()
+_report = msgspec.msgpack.Decoder(ReplicatorReport)
+
+
+async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
+    """Wait for an actor's answer. Raises ReplicatorDead and ReplicatorUnsure, whatever went wrong."""
+    try:
+        # Not `asyncio.wait_for`: in Python 3.11 it may swallow the cancellation of the caller.
+        async with asyncio.timeout(timeout_s):
+            return await answer
+    except ActorDiedError as error:
+        raise ReplicatorDead(_line(error)) from error
+    except TimeoutError as error:
+        raise ReplicatorUnsure(f"no answer within {timeout_s:g} s") from error
+    except RayTaskError as error:
+        # The actor raised it: `cause` is what it raised.
+        raise ReplicatorUnsure(_line(cast(BaseException, error.cause))) from error
+    except RayError as error:
+        raise ReplicatorUnsure(_line(error)) from error
+
+
+def in_health_group(method: Method) -> Method:
+    """Marks a method of an actor that is answered by the thread and event loop of its health."""
+    return _ray.method(concurrency_group=HEALTH)(method)
+
+
+async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object) -> Any:
+    """A new actor of this name; it may still be starting. Raises EnvironmentFault, also when the name is taken."""
+
+    def register() -> Any:
+        return _ray.remote(**options)(kind).options(name=name).remote(*arguments)
+
+    try:
+        return await asyncio.to_thread(register)
+    except (RayError, ValueError) as error:
+        raise EnvironmentFault(f"Ray does not start {name}: {_line(error)}") from error
+
+
+async def find(name: str) -> Any | None:
+    """The living actor of this name."""
+    try:
+        return await asyncio.to_thread(_ray.get_actor, name)
+    except (RayError, ValueError):
+        return None
+
+
+async def names() -> list[str]:
+    """The names of all living actors in this namespace."""
+    return await asyncio.to_thread(list_named_actors)
+
+
+async def kill(actor: Any) -> None:
+    """End an actor's process, as by kill -9. It may take a moment, and whether it works must be seen elsewhere."""
+    with suppress(RayError, ValueError):
+        await asyncio.to_thread(_ray.kill, actor, no_restart=True)
+
+
+class ReplicatorCalls:
+    """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
+
+    def __init__(self, name: str, actor: Any, ended: asyncio.Event) -> None:
+        """`ended` is set when Ray says that the actor's process is no more."""
+        self.name = name
+        self.ending = False
+        """It is meant to end."""
+        self._actor = actor
+        self._ended = ended
+
+    async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Give it lanes."""
+        await call(self._actor.assign.remote(_assignments.encode(lanes)), CALL_S)
+
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+        """Let it drain lanes."""
+        return await call(self._actor.release.remote(list(lanes), deadline_s), deadline_s + ANSWER_S)
+
+    async def report(self) -> ReplicatorReport:
+        """How it is now."""
+        return _report.decode(await call(self._actor.report.remote(), CALL_S))
+
+    async def close(self, deadline_s: float) -> None:
+        """Let it drain what it has and end."""
+        await call(self._actor.close.remote(deadline_s), deadline_s + ANSWER_S)
+        await self.kill()
+
+    async def kill(self) -> None:
+        """End its process."""
+        self.ending = True
+        await kill(self._actor)
+        try:
+            async with asyncio.timeout(END_S):
+                await self._ended.wait()
+        except TimeoutError:
+            raise ReplicatorUnsure(f"Ray has not confirmed the end of {self.name} within {END_S:g} s") from None
+
+
+def _line(error: BaseException) -> str:
+    """The first line of an error; Ray's go on for a page."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,90 @@
+"""The supervisor as a Ray actor: a daemon's flows and HTTP door, in a process of its own.
+
+Ray starts it again when it dies (`max_restarts`), and then only `__init__` runs: so everything begins there.
+"""
+
+import asyncio
+import time
+
+import msgspec
+import structlog
+
+from actors.engine import RayEngine
+from actors.handles import find, in_health_group, kill
+from actors.options import supervisor_name
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell import logs
+from mirrord.shell.supervise import Supervisor
+
+BEAT_S = 0.1
+PAUSE_S = 1.0
+"""Between two tries to begin, when the HTTP port of the one before is still taken."""
+
+LINGER_S = 5.0
+
+log = structlog.get_logger()
+
+
+class SupervisorActor:
+    """Hosts `mirrord.shell.supervise.Supervisor`."""
+
+    def __init__(self, config: bytes, log_directory: str) -> None:
+        self._config = msgspec.msgpack.decode(config, type=Config)
+        logs.set_up(log_directory, f"{self._config.instance}-supervisor", on_stderr=False)
+        engine = RayEngine(self._config.instance, log_directory)
+        self._supervisor = Supervisor(self._config, engine)
+        self._engine = engine
+        self._fault = ""
+        self._address = ""
+        self._ended = False
+        self._came_round = time.monotonic()
+        # Ray runs this on the main event loop (an async actor's constructor is a coroutine to Ray).
+        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat())]
+
+    def __repr__(self) -> str:
+        return f"mirrord supervisor of {self._config.instance}"
+
+    async def address(self) -> str:
+        """Where the HTTP door is; empty until it is open. Raises EnvironmentFault when it cannot be opened."""
+        if self._fault:
+            raise EnvironmentFault(self._fault)
+        return self._address
+
+    async def status(self) -> bytes:
+        """The status document."""
+        return self._supervisor.status().encode()
+
+    async def stop(self) -> None:
+        """Begin to drain."""
+        await self._supervisor.stop()
+
+    async def stopped(self) -> bool:
+        """Whether everything has ended."""
+        return self._ended
+
+    @in_health_group
+    async def loop_age_s(self) -> float:
+        """How long ago the main event loop last came round."""
+        return time.monotonic() - self._came_round
+
+    async def _run(self) -> None:
+        await self._engine.end_leftovers()
+        while not self._address:
+            try:
+                self._address = await self._supervisor.start()
+                self._fault = ""
+            except EnvironmentFault as fault:
+                log.error("daemon_not_started", reason=str(fault))
+                self._fault = str(fault)
+                await asyncio.sleep(PAUSE_S)
+        await self._supervisor.wait()
+        self._ended = True
+        # The foreground process ends this one. If that was killed, on a cluster that lives on, nobody else does.
+        await asyncio.sleep(LINGER_S)
+        await kill(await find(supervisor_name(self._config.instance)))
+
+    async def _beat(self) -> None:
+        while True:
+            self._came_round = time.monotonic()
+            await asyncio.sleep(BEAT_S)

@@ -1,0 +1,292 @@
+"""`make campaign`: everything is killed with -9 again and again while records flow; then both clusters are compared.
+
+Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
+topics that are only just being created; `two-daemons` on one flow; `sim`: the simulator, by seeds. Results are kept in
+bench/results and shown in docs/measurements.md.
+"""
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bench import report, simulated
+from bench.daemon import Daemon, Settings, target_name
+from bench.faults import Faults, Kind, Mirror
+from bench.flood import TOPICS, Flood
+from bench.pair import LASTING, pair
+from mirrord.lab.checker import Comparison, TopicPair, compare
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import FlowStatus
+
+Variant = Literal["fresh", "old", "creating", "two-daemons"]
+
+VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons")
+FORGETFUL: Mapping[str, str] = {"producer.id.expiration.check.interval.ms": "3000"}
+OLD_MS = 10 * 86_400_000
+SECONDS_PER_KILL = 4.5
+"""How long a kill and what follows takes about: so fast must the records flow that they last to the end."""
+CATCH_UP_S = 300.0
+_LOOK_S = 0.2
+_PROGRESS_S = 5.0
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """One campaign."""
+
+    variant: Variant
+    seed: int
+    records: int
+    """At least so many flow."""
+    kills: int
+    """Of each kind."""
+    kinds: tuple[Kind, ...] = ()
+    """Empty: all that the variant and the engine have."""
+    engine: Literal["ray", "process"] = "ray"
+    minutes: float = 60.0
+    """The kills must be done by then."""
+    lease_ttl_s: float = 3.0
+    request_timeout_s: float = 3.0
+
+    @property
+    def wanted(self) -> dict[Kind, int]:
+        """How many kills of which kind."""
+        kills = self.kills
+        if self.kinds:
+            return dict.fromkeys(self.kinds, kills)
+        wanted: dict[Kind, int] = {"target": kills, "source": kills}
+        if self.variant == "two-daemons":
+            # A stopped process is a zombie when it goes on: it believes that it holds the lease.
+            wanted |= {"daemon": kills, "stall": kills}
+        elif self.engine == "process":
+            wanted |= {"daemon": kills}
+        else:
+            wanted |= {"daemon": kills - kills // 2, "supervisor": kills // 2, "replicator": kills}
+        return wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of it."""
+
+    plan: Plan
+    kills: dict[Kind, int]
+    while_copying: dict[Kind, int]
+    seconds: float
+    """Of the flowing and killing, without set-up and comparison."""
+    comparison: Comparison
+    flow: FlowStatus = field(repr=False)
+
+    @property
+    def passed(self) -> bool:
+        """Whether it did what it should, and nothing went wrong."""
+        return self.comparison.is_exact and self.kills == self.plan.wanted
+
+
+def run(plan: Plan, tell: Tell) -> Outcome:
+    """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
+    options = LabOptions(properties=LASTING)
+    target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant == "old" else options
+    with tempfile.TemporaryDirectory(prefix="mirrord-campaign-") as name, ExitStack() as everything:
+        source, target = everything.enter_context(pair(options, target_options))
+        daemons = _daemons(plan, Path(name), source, target)
+        for daemon in daemons:
+            everything.callback(daemon.kill)
+        rate = plan.records / (SECONDS_PER_KILL * sum(plan.wanted.values()))
+        age_ms = OLD_MS if plan.variant == "old" else 0
+        creating = plan.variant == "creating"
+        flood = everything.enter_context(Flood(source.bootstrap, plan.seed, rate, age_ms=age_ms, creating=creating))
+        flood.begin()
+        began = time.monotonic()
+        for daemon in daemons:
+            daemon.start()
+        mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
+        faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
+        _kill_while_flowing(plan, flood, faults, tell)
+        flow = _await_end(daemons, flood, tell)
+        seconds = time.monotonic() - began
+        for daemon in daemons:
+            daemon.stop()
+        tell("comparing record by record")
+        pairs = [TopicPair(topic.name, target_name(topic.name)) for topic in flood.topics]
+        comparison = compare(source.bootstrap, target.bootstrap, pairs)
+        tally = faults.tally
+        return Outcome(
+            plan=plan,
+            kills={kind: tally.kills[kind] for kind in plan.wanted},
+            while_copying={kind: tally.while_copying[kind] for kind in plan.wanted},
+            seconds=seconds,
+            comparison=comparison,
+            flow=flow,
+        )
+
+
+def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list[Daemon]:
+    names = ("one", "two") if plan.variant == "two-daemons" else ("one",)
+    return [
+        Daemon(
+            folder,
+            Settings(
+                source=source.bootstrap,
+                target=target.bootstrap,
+                topics=TOPICS,
+                engine="process" if plan.variant == "two-daemons" else plan.engine,
+                instance=name,
+                lease_ttl_s=plan.lease_ttl_s,
+                request_timeout_s=plan.request_timeout_s,
+                replicators="auto" if plan.engine == "process" else 2,
+            ),
+        )
+        for name in names
+    ]
+
+
+def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) -> None:
+    """Until all kills are done and all records are written."""
+    deadline = time.monotonic() + plan.minutes * 60
+    with ThreadPoolExecutor(1) as thread:
+        killing: Future[None] = thread.submit(faults.run)
+        try:
+            while not killing.done() or flood.records < plan.records:
+                flood.tick()
+                if killing.done():
+                    killing.result()
+                if time.monotonic() > deadline:
+                    raise EnvironmentFault(f"not done after {plan.minutes:g} minutes: {dict(faults.tally.kills)}")
+                time.sleep(_LOOK_S)
+        finally:
+            faults.end.set()
+        killing.result()
+    flood.stop()
+    tell(f"all kills done, {flood.records:,} records written; waiting until all are copied")
+
+
+def _await_end(daemons: list[Daemon], flood: Flood, tell: Tell) -> FlowStatus:
+    """The status of the one that copies, once it has nothing left to copy."""
+    lanes = sum(flood.partitions.values())
+    deadline = time.monotonic() + CATCH_UP_S
+    next_word = 0.0
+    while True:
+        for daemon in daemons:
+            _ = daemon.pid
+            flow = daemon.flow()
+            if flow is None or flow.state != "running":
+                continue
+            if flow.totals.lanes == {"copying": lanes} and flow.totals.lag_records == 0:
+                return flow
+            halted = [lane for lane in flow.lanes if lane.state == "halted"]
+            if halted:
+                raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")
+            if time.monotonic() > next_word:
+                next_word = time.monotonic() + _PROGRESS_S
+                tell(f"{flow.totals.lanes}, lag {flow.totals.lag_records}")
+        if time.monotonic() > deadline:
+            told = "\n".join(daemon.tail() for daemon in daemons)
+            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s:\n{told}")
+        time.sleep(_LOOK_S)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
+    parser.add_argument("--variant", choices=(*VARIANTS, "sim"), action="append", help="default: all")
+    parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
+    parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
+    parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
+    parser.add_argument("--seeds", type=int, default=100_000, help="of the simulator (default: %(default)s)")
+    parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+
+    def tell(line: str) -> None:
+        print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
+
+    failed: list[str] = []
+    for variant in arguments.variant or (*VARIANTS, "sim"):
+        tell(f"--- {variant}, seed {arguments.seed}")
+        try:
+            passed = (
+                _simulate(arguments, tell)
+                if variant == "sim"
+                else _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
+            )
+        except EnvironmentFault as fault:
+            tell(f"{variant}: {fault}")
+            passed = False
+        if not passed:
+            failed.append(variant)
+    tell(f"failed: {', '.join(failed)}" if failed else "passed")
+    return 1 if failed else 0
+
+
+def _plan(variant: Variant, arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        variant=variant,
+        seed=arguments.seed,
+        records=arguments.records,
+        kills=arguments.kills,
+        engine=arguments.engine,
+        minutes=arguments.minutes,
+    )
+
+
+def _fault_campaign(plan: Plan, tell: Tell, *, keep: bool) -> bool:
+    outcome = run(plan, tell)
+    comparison = outcome.comparison
+    tell(f"{plan.variant}: {comparison.records:,} records, {outcome.kills}, {comparison.difference}")
+    if not comparison.is_exact:
+        print(comparison.describe())
+    if keep:
+        report.keep("campaign", _result(outcome))
+    return outcome.passed
+
+
+def _result(outcome: Outcome) -> report.Result:
+    plan, comparison = outcome.plan, outcome.comparison
+    return {
+        "variant": plan.variant,
+        "engine": plan.engine if plan.variant != "two-daemons" else "process",
+        "seed": plan.seed,
+        "records": comparison.records,
+        "payload_bytes": comparison.payload_bytes,
+        "partitions": len(comparison.partitions),
+        "kills": outcome.kills,
+        "while_copying": outcome.while_copying,
+        "seconds": round(outcome.seconds, 1),
+        "difference": comparison.difference._asdict(),
+        "passed": outcome.passed,
+    }
+
+
+def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = simulated.run(arguments.seed, arguments.seeds, tell)
+    result: report.Result = {
+        "first_seed": outcome.first_seed,
+        "seeds": outcome.seeds,
+        "steps": outcome.steps,
+        "seconds": round(outcome.seconds, 1),
+        "violations": len(outcome.failed),
+        "failed_seeds": outcome.failed[:20],
+        "passed": not outcome.failed,
+    }
+    if arguments.keep:
+        report.keep("simulator", result)
+    return not outcome.failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""One replicator in a process of its own: copies a topic from its start to its end, and tells what that cost.
+
+`python -m bench.copying SOURCE TARGET TOPIC COPY` prints one JSON object. It does what a replicator does on Ray, with
+its ledger on the target cluster, but without Ray; a lease is taken and held beside it.
+"""
+
+import argparse
+import asyncio
+import functools
+import os
+import resource
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import uvloop
+
+from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.config import ClusterConfig, FlowConfig, LimitsConfig, RuntimeConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import FlowOpened
+from mirrord.model.names import LaneKey
+from mirrord.model.security import Security
+from mirrord.shell import host
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.lease_holder import this_process
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.replicator import Replicator
+from mirrord.shell.topics import KafkaTopicAdmin
+
+DEADLINE_S = 540.0
+LEASE_MS = 60_000
+_LOOK_S = 0.05
+_ADMIN_S = 10.0
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What a copy took. CPU and wall time from the first lane's start to the last lane's end."""
+
+    copied_bytes: int
+    """As stored."""
+    batches: int
+    records: int
+    cpu_s: float
+    wall_s: float
+    step_s: float
+    """CPU-seconds within the state machine, header codec included; 0 when it was not asked for."""
+    idle_bytes: int
+    """Largest resident memory before the first lane."""
+    peak_bytes: int
+    """Largest resident memory in all."""
+
+
+class _Timed:
+    """A function that counts the CPU time it takes."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.seconds = 0.0
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *arguments: Any) -> Any:
+        began = time.thread_time_ns()
+        try:
+            return self._function(*arguments)
+        finally:
+            self.seconds += (time.thread_time_ns() - began) / 1e9
+
+
+async def copy(arguments: argparse.Namespace) -> Cost:
+    """Copies everything. Raises EnvironmentFault when it does not come to the end."""
+    source, target = (ClusterConfig((address,), Security()) for address in (arguments.source, arguments.target))
+    timed = _Timed(host.step)
+    if arguments.time_step:
+        host.step = timed
+    name = f"bench-{uuid.uuid4().hex[:8]}"
+    flow = FlowConfig(name, "source", "target", (".*",), limits=LimitsConfig(arguments.in_flight_bytes))
+    there, here = await _look(source, arguments.topic), await _look(target, arguments.copy)
+    clock = SystemClock()
+    store = LedgerStore(KafkaLog(name, target), clock)
+    await store.open()
+    await open_flow(store, FlowOpened(name, there.cluster_id, here.cluster_id))
+    lease = LeaseKeeper(store, this_process(name, ""), LEASE_MS, clock)
+    epoch = await lease.acquire()
+    runtime = RuntimeConfig(engine="process", lease_ttl_ms=LEASE_MS)
+    setup = FlowSetup(flow, source, target, runtime, epoch, there.cluster_id, here.cluster_id)
+    from_topic, to_topic = there.topics[arguments.topic], here.topics[arguments.copy]
+    lanes = [
+        LaneAssignment(
+            LaneKey(from_topic.topic_id, partition, to_topic.topic_id), arguments.topic, arguments.copy, "none"
+        )
+        for partition in range(from_topic.partitions)
+    ]
+    replicator = Replicator(f"{name}-{os.getpid()}", setup, KafkaLog(name, target))
+    await replicator.open()
+    idle_bytes = _peak_bytes()
+    began, used = time.monotonic(), time.process_time()
+    await replicator.assign(lanes)
+    report = await _until_copied(replicator, len(lanes), arguments.records)
+    used, wall_s = time.process_time() - used, time.monotonic() - began
+    cost = Cost(
+        copied_bytes=sum(lane.copied_bytes for lane in report.lanes),
+        batches=sum(lane.raw_batches for lane in report.lanes),
+        records=sum(lane.copied_records for lane in report.lanes),
+        cpu_s=used,
+        wall_s=wall_s,
+        step_s=timed.seconds,
+        idle_bytes=idle_bytes,
+        peak_bytes=_peak_bytes(),
+    )
+    await replicator.close(5.0)
+    await lease.close()
+    await store.close()
+    return cost
+
+
+async def _look(cluster: ClusterConfig, topic: str) -> Any:
+    admin = KafkaTopicAdmin(cluster, _ADMIN_S)
+    try:
+        return await admin.look([topic])
+    finally:
+        await admin.close()
+
+
+async def _until_copied(replicator: Replicator, lanes: int, records: int) -> ReplicatorReport:
+    deadline = time.monotonic() + DEADLINE_S
+    while True:
+        report = replicator.report()
+        if len(report.lanes) == lanes and sum(lane.ordinal for lane in report.lanes) >= records:
+            return report
+        halted = [lane.note for lane in report.lanes if lane.phase == "halted"]
+        if halted or time.monotonic() > deadline:
+            raise EnvironmentFault(f"not everything was copied: {halted or report}")
+        await asyncio.sleep(_LOOK_S)
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.copying", description=__doc__)
+    for name in ("source", "target", "topic", "copy"):
+        parser.add_argument(name)
+    parser.add_argument("--records", type=int, required=True, help="how many there are to copy")
+    parser.add_argument("--in-flight-bytes", type=int, default=LimitsConfig().in_flight_bytes)
+    parser.add_argument("--time-step", action="store_true", help="count the time of the state machine")
+    print(msgspec.json.encode(uvloop.run(copy(parser.parse_args()))).decode())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

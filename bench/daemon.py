@@ -1,0 +1,195 @@
+"""`mirrord start` as a process of its own: its configuration, its life, and what it says of itself over HTTP."""
+
+import http.client
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from mirrord.lab.leash import leashed
+from mirrord.lab.ports import LOOPBACK, free_ports
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import FlowStatus, Status
+
+STOP_S = 20.0
+_ASK_S = 2.0
+_POLL_S = 0.1
+_TAIL_LINES = 15
+
+# The leash ends with the thread that it was put on by. This one lives until the interpreter ends.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="daemon-starter")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the configuration says; the rest is mirrord's own default."""
+
+    source: str
+    target: str
+    topics: str
+    """A regex."""
+    engine: Literal["ray", "process"]
+    instance: str = "bench"
+    refresh_s: float = 1.0
+    lease_ttl_s: float = 6.0
+    request_timeout_s: float = 8.0
+    replicators: int | Literal["auto"] = "auto"
+    dashboard: bool = False
+
+
+FLOW = "eu-us"
+
+
+def target_name(topic: str) -> str:
+    """What the copy of a topic is named."""
+    return f"eu.{topic}"
+
+
+class Daemon:
+    """One daemon. It ends with this process, in whatever way that ends, unless it `outlives` it."""
+
+    def __init__(self, folder: Path, settings: Settings, *, outlives: bool = False) -> None:
+        """The folder gets the configuration and the logs."""
+        self.settings = settings
+        self._outlives = outlives
+        self.conf = folder / f"{settings.instance}.toml"
+        (port,) = free_ports(1)
+        self.address = f"{LOOPBACK}:{port}"
+        self._logs = folder / "logs"
+        self._output = folder / f"{settings.instance}.out"
+        self._process: subprocess.Popen[bytes] | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        self.conf.write_text(_conf(settings, self.address, self._logs))
+
+    @property
+    def running(self) -> bool:
+        """Whether the process that was started lives."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Of the process that was started. Raises EnvironmentFault when it has ended."""
+        if self._process is None or self._process.poll() is not None:
+            raise EnvironmentFault(f"the daemon {self.settings.instance} has ended:\n{self.tail()}")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Starts it and returns at once."""
+        self._process = _starter.submit(self._spawn).result()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "mirrord.cli.main", "start", str(self.conf)]
+        with self._output.open("ab") as output:
+            return subprocess.Popen(
+                command if self._outlives else leashed(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def kill(self) -> None:
+        """kill -9 of the process that was started; Ray's processes end with it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def stop(self) -> int:
+        """SIGTERM, and its exit code; -9 when it has not ended in time."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            os.kill(self._process.pid, signal.SIGTERM)
+        try:
+            return self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return -signal.SIGKILL
+
+    def flow(self) -> FlowStatus | None:
+        """The status of its only flow; None while nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://{self.address}/status", timeout=_ASK_S) as answer:
+                return Status.decode(answer.read()).flows[0]
+        except (OSError, http.client.HTTPException, ValueError, IndexError):
+            return None
+
+    def wait_for(
+        self,
+        what: str,
+        reached: Callable[[FlowStatus], bool],
+        patience_s: float,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> FlowStatus:
+        """Waits until the status shows something. Raises EnvironmentFault when the daemon ends, or time is up."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            flow = self.flow()
+            if flow is not None and reached(flow):
+                return flow
+            _ = self.pid
+            meanwhile()
+            if time.monotonic() > deadline:
+                state = f"{flow.state}, {flow.totals.lanes}, {flow.note}" if flow else "no answer"
+                raise EnvironmentFault(f"no {what} within {patience_s:g} s ({state}):\n{self.tail()}")
+            time.sleep(_POLL_S)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """What it has printed, as far as it is log lines."""
+        for line in self._output.read_bytes().splitlines() if self._output.exists() else ():
+            try:
+                event = msgspec.json.decode(line)
+            except msgspec.DecodeError:
+                continue
+            if isinstance(event, dict):
+                yield event
+
+    def tail(self) -> str:
+        """The end of what it has printed."""
+        if not self._output.exists():
+            return ""
+        return "\n".join(self._output.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+
+
+def _conf(settings: Settings, address: str, logs: Path) -> str:
+    count = settings.replicators if isinstance(settings.replicators, int) else f'"{settings.replicators}"'
+    return f"""instance = "{settings.instance}"
+
+[clusters.eu]
+bootstrap = "{settings.source}"
+
+[clusters.us]
+bootstrap = "{settings.target}"
+
+[[flows]]
+from = "eu"
+to = "us"
+topics = ['{settings.topics}']
+refresh = "{int(settings.refresh_s * 1000)}ms"
+
+[replicators]
+count = {count}
+
+[runtime]
+engine = "{settings.engine}"
+lease_ttl = "{int(settings.lease_ttl_s * 1000)}ms"
+request_timeout = "{int(settings.request_timeout_s * 1000)}ms"
+
+[ray]
+dashboard = {"true" if settings.dashboard else "false"}
+
+[http]
+listen = "{address}"
+
+[logs]
+dir = "{logs}"
+"""

@@ -1,0 +1,142 @@
+"""How much later does a record arrive for a reader of the target than for a reader of the source?
+
+A producer writes records at a steady rate, each in a request of its own; two readers note when each arrives. All clocks
+are one: CLOCK_MONOTONIC of this machine. Producer, readers and daemon are processes of their own.
+"""
+
+import multiprocessing
+import statistics
+import tempfile
+import time
+from array import array
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from multiprocessing.synchronize import Event
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from bench.clusters import Admin
+from bench.daemon import Daemon, Settings, target_name
+from bench.load import Topic, noise
+from mirrord.lab.cluster import Cluster
+from mirrord.model.errors import EnvironmentFault
+
+TOPIC = Topic("latency", 4, "none")
+RECORDS_PER_S = 1_000
+VALUE_BYTES = 200
+WARM_UP_S = 8.0
+MEASURED_S = 30.0
+START_S = 180.0
+PATIENCE_S = 60.0
+_SERIAL_BYTES = 8
+
+
+class Latency(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds that the mirror adds: arrival at the target's reader minus arrival at the source's."""
+
+    engine: str
+    records: int
+    records_per_s: int
+    p50_ms: float
+    p99_ms: float
+    p999_ms: float
+    max_ms: float
+    source_p50_ms: float
+    """From `produce` to the source's reader, for comparison."""
+
+
+def measure(
+    source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Callable[[str], None]
+) -> Latency:
+    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
+    Admin(source.bootstrap).create([TOPIC])
+    warm_up = int(WARM_UP_S * RECORDS_PER_S)
+    records = warm_up + int(MEASURED_S * share * RECORDS_PER_S)
+    with tempfile.TemporaryDirectory(prefix="mirrord-latency-") as folder:
+        settings = Settings(source=source.bootstrap, target=target.bootstrap, topics=TOPIC.name, engine=engine)
+        daemon = Daemon(Path(folder), settings)
+        try:
+            daemon.start()
+            daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": TOPIC.partitions}, START_S)
+            tell(f"latency, engine {engine}: {RECORDS_PER_S:,} records a second for {records / RECORDS_PER_S:.0f} s")
+            sent, at_source, at_target = _let_flow(source.bootstrap, target.bootstrap, records)
+        finally:
+            daemon.stop()
+    added = [(at_target[at] - at_source[at]) / 1e6 for at in range(warm_up, records)]
+    through = [(at_source[at] - sent[at]) / 1e6 for at in range(warm_up, records)]
+    cuts = statistics.quantiles(added, n=1_000)
+    return Latency(
+        engine=engine,
+        records=len(added),
+        records_per_s=RECORDS_PER_S,
+        p50_ms=cuts[499],
+        p99_ms=cuts[989],
+        p999_ms=cuts[998],
+        max_ms=max(added),
+        source_p50_ms=statistics.median(through),
+    )
+
+
+def _let_flow(source: str, target: str, records: int) -> tuple["array[int]", "array[int]", "array[int]"]:
+    """For each record when it was sent and when it arrived at either reader, nanoseconds."""
+    context = multiprocessing.get_context("spawn")
+    pipes = [context.Pipe(duplex=False) for _ in range(3)]
+    ready = [context.Event() for _ in range(2)]
+    readers = [
+        context.Process(target=_read, args=(bootstrap, topic, records, pipe[1], event))
+        for bootstrap, topic, pipe, event in zip(
+            (source, target), (TOPIC.name, target_name(TOPIC.name)), pipes[:2], ready, strict=True
+        )
+    ]
+    writer = context.Process(target=_write, args=(source, records, pipes[2][1]))
+    try:
+        for reader in readers:
+            reader.start()
+        if not all(event.wait(PATIENCE_S) for event in ready):
+            raise EnvironmentFault("the readers do not start")
+        writer.start()
+        patience_s = records / RECORDS_PER_S + PATIENCE_S
+        deadline = time.monotonic() + patience_s
+        if not all(pipe[0].poll(max(0.0, deadline - time.monotonic())) for pipe in pipes):
+            raise EnvironmentFault(f"not all records arrived within {patience_s:.0f} s")
+        at_source, at_target, sent = (pipe[0].recv() for pipe in pipes)
+    finally:
+        for process in (*readers, writer):
+            if process.pid is not None:
+                process.kill()
+                process.join()
+    return sent, at_source, at_target
+
+
+def _write(bootstrap: str, records: int, pipe: "Connection[Any, Any]") -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"})
+    filler = noise(VALUE_BYTES - _SERIAL_BYTES, 1)
+    sent = array("q", bytes(8 * records))
+    began = time.monotonic_ns()
+    for serial in range(records):
+        due = began + serial * 1_000_000_000 // RECORDS_PER_S
+        while (now := time.monotonic_ns()) < due:
+            producer.poll((due - now) / 1e9)
+        sent[serial] = now
+        producer.produce(TOPIC.name, serial.to_bytes(_SERIAL_BYTES) + filler, partition=serial % TOPIC.partitions)
+    producer.flush(PATIENCE_S)
+    pipe.send(sent)
+
+
+def _read(bootstrap: str, topic: str, records: int, pipe: "Connection[Any, Any]", ready: Event) -> None:
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(TOPIC.partitions)])
+    consumer.poll(1)
+    ready.set()
+    arrived = array("q", bytes(8 * records))
+    count = 0
+    while count < records:
+        message = consumer.poll(1)
+        value = message.value() if message is not None and message.error() is None else None
+        if value is not None:
+            arrived[int.from_bytes(value[:_SERIAL_BYTES])] = time.monotonic_ns()
+            count += 1
+    pipe.send(arrived)

@@ -1,0 +1,134 @@
+"""Keeps results: one JSON file per kind in bench/results, and docs/measurements.md made from all of them."""
+
+import platform
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import msgspec
+import psutil
+
+from mirrord.lab.jars import KAFKA_VERSION
+
+_ROOT = Path(__file__).parents[1]
+RESULTS = _ROOT / "bench" / "results"
+PAGE = _ROOT / "docs" / "measurements.md"
+
+Result = dict[str, Any]
+
+_HEAD = """# Measurements
+
+Made by `make campaign` and `make bench` (bench/report.py writes this page from bench/results); how each figure is
+measured stands in bench/README.md. Absolute figures depend on the machine: compare ratios within one run.
+"""
+
+
+def keep(kind: str, result: Result) -> None:
+    """Appends a result, with when, where and of which versions, and writes the page anew."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{kind}.json"
+    results = _read(file)
+    results.append(_circumstances() | result)
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
+    write_page()
+
+
+def write_page() -> None:
+    """docs/measurements.md."""
+    parts = [_HEAD]
+    for kind, render in _SECTIONS.items():
+        results = _read(RESULTS / f"{kind}.json")
+        if results:
+            parts.append(render(results))
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text("\n".join(parts))
+
+
+def _read(file: Path) -> list[Result]:
+    return msgspec.json.decode(file.read_bytes(), type=list[Result]) if file.exists() else []
+
+
+def _circumstances() -> Result:
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False
+    )
+    return {
+        "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+        "commit": commit.stdout.strip(),
+        "machine": f"{psutil.cpu_count()} cores ({_processor()}), {psutil.virtual_memory().total >> 30} GB",
+        "versions": {
+            "kafka": KAFKA_VERSION,
+            "python": platform.python_version(),
+            "ray": version("ray"),
+            "uvloop": version("uvloop"),
+            "librdkafka": confluent_kafka.libversion()[0],
+        },
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _campaign(results: list[Result]) -> str:
+    rows = [
+        [
+            each["at"],
+            each["commit"],
+            f"{each['variant']}, {each['engine']}",
+            str(each["seed"]),
+            f"{each['records']:,}",
+            _counts(each["kills"]),
+            _counts(each["while_copying"]),
+            _counts(each["difference"]) or "none",
+        ]
+        for each in results
+    ]
+    head = ["when", "commit", "variant, engine", "seed", "records", "kill -9", "of them while copying", "differences"]
+    return (
+        "## Exactly once under kill -9\n\n"
+        "Everything is killed at random moments while records flow; then another client (librdkafka) compares both\n"
+        "clusters record by record, the target as read_uncommitted.\n\n"
+        f"{_table(head, rows)}\n{_where(results[-1])}"
+    )
+
+
+def _simulator(results: list[Result]) -> str:
+    rows = [
+        [
+            each["at"],
+            each["commit"],
+            f"{each['first_seed']} to {each['first_seed'] + each['seeds'] - 1}",
+            f"{each['seeds']:,}",
+            str(each["steps"]),
+            f"{each['seconds']:,.0f}",
+            str(each["violations"]),
+        ]
+        for each in results
+    ]
+    head = ["when", "commit", "seeds", "how many", "steps with faults, each", "seconds", "violations"]
+    return f"## Simulator\n\n{_table(head, rows)}\n{_where(results[-1])}"
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)
+
+
+def _where(result: Result) -> str:
+    versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
+    return f"The last one on {result['machine']}; {versions}.\n"
+
+
+_SECTIONS: dict[str, Callable[[list[Result]], str]] = {"campaign": _campaign, "simulator": _simulator}

@@ -1,0 +1,48 @@
+"""Arguments that several verbs share."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from mirrord.model.config import Config, load
+
+if TYPE_CHECKING:
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
+    """What `add_subparsers` returns; argparse has no public name for it."""
+else:
+    Verbs = object
+
+
+def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
+    """A parser for one verb. `summary` is one sentence; `epilog` may hold examples, which keep their lines."""
+    return verbs.add_parser(
+        name,
+        help=summary[0].lower() + summary[1:].rstrip("."),
+        description=summary,
+        epilog=epilog or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+
+
+def add_conf(parser: argparse.ArgumentParser) -> None:
+    """The configuration file."""
+    parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help="the configuration (conf.toml)")
+
+
+def add_flow(parser: argparse.ArgumentParser) -> None:
+    """One flow instead of all."""
+    parser.add_argument("--flow", metavar="NAME", help="only this flow")
+
+
+def add_output(parser: argparse.ArgumentParser) -> None:
+    """How an answer is printed."""
+    parser.add_argument("--json", action="store_true", help="print the status document instead of tables")
+    parser.add_argument("--watch", action="store_true", help="ask again each second, until Ctrl-C")
+
+
+def load_conf(arguments: argparse.Namespace) -> Config:
+    """The configuration that `add_conf` named. Raises ConfigError, also when `--flow` names none of its flows."""
+    config = load(arguments.conf)
+    if getattr(arguments, "flow", None) is not None:
+        config.flow(arguments.flow)
+    return config

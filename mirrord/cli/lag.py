@@ -1,0 +1,22 @@
+"""`mirrord lag`: every lane, the one that is furthest behind first."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_verb
+from mirrord.cli.tables import lag_table
+from mirrord.cli.watching import show
+
+_EPILOG = """The running daemon is asked; when there is none, the answer comes from the target cluster alone."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "lag", "Show each partition's lag in records and seconds, the largest first.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the lanes."""
+    return show(arguments, lag_table)

@@ -1,0 +1,96 @@
+"""A fact in words, one line each."""
+
+from collections.abc import Callable, Iterable
+
+from mirrord.model.facts import (
+    AnyFact,
+    FlowOpened,
+    HoleFound,
+    LaneFact,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseReleased,
+    LeaseTaken,
+    PartitionsGrown,
+    PolicyChanged,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    TopicCreated,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.names import LaneId
+
+SHOWN_RUNS = 3
+
+LaneName = Callable[[LaneId], str]
+
+
+def words(fact: AnyFact, name: LaneName) -> str:
+    """What happened. `name` tells how to call a lane."""
+    match fact:
+        case FlowOpened():
+            return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
+        case LeaseTaken():
+            holder = fact.holder
+            where = f", {holder.http}" if holder.http else ""
+            who = f"{holder.instance} on {holder.host} (pid {holder.pid}{where})"
+            return f"lease {fact.epoch} taken by {who} for {fact.ttl_ms / 1000:g} s"
+        case LeaseReleased():
+            return f"lease {fact.epoch} given back"
+        case TopicCreated():
+            return f"{fact.target_topic} created for {fact.source_topic} with {fact.partitions} partitions"
+        case PartitionsGrown():
+            return f"{fact.target_topic} grown to {fact.partitions} partitions"
+        case _:
+            return f"{name(fact.lane)}: {_lane_words(fact)}"
+
+
+def _lane_words(fact: LaneFact) -> str:
+    match fact:
+        case LaneOpened():
+            target = f"{fact.target_topic}-{fact.partition}"
+            return f"opened into {target}, producer id {fact.producer_id}, policy {fact.policy}, mode {fact.mode}"
+        case LaneTaken():
+            return f"grant {fact.grant} taken by {fact.replicator}"
+        case PolicyChanged():
+            return f"policy {fact.policy} from here on"
+        case SourceRun():
+            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}"
+        case TargetRun():
+            return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
+        case VerdictGiven():
+            return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
+        case HoleFound():
+            return f"the target refused ordinals {fact.first} to {fact.last}; they follow from ordinal {fact.again} on"
+        case LaneHalted():
+            return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
+        case LaneResumed():
+            return "goes on"
+        case TakeoverChecked():
+            return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+
+
+def _runs(fact: SourceRun) -> str:
+    shown = [f"ordinal {run.ordinal} from source offset {run.offset}" for run in fact.runs[:SHOWN_RUNS]]
+    more = len(fact.runs) - SHOWN_RUNS
+    return ", ".join([*shown, f"and {more} more runs"] if more > 0 else shown) or "nothing"
+
+
+def _verdicts(verdicts: Iterable[Verdict]) -> str:
+    """Offsets that were left out, by reason."""
+    ranges: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")
+    told: list[str] = []
+    for reason, found in ranges.items():
+        more = len(found) - SHOWN_RUNS
+        told.append(f"{reason} {' '.join(found[:SHOWN_RUNS])}{f' and {more} more' if more > 0 else ''}")
+    return f"; left out: {', '.join(told)}" if told else ""
+
+
+def _note(note: str) -> str:
+    return f" ({note})" if note else ""

@@ -1,0 +1,212 @@
+"""`mirrord start`: copies until it is told to stop."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from typing import Protocol
+
+import msgspec
+import structlog
+import uvloop
+from rich.console import Console, Group
+from rich.live import Live
+
+from mirrord.cli.arguments import Verbs, add_conf, add_verb
+from mirrord.cli.detached import start_detached, tell_parent
+from mirrord.cli.tables import status_table
+from mirrord.model.config import Config, load
+from mirrord.model.status import Status
+from mirrord.shell import logs
+from mirrord.shell.engine_process import ProcessEngine
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.preflight import check_start
+from mirrord.shell.supervise import Supervisor, Surroundings
+
+LOOK_S = 1.0
+PROGRESS_S = 10.0
+"""Without a terminal, progress is logged this often, and every change of a flow's state at once."""
+_EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
+stands in the target cluster: a next start goes on from there."""
+
+log = structlog.get_logger()
+
+
+class Daemon(Protocol):
+    """What runs the flows, here or on Ray."""
+
+    @property
+    def dashboard(self) -> str:
+        """The address of Ray's dashboard, or empty."""
+        ...
+
+    async def start(self) -> str:
+        """Begins; returns the address of the HTTP door."""
+        ...
+
+    async def status(self) -> Status | None:
+        """The present status, or None when it cannot be told now."""
+        ...
+
+    async def stop(self) -> None:
+        """Begins to drain."""
+        ...
+
+    async def wait(self) -> None:
+        """Until everything has ended."""
+        ...
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
+    add_conf(parser)
+    parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
+    parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
+    # Where a detached daemon tells the command that started it that it runs.
+    parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
+    config = load(arguments.conf)
+    if arguments.flows:
+        flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
+        config = msgspec.structs.replace(config, flows=flows)
+    if arguments.detach:
+        return start_detached(arguments.conf, [flow.name for flow in config.flows] if arguments.flows else [])
+    detached = arguments.tell_fd is not None
+    terminal = sys.stdout.isatty() and not detached
+    log_file = logs.set_up(config.logs.directory, f"{config.instance}-daemon", on_stderr=not terminal and not detached)
+    view = _Table(str(log_file.parent)) if terminal else _Lines()
+    return uvloop.run(_run(config, str(log_file.parent), view, arguments.tell_fd))
+
+
+async def _run(config: Config, log_directory: str, view: "_Table | _Lines", tell_fd: int | None) -> int:
+    surroundings = Surroundings(config)
+    # Ray takes seconds to import: meanwhile the clusters can be asked.
+    loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
+    await check_start(config, surroundings.admin, surroundings.ledger)
+    daemon = await loading
+    address = await daemon.start()
+    waiting = asyncio.create_task(daemon.wait())
+    _stop_on_signals(daemon)
+    telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
+    with view.of(address, daemon.dashboard):
+        while not waiting.done():
+            status = await daemon.status()
+            if status is not None:
+                view.show(status)
+            await asyncio.wait([waiting], timeout=LOOK_S)
+    await waiting
+    if telling is not None:
+        telling.cancel()
+    return 0
+
+
+def _daemon(config: Config, log_directory: str) -> Daemon:
+    if config.runtime.engine == "process":
+        return _Here(config)
+    from actors.daemon import RayDaemon  # noqa: PLC0415 - not always wanted, and slow to import
+
+    return RayDaemon(config, log_directory)
+
+
+class _Here:
+    """The flows in this process."""
+
+    dashboard = ""
+
+    def __init__(self, config: Config) -> None:
+        self._supervisor = Supervisor(config, ProcessEngine(lambda setup: KafkaLog(setup.flow.name, setup.target)))
+
+    async def start(self) -> str:
+        """Opens the door and begins."""
+        return await self._supervisor.start()
+
+    async def status(self) -> Status:
+        """The present status."""
+        return self._supervisor.status()
+
+    async def stop(self) -> None:
+        """Begins to drain."""
+        await self._supervisor.stop()
+
+    async def wait(self) -> None:
+        """Until everything has ended."""
+        await self._supervisor.wait()
+
+
+def _stop_on_signals(daemon: Daemon) -> None:
+    """The first signal drains, the second one ends the process, and with it what it started."""
+    stops: set[asyncio.Task[None]] = set()
+
+    def stop(number: signal.Signals) -> None:
+        if stops:
+            os._exit(128 + number)
+        stops.add(asyncio.create_task(daemon.stop()))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+
+class _Table:
+    """A live table on a terminal."""
+
+    def __init__(self, log_directory: str) -> None:
+        self._log_directory = log_directory
+        self._head = ""
+        self._live = Live("", console=Console(), auto_refresh=False)
+
+    def of(self, address: str, dashboard: str) -> Live:
+        """The terminal, for as long as the daemon runs."""
+        board = f"   Ray dashboard {dashboard}" if dashboard else ""
+        self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
+        return self._live
+
+    def show(self, status: Status) -> None:
+        """Draws it anew."""
+        self._live.update(Group(self._head, status_table(status)), refresh=True)
+
+
+class _Lines:
+    """Progress as log lines."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[str, ...]] = {}
+        self._next = 0.0
+
+    def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
+        """Says where the daemon is."""
+        log.info("daemon_ready", http=address, dashboard=dashboard)
+        return contextlib.nullcontext()
+
+    def show(self, status: Status) -> None:
+        """Logs what changed, and from time to time how far it is."""
+        now = asyncio.get_running_loop().time()
+        due = now >= self._next
+        if due:
+            self._next = now + PROGRESS_S
+        for flow in status.flows:
+            lanes = {f"lanes_{state}": number for state, number in flow.totals.lanes.items()}
+            known = (flow.state, flow.note, *lanes)
+            if not due and self._told.get(flow.name) == known:
+                continue
+            self._told[flow.name] = known
+            totals = flow.totals
+            log.info(
+                "flow_progress",
+                flow=flow.name,
+                state=flow.state,
+                note=flow.note,
+                **lanes,
+                records_per_s=totals.records_per_s,
+                bytes_per_s=totals.bytes_per_s,
+                lag_records=totals.lag_records,
+                lag_s=totals.lag_s,
+                in_flight_bytes=totals.in_flight_bytes,
+                raw_share=totals.raw_share,
+            )

@@ -1,0 +1,22 @@
+"""`mirrord status`: flows, clusters, rates, lag, and everything that needs attention."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_output, add_verb
+from mirrord.cli.tables import status_table
+from mirrord.cli.watching import show
+
+_EPILOG = """The running daemon is asked; when there is none, the answer comes from the target cluster alone."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "status", "Show flows, clusters, rates, lag, and what needs attention.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    add_output(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the flows."""
+    return show(arguments, status_table)

@@ -1,0 +1,166 @@
+"""A status document as tables for a terminal."""
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Status
+
+UNKNOWN = "-"
+_STATE_STYLES = {
+    "running": "green",
+    "copying": "green",
+    "halted": "bold red",
+    "down": "bold red",
+    "starting": "yellow",
+    "standby": "cyan",
+    "waiting": "yellow",
+    "resuming": "yellow",
+    "settling": "yellow",
+    "opening": "yellow",
+}
+
+
+def status_table(status: Status) -> RenderableType:
+    """Flows: one line each, then a line for everything that needs attention."""
+    table = _table(
+        "flow", "state", "from → to", "lanes", numbers=("records/s", "bytes/s", "lag", "time lag", "in flight", "raw")
+    )
+    for flow in status.flows:
+        totals = flow.totals
+        table.add_row(
+            escape(flow.name),
+            styled(flow.state),
+            f"{escape(flow.source.alias)} → {escape(flow.target.alias)}",
+            ", ".join(f"{count} {styled(state)}" for state, count in totals.lanes.items()) or "none yet",
+            count(totals.records_per_s),
+            size(totals.bytes_per_s),
+            count(totals.lag_records),
+            duration(totals.lag_s),
+            size(totals.in_flight_bytes),
+            share(totals.raw_share),
+        )
+    return Group(_origin(status), table, *_remarks(status))
+
+
+def lag_table(status: Status) -> RenderableType:
+    """Lanes, the one that is furthest behind first."""
+    table = _table(
+        "flow", "partition", "target", "state", "replicator",
+        numbers=("copied up to", "source end", "lag", "time lag", "records/s"),
+    )  # fmt: skip
+    lanes = [(flow, lane) for flow in status.flows for lane in flow.lanes]
+    for flow, lane in sorted(lanes, key=lambda pair: _behind(pair[1]), reverse=True):
+        table.add_row(
+            escape(flow.name),
+            f"{escape(lane.topic)}-{lane.partition}",
+            escape(lane.target_topic),
+            styled(lane.state),
+            escape(lane.host) or UNKNOWN,
+            count(lane.source_offset),
+            count(lane.source_end),
+            count(lane.lag_records),
+            duration(lane.lag_s),
+            count(lane.records_per_s),
+        )
+    return Group(_origin(status), table, *_remarks(status))
+
+
+def styled(state: str) -> str:
+    """A state in its colour."""
+    style = _STATE_STYLES.get(state)
+    return f"[{style}]{state}[/]" if style else state
+
+
+def count(number: float | None) -> str:
+    """1,234,567"""
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def share(part: float | None) -> str:
+    """97.5 %, never rounded up to 100."""
+    if part is None:
+        return UNKNOWN
+    return "100 %" if part >= 1 else f"{int(part * 1000) / 10:.1f} %"
+
+
+def size(number_bytes: float | None) -> str:
+    """12.3 MB"""
+    if number_bytes is None:
+        return UNKNOWN
+    for unit in ("B", "kB", "MB", "GB"):
+        if number_bytes < 1000:
+            return f"{number_bytes:.0f} {unit}" if unit == "B" else f"{number_bytes:.1f} {unit}"
+        number_bytes /= 1000
+    return f"{number_bytes:.1f} TB"
+
+
+def duration(seconds: float | None) -> str:
+    """850 ms, 12.5 s, 3 min 20 s, 2 h 05 min, 10 d 4 h"""
+    if seconds is None:
+        return UNKNOWN
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms" if seconds else "0 s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    if whole < 3_600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    if whole < 86_400:
+        return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
+    return f"{whole // 86_400} d {whole % 86_400 // 3_600} h"
+
+
+def _table(*texts: str, numbers: tuple[str, ...]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in texts:
+        table.add_column(title, overflow="fold")
+    for title in numbers:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def _behind(lane: LaneStatus) -> tuple[bool, int, float]:
+    return lane.state == "halted", lane.lag_records or 0, lane.lag_s or 0.0
+
+
+def _origin(status: Status) -> str:
+    if status.gathered == "target":
+        return f"[yellow]no daemon answers[/]; read from the target alone ({escape(status.instance)})"
+    return f"mirrord {escape(status.version)}, instance {escape(status.instance)}"
+
+
+def _remarks(status: Status) -> Iterator[str]:
+    """A line for each thing that needs attention, at most ten per flow."""
+    for flow in status.flows:
+        lines = list(_flow_remarks(flow))
+        yield from (f"{escape(flow.name)}: {line}" for line in lines[:10])
+        if len(lines) > 10:
+            yield f"{escape(flow.name)}: and {len(lines) - 10} more"
+
+
+def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
+    if flow.note:
+        yield escape(flow.note)
+    if flow.lease is not None and flow.state in {"standby", "down"}:
+        lease = flow.lease
+        age = duration(lease.age_ms / 1000)
+        yield f"the lease is held by {escape(lease.host)} pid {lease.pid} ({escape(lease.http)}), renewed {age} ago"
+    for cluster in (flow.source, flow.target):
+        if not cluster.reachable:
+            yield _unreachable(cluster)
+    for reason, offsets in flow.totals.verdict_offsets.items():
+        yield f"{count(offsets)} source offsets not copied: {reason}"
+    unprotected = sum(lane.protected is False for lane in flow.lanes)
+    if unprotected:
+        yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"
+    for lane in flow.lanes:
+        if lane.state == "halted":
+            yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+
+
+def _unreachable(cluster: ClusterStatus) -> str:
+    reason = f": {escape(cluster.error)}" if cluster.error else ""
+    return f"[red]{escape(cluster.alias)} is unreachable[/]{reason}"

@@ -1,0 +1,75 @@
+"""Prints status documents, once or each second."""
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+
+from mirrord.cli.arguments import load_conf
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import Status
+from mirrord.shell.observe import gather_status
+
+# Wide enough for every table where there is no terminal to ask, so that nothing is cut in a file or a pipe.
+_WIDTH_COLUMNS = 180
+
+
+def console() -> Console:
+    """The terminal, or a wide page where there is none."""
+    return Console() if sys.stdout.isatty() else Console(width=_WIDTH_COLUMNS)
+
+
+def show(arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> int:
+    """Gathers and prints as the shared arguments say. Raises ConfigError, EnvironmentFault (not while watching)."""
+    config = load_conf(arguments)
+    if arguments.watch:
+        with contextlib.suppress(KeyboardInterrupt):
+            _watch(config, arguments, render)
+        return 0
+    status = _gather(config, arguments.flow)
+    if arguments.json:
+        print(status.encode().decode())
+    else:
+        console().print(render(status))
+    return 0
+
+
+def _gather(config: Config, flow: str | None) -> Status:
+    status = gather_status(config)
+    if flow is None:
+        return status
+    return msgspec.structs.replace(status, flows=tuple(each for each in status.flows if each.name == flow))
+
+
+def _watch(config: Config, arguments: argparse.Namespace, render: Callable[[Status], RenderableType]) -> None:
+    answers = _answers(config, arguments.flow)
+    if arguments.json:
+        for answer in answers:
+            document = answer.encode() if isinstance(answer, Status) else msgspec.json.encode({"error": answer})
+            print(document.decode(), flush=True)
+        return
+    last: RenderableType = ""
+    with Live(last, console=console(), auto_refresh=False) as live:
+        for answer in answers:
+            if isinstance(answer, Status):
+                last = render(answer)
+                live.update(last, refresh=True)
+            else:
+                live.update(Group(last, f"[red]{escape(answer)}[/]"), refresh=True)
+
+
+def _answers(config: Config, flow: str | None) -> Iterator[Status | str]:
+    """A status each second; where there is none, the reason why."""
+    while True:
+        try:
+            yield _gather(config, flow)
+        except EnvironmentFault as fault:
+            yield str(fault)
+        time.sleep(1)

@@ -1,0 +1,114 @@
+"""Which target topics a flow needs, and the lanes that follow from those that exist.
+
+A fault of one topic is that topic's alone. Lanes are keyed by topic ids: a topic that was deleted and created again
+gives new lanes, and the old ones are no longer in the plan.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from mirrord.model.names import LaneId, LaneKey, TopicId
+
+LONGEST_NAME = 249
+"""Characters in a topic's name (org.apache.kafka.common.internals.Topic)."""
+
+
+class Topic(msgspec.Struct, frozen=True, order=True):
+    """A topic as a cluster describes it."""
+
+    name: str
+    topic_id: TopicId
+    partitions: int
+
+
+class PlannedLane(msgspec.Struct, frozen=True, order=True):
+    """A lane that there should be."""
+
+    source_topic: str
+    key: LaneKey
+    target_topic: str
+
+    @property
+    def lane(self) -> LaneId:
+        """The lane's id."""
+        return self.key.id
+
+
+class CreateTopic(msgspec.Struct, frozen=True):
+    """The target topic is missing."""
+
+    source: Topic
+    target_topic: str
+
+
+class GrowTopic(msgspec.Struct, frozen=True):
+    """The target topic has fewer partitions than the source topic."""
+
+    source: Topic
+    target: Topic
+
+
+class TopicsPlan(msgspec.Struct, frozen=True):
+    """What there is to do, and what can be copied already."""
+
+    lanes: tuple[PlannedLane, ...] = ()
+    """By source topic and partition."""
+    create: tuple[CreateTopic, ...] = ()
+    grow: tuple[GrowTopic, ...] = ()
+    targets: Mapping[str, str] = {}
+    """Target topic to source topic, of all that are copied or will be."""
+    faults: Mapping[str, str] = {}
+    """Source topics that cannot be copied, and why."""
+    remarks: Mapping[str, str] = {}
+    """Source topics that are copied, and what is odd about them."""
+
+
+def plan_topics(
+    source: Iterable[Topic],
+    target: Mapping[str, Topic],
+    target_name: Callable[[str], str],
+    claimed: Mapping[str, str],
+) -> TopicsPlan:
+    """The plan for these selected source topics.
+
+    `target` holds the topics of the target cluster by name. `claimed` names target topics that belong to another flow,
+    and whose they are, as people read it.
+    """
+    lanes: list[PlannedLane] = []
+    create: list[CreateTopic] = []
+    grow: list[GrowTopic] = []
+    targets: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    remarks: dict[str, str] = {}
+    for topic in sorted(source):
+        name = target_name(topic.name)
+        fault = _fault(topic, name, targets.get(name) or claimed.get(name))
+        if fault:
+            faults[topic.name] = fault
+            continue
+        targets[name] = topic.name
+        there = target.get(name)
+        if there is None:
+            create.append(CreateTopic(topic, name))
+            continue
+        if there.partitions < topic.partitions:
+            grow.append(GrowTopic(topic, there))
+        elif there.partitions > topic.partitions:
+            remarks[topic.name] = (
+                f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
+                f"{topic.partitions}: keys that a producer spreads over the target's partitions lie elsewhere"
+            )
+        lanes += [
+            PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
+            for partition in range(min(topic.partitions, there.partitions))
+        ]
+    return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, faults, remarks)
+
+
+def _fault(topic: Topic, name: str, owner: str | None) -> str:
+    if owner is not None:
+        return f"topic name collision: {topic.name} would be copied into {name}, which is the copy of {owner}"
+    if len(name) > LONGEST_NAME:
+        return f"the target topic's name would have {len(name)} characters; Kafka allows {LONGEST_NAME}: {name}"
+    return ""

@@ -1,0 +1,127 @@
+"""What every Kafka error code means to a lane: one decided answer per code and side.
+
+The codes are those of org.apache.kafka.common.protocol.Errors. One that stands in no table is treated as a refusal
+(produce) or halts the lane (fetch): an answer that nobody has thought about must not be guessed at.
+"""
+
+from enum import Enum
+
+NONE = 0
+NETWORK = 13
+"""NETWORK_EXCEPTION. No broker sends it: the shell says it when a connection ended, so the outcome is unknown."""
+
+
+class Produced(Enum):
+    """What to do about the answer to a produce request."""
+
+    DONE = "done"
+    DOUBT = "doubt"
+    """Refused, nothing was appended, and the reason may pass: settle what is in flight, then resume."""
+    UNKNOWN = "unknown"
+    """The batch may or may not have been appended, now or later: as DOUBT, and whatever was sent may still arrive."""
+    REFUSED = "refused"
+    """The target will never take these bytes: halt this lane alone."""
+    DENIED = "denied"
+    """A right or a setting is missing: try again slowly, an operator can mend it while the lane waits."""
+
+
+PRODUCED: dict[int, Produced] = {
+    0: Produced.DONE,
+    -1: Produced.UNKNOWN,  # UNKNOWN_SERVER_ERROR
+    2: Produced.REFUSED,  # CORRUPT_MESSAGE: the records are not what the source's checksum says
+    3: Produced.DOUBT,  # UNKNOWN_TOPIC_OR_PARTITION: being created, or deleted
+    5: Produced.DOUBT,  # LEADER_NOT_AVAILABLE
+    6: Produced.DOUBT,  # NOT_LEADER_OR_FOLLOWER
+    7: Produced.UNKNOWN,  # REQUEST_TIMED_OUT: appended, but not replicated in time
+    9: Produced.DOUBT,  # REPLICA_NOT_AVAILABLE
+    10: Produced.REFUSED,  # MESSAGE_TOO_LARGE
+    13: Produced.UNKNOWN,  # NETWORK_EXCEPTION: ours, see above
+    17: Produced.REFUSED,  # INVALID_TOPIC_EXCEPTION
+    18: Produced.REFUSED,  # RECORD_LIST_TOO_LARGE
+    19: Produced.DOUBT,  # NOT_ENOUGH_REPLICAS: checked before the append
+    20: Produced.UNKNOWN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
+    21: Produced.REFUSED,  # INVALID_REQUIRED_ACKS
+    22: Produced.DOUBT,  # ILLEGAL_GENERATION: not for us; nothing appended
+    29: Produced.DENIED,  # TOPIC_AUTHORIZATION_FAILED
+    31: Produced.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
+    32: Produced.REFUSED,  # INVALID_TIMESTAMP
+    35: Produced.REFUSED,  # UNSUPPORTED_VERSION
+    42: Produced.REFUSED,  # INVALID_REQUEST
+    43: Produced.REFUSED,  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+    44: Produced.REFUSED,  # POLICY_VIOLATION
+    45: Produced.DOUBT,  # OUT_OF_ORDER_SEQUENCE_NUMBER: somebody was faster, or something is missing
+    46: Produced.DOUBT,  # DUPLICATE_SEQUENCE_NUMBER: older brokers, for a repeat that is no longer among the last five
+    47: Produced.REFUSED,  # INVALID_PRODUCER_EPOCH: somebody uses the lane's producer id with a newer epoch
+    48: Produced.REFUSED,  # INVALID_TXN_STATE
+    49: Produced.REFUSED,  # INVALID_PRODUCER_ID_MAPPING
+    51: Produced.DOUBT,  # CONCURRENT_TRANSACTIONS
+    53: Produced.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the transactional bit without a transactional id
+    56: Produced.UNKNOWN,  # KAFKA_STORAGE_ERROR: a disk is full or gone; part of it may be on another
+    58: Produced.DENIED,  # SASL_AUTHENTICATION_FAILED
+    59: Produced.DOUBT,  # UNKNOWN_PRODUCER_ID: brokers before 2.4; the state is gone
+    72: Produced.DOUBT,  # LISTENER_NOT_FOUND
+    74: Produced.DOUBT,  # FENCED_LEADER_EPOCH
+    75: Produced.DOUBT,  # UNKNOWN_LEADER_EPOCH
+    76: Produced.REFUSED,  # UNSUPPORTED_COMPRESSION_TYPE
+    87: Produced.REFUSED,  # INVALID_RECORD
+    89: Produced.DOUBT,  # THROTTLING_QUOTA_EXCEEDED
+    90: Produced.REFUSED,  # PRODUCER_FENCED
+    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; the shell looks which
+    103: Produced.DOUBT,  # INCONSISTENT_TOPIC_ID
+    120: Produced.REFUSED,  # TRANSACTION_ABORTABLE
+}
+
+
+class Fetched(Enum):
+    """What to do about the answer to a fetch request."""
+
+    TAKE = "take"
+    AGAIN = "again"
+    """The reason passes by itself: look up the leader and fetch again."""
+    RANGE = "range"
+    """The position is outside of the source's log."""
+    DENIED = "denied"
+    HALT = "halt"
+
+
+FETCHED: dict[int, Fetched] = {
+    0: Fetched.TAKE,
+    -1: Fetched.AGAIN,  # UNKNOWN_SERVER_ERROR
+    1: Fetched.RANGE,  # OFFSET_OUT_OF_RANGE
+    2: Fetched.HALT,  # CORRUPT_MESSAGE: the source cannot read its own log
+    3: Fetched.AGAIN,  # UNKNOWN_TOPIC_OR_PARTITION
+    5: Fetched.AGAIN,  # LEADER_NOT_AVAILABLE
+    6: Fetched.AGAIN,  # NOT_LEADER_OR_FOLLOWER
+    7: Fetched.AGAIN,  # REQUEST_TIMED_OUT
+    9: Fetched.AGAIN,  # REPLICA_NOT_AVAILABLE
+    13: Fetched.AGAIN,  # NETWORK_EXCEPTION: ours
+    17: Fetched.HALT,  # INVALID_TOPIC_EXCEPTION
+    29: Fetched.DENIED,  # TOPIC_AUTHORIZATION_FAILED
+    31: Fetched.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
+    35: Fetched.HALT,  # UNSUPPORTED_VERSION
+    42: Fetched.HALT,  # INVALID_REQUEST
+    56: Fetched.AGAIN,  # KAFKA_STORAGE_ERROR
+    58: Fetched.DENIED,  # SASL_AUTHENTICATION_FAILED
+    70: Fetched.AGAIN,  # FETCH_SESSION_ID_NOT_FOUND
+    71: Fetched.AGAIN,  # INVALID_FETCH_SESSION_EPOCH
+    72: Fetched.AGAIN,  # LISTENER_NOT_FOUND
+    74: Fetched.AGAIN,  # FENCED_LEADER_EPOCH
+    75: Fetched.AGAIN,  # UNKNOWN_LEADER_EPOCH
+    76: Fetched.HALT,  # UNSUPPORTED_COMPRESSION_TYPE
+    78: Fetched.AGAIN,  # OFFSET_NOT_AVAILABLE: a new leader that has not yet learnt its high watermark
+    89: Fetched.AGAIN,  # THROTTLING_QUOTA_EXCEEDED
+    100: Fetched.AGAIN,  # UNKNOWN_TOPIC_ID
+    103: Fetched.AGAIN,  # INCONSISTENT_TOPIC_ID
+    106: Fetched.AGAIN,  # FETCH_SESSION_TOPIC_ID_ERROR
+    109: Fetched.HALT,  # OFFSET_MOVED_TO_TIERED_STORAGE: for followers only
+}
+
+
+def produced(error: int) -> Produced:
+    """What the answer to a produce request means; an unlisted code is a refusal."""
+    return PRODUCED.get(error, Produced.REFUSED)
+
+
+def fetched(error: int) -> Fetched:
+    """What the answer to a fetch request means; an unlisted code halts the lane."""
+    return FETCHED.get(error, Fetched.HALT)

@@ -1,0 +1,108 @@
+"""Trust, then check: is a batch at the target what the source says?
+
+First by headers alone: a raw copy has the source batch's records checksum. Where that differs (rebuilt by the second
+path, recompressed by the target) the records themselves are compared. What one side no longer has cannot be compared;
+that is no difference.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mirrord.flow.resume import nearest
+from mirrord.wire.batch import CODEC_MASK, LOG_APPEND_TIME, Header
+
+Outcome = Literal["equal", "unverifiable", "different"]
+
+
+class Record(NamedTuple):
+    """A decoded record. `offset` counts in the log that it was read from; the key of a header is text."""
+
+    offset: int
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The outcome of a comparison; the note says why it is not "equal"."""
+
+    outcome: Outcome
+    note: str = ""
+
+
+EQUAL = Finding("equal")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A batch of the lane in the target log."""
+
+    header: Header
+    records_crc: int
+
+    @property
+    def count(self) -> int:
+        """Ordinals that it takes: what a cleaner removed since still counts."""
+        return self.header.last_offset_delta + 1
+
+    def first(self, near: int) -> int:
+        """Ordinal of its first record; `near` is an ordinal less than 2^30 away."""
+        return nearest(self.header.base_sequence, near)
+
+
+def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
+    """Whether the target's batch holds the source batch's records byte by byte, by their headers.
+
+    A target topic with append times sets its own maximum; the base, from which the records' times count, stays.
+    """
+    return (
+        copy_crc == original_crc
+        and copy.record_count == original.record_count
+        and copy.last_offset_delta == original.last_offset_delta
+        and copy.attributes & CODEC_MASK == original.attributes & CODEC_MASK
+        and not original.attributes & LOG_APPEND_TIME
+        and copy.base_timestamp == original.base_timestamp
+        and (copy.max_timestamp == original.max_timestamp or bool(copy.attributes & LOG_APPEND_TIME))
+    )
+
+
+def same_records(
+    ordinals: Iterable[tuple[int, int]], copies: Mapping[int, Record], originals: Mapping[int, Record], *, timed: bool
+) -> Finding:
+    """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
+
+    `timed` is False where the target topic gives records its own append time.
+    """
+    missing = -1
+    for ordinal, offset in ordinals:
+        copy, original = copies.get(ordinal), originals.get(offset)
+        if copy is None or original is None:
+            missing = ordinal if missing < 0 else missing
+        elif fault := _difference(copy, original, timed=timed):
+            return Finding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
+    if missing >= 0:
+        return Finding("unverifiable", f"the record of ordinal {missing} is no longer on both sides")
+    return EQUAL
+
+
+def _difference(copy: Record, original: Record, *, timed: bool) -> str:
+    if copy.key != original.key:
+        return "key"
+    if copy.value != original.value:
+        return "value"
+    if list(copy.headers) != list(original.headers):
+        return "headers"
+    return "timestamp" if timed and copy.time_ms != original.time_ms else ""
+
+
+def together(findings: Iterable[Finding]) -> Finding:
+    """One finding for all: a difference weighs most, then what could not be compared. Of each kind the first counts."""
+    worst = EQUAL
+    for finding in findings:
+        if finding.outcome == "different":
+            return finding
+        if worst is EQUAL:
+            worst = finding
+    return worst

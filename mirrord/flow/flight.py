@@ -1,0 +1,234 @@
+"""What is on its way to the target: the window, the answers, and settling when one of them is a doubt.
+
+Two witnesses tell that a batch stands where it must: the broker took its sequence, and the base offset of the answer is
+the recorded end of the target log.
+"""
+
+from mirrord.flow import intake, resume
+from mirrord.flow.answers import NONE, Produced, produced
+from mirrord.flow.halting import halt
+from mirrord.flow.signals import (
+    Answer,
+    AskCheck,
+    AskEnd,
+    AskScan,
+    Batch,
+    Drained,
+    Effects,
+    EndTold,
+    Produce,
+    SaveProgress,
+    StopFetch,
+)
+from mirrord.flow.state import Lane, Mark, Phase
+from mirrord.flow.telling import note
+from mirrord.model.facts import TargetRun
+from mirrord.model.runs import Runs
+
+CORRUPT = 2
+
+
+def window(lane: Lane) -> int:
+    """How many batches may be in flight: one until an acknowledgement came on this connection and leader epoch.
+
+    Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
+    state for the producer id takes any sequence.
+    """
+    return lane.limits.window_batches if lane.pipelined else 1
+
+
+def explained_below(lane: Lane) -> int | None:
+    """Intent before gap: only ordinals below this may be produced; None when the ledger explains all that is ready."""
+    return lane.intents[0][1] if lane.intents else None
+
+
+def send(lane: Lane) -> Effects:
+    """Produce what may be produced now."""
+    if not lane.ready or lane.phase is not Phase.COPYING or lane.confirming:
+        return []
+    limit, bound = window(lane), explained_below(lane)
+    ready, flying = lane.ready, lane.in_flight
+    batches: list[Batch] = []
+    size = 0
+    room = lane.limits.window_bytes - lane.in_flight_bytes
+    while ready and len(flying) < limit and (size < room or not flying):
+        batch = ready[0]
+        if bound is not None and batch.first + batch.count > bound:
+            break
+        ready.popleft()
+        flying.append(batch)
+        batches.append(batch)
+        size += batch.end - batch.start
+    if not batches:
+        return []
+    lane.in_flight_bytes += size
+    lane.ready_bytes -= size
+    if lane.confirm_end:
+        # Nobody but the log itself knows whether bytes of a dead connection arrived since the resume.
+        ready.extendleft(reversed(batches))
+        flying.clear()
+        lane.ready_bytes += size
+        lane.in_flight_bytes -= size
+        lane.confirming = True
+        return [AskEnd(lane.round)]
+    lane.sent = True
+    return [Produce(lane.round, batches)]
+
+
+def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
+    """The end was read once more just before the first produce."""
+    if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
+        return resume.begin(lane, now, lane.limits.retry_s if told.error else 0.0)
+    if told.end > lane.expected:
+        return [AskScan(lane.round, "confirm", lane.producer_id, lane.expected, told.end)]
+    return go(lane, told.end)
+
+
+def go(lane: Lane, end: int) -> Effects:
+    """The end is confirmed: send."""
+    lane.confirm_end = lane.confirming = False
+    lane.expected = end
+    lane.resumed_at = Mark(lane.resumed_at.ordinal, end, lane.end_epoch)
+    return send(lane)
+
+
+def answered(lane: Lane, now: float, answer: Answer) -> Effects:
+    """The target answered for a batch in flight.
+
+    Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
+    answered before its turn; that is a failure, and everything before it is still waited for.
+    """
+    if answer.round != lane.round or not lane.in_flight:
+        return []
+    batch = answer.batch
+    if lane.in_flight[0] is batch:
+        lane.in_flight.popleft()
+    elif any(each is batch for each in lane.in_flight):
+        lane.in_flight.remove(batch)
+    else:
+        return []
+    lane.in_flight_bytes -= batch.end - batch.start
+    outcome = produced(answer.error)
+    if outcome is Produced.DONE and lane.failure is None and answer.base_offset >= lane.expected:
+        effects = _acknowledged(lane, batch, answer.base_offset)
+        if lane.phase is Phase.COPYING:
+            if lane.ready:
+                effects += send(lane)
+            if not lane.fetching:
+                effects += intake.want_more(lane)
+            if lane.blocked is not None and not lane.ready and not lane.in_flight:
+                effects += blocked(lane)
+            return effects
+    else:
+        effects = _doubted(lane, now, batch, answer, outcome)
+    if not lane.in_flight:
+        effects += _settled(lane, now)
+    return effects
+
+
+def _acknowledged(lane: Lane, batch: Batch, base_offset: int) -> Effects:
+    effects: Effects = leapt(lane, batch, base_offset) if base_offset > lane.expected else []
+    lane.expected = base_offset + batch.count
+    lane.acked = batch.first + batch.count
+    lane.copied_records += batch.count
+    lane.copied_bytes += batch.end - batch.start
+    lane.last_record_ms = batch.newest_ms
+    if not lane.pipelined:
+        effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
+    return effects
+
+
+def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
+    """Second witness: the batch stands above the recorded end, so somebody else wrote there in between."""
+    effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
+    if not lane.protected:
+        # It may have been the lane's own batches from a former holder: only the broker's memory would rule that out.
+        effects.append(AskScan(lane.round, "gap", lane.producer_id, lane.expected, base_offset))
+    return effects
+
+
+def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: bool) -> Effects:
+    lane.pipelined = True
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    # Runs behind this ordinal are of a log that went back: the new word supersedes them.
+    stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
+    effects: Effects = [SaveProgress()]
+    if stale and not told:
+        effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
+    if lane.check_first_ack:
+        lane.check_first_ack = False
+        last = batch.first + batch.count - 1
+        effects.append(
+            AskCheck(lane.round, lane.producer_id, batch.first, last, base_offset, base_offset + batch.count)
+        )
+    return effects
+
+
+def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Produced) -> Effects:
+    if lane.failure is None:
+        lane.failure = (answer.error, batch)
+        if lane.phase is Phase.COPYING:
+            lane.phase = Phase.SETTLING
+        if outcome is Produced.DONE:
+            lane.suspicious = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+    elif outcome is Produced.DONE:
+        lane.suspicious = True  # a success after a failure is a hole
+    if outcome is Produced.UNKNOWN:
+        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+    return []
+
+
+def _settled(lane: Lane, now: float) -> Effects:
+    if lane.phase is Phase.DRAINING:
+        return drained(lane)
+    if lane.failure is None:
+        return []
+    error, batch = lane.failure
+    outcome = produced(error)
+    if error == CORRUPT and lane.corrupt_at != batch.first:
+        lane.corrupt_at = batch.first
+        return resume.begin(lane, now)
+    if outcome is Produced.REFUSED and not lane.suspicious:
+        return halt(
+            lane,
+            "refused",
+            f"the target refuses the batch of source offsets [{batch.offset}, {batch.next_offset}) "
+            f"with Kafka error {error}",
+            batch.offset,
+            batch.next_offset,
+        )
+    if outcome is Produced.DENIED:
+        return resume.begin(lane, now, lane.limits.denied_s)
+    return resume.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)
+
+
+def blocked(lane: Lane) -> Effects:
+    """Everything before the batch that cannot be read is at the target: halt in front of it."""
+    why, start, end = lane.blocked or ("", lane.position, lane.position)
+    return halt(lane, "unreadable", f"source offsets [{start}, {end}) hold {why}", start, end)
+
+
+def drain(lane: Lane) -> Effects:
+    """Send nothing new; `Drained` follows when all in flight is answered."""
+    if lane.phase is Phase.DRAINING:
+        return []
+    if lane.phase in {Phase.HALTED, Phase.GONE}:
+        return [Drained(clean=False)]
+    lane.ready.clear()
+    lane.ready_bytes = 0
+    lane.fetching = False
+    if lane.in_flight or lane.notes:
+        lane.phase = Phase.DRAINING
+        return [StopFetch()]
+    return [StopFetch(), *drained(lane)]
+
+
+def drained(lane: Lane) -> Effects:
+    """Nothing is in flight any more: stop, once the ledger knows all that happened."""
+    if lane.notes:
+        return []
+    # What a dead connection left behind may still arrive: then the next holder has to wait for it.
+    lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
+    lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)
+    lane.phase = Phase.DRAINED
+    return [SaveProgress(), Drained(lane.clean)]

@@ -1,0 +1,209 @@
+"""From a fetched chunk to ready batches: ordinals, runs, verdicts, and the choice between the raw and the second path.
+
+This is the hot path. Per batch on the raw path: one unpack of the 61-byte header, a handful of integer comparisons, one
+in-place patch with a carried checksum (`mirrord.wire.batch.patch`), one `Batch` object. Record bytes are neither read
+nor copied.
+"""
+
+from bisect import bisect_right
+from heapq import heapify, heappop
+
+from mirrord.flow.signals import Append, Batch, Chunk, Effects, FetchFrom
+from mirrord.flow.state import Lane, Rebuild
+from mirrord.model.facts import Reason, SourceRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, patch
+
+SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
+
+
+class Unreadable(Exception):
+    """The source answered with something that this version cannot copy; the text says what, [start, end) where."""
+
+    def __init__(self, why: str, start: int, end: int) -> None:
+        super().__init__(why)
+        self.start = start
+        self.end = end
+
+
+def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
+    """Turn a chunk's batches into ready batches, up to the first that cannot be read."""
+    runs: list[Run] = []
+    unreadable = None
+    try:
+        _walk(lane, chunk, runs)
+    except Unreadable as fault:
+        unreadable = fault
+    # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
+    if not runs and not lane.plan and lane.skipped:
+        skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
+        if skipped >= lane.limits.skipped_offsets_noted:
+            _begin_run(lane, runs, lane.position)
+    return _intend(lane, runs), unreadable
+
+
+def want_more(lane: Lane) -> Effects:
+    """Ask for the next chunk if there is room for it and none is asked for."""
+    if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.limits.buffer_bytes:
+        return []
+    lane.fetching = True
+    return [FetchFrom(lane.round, lane.position, lane.epoch)]
+
+
+def _walk(lane: Lane, chunk: Chunk, runs: list[Run]) -> None:
+    buffer, end = chunk.buffer, chunk.end
+    at = chunk.start
+    unpack = HEADER.unpack_from
+    aborted_ahead = [(first, producer) for producer, first in chunk.aborted]
+    heapify(aborted_ahead)
+    aborted: set[int] = set()
+    while end - at >= HEADER_LENGTH:
+        header = unpack(buffer, at)
+        base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
+        batch_end = at + 12 + length
+        if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
+            raise Unreadable(f"a record batch of format {magic} with length {length}", base, base + 1)
+        if batch_end > end:
+            break  # the broker cuts the last batch of an answer; it comes whole with the next one
+        next_offset = base + last_delta + 1
+        position = lane.position
+        if next_offset <= position:
+            at = batch_end
+            continue
+        while aborted_ahead and aborted_ahead[0][0] <= base:
+            aborted.add(heappop(aborted_ahead)[1])
+        if base > position:
+            _skip(lane, position, base, "compacted")
+            position = base
+        if attributes & CONTROL:
+            # The first marker of a producer with an aborted transaction in progress is that transaction's end.
+            aborted.discard(producer)
+            _skip(lane, position, next_offset, "control")
+        elif attributes & TRANSACTIONAL and producer in aborted and lane.read_committed:
+            _skip(lane, position, next_offset, "aborted")
+        elif count == 0:
+            _skip(lane, position, next_offset, "compacted")
+        elif base == position and count == last_delta + 1 and not attributes & ~RAW_ATTRIBUTES:
+            _follow(lane, runs, base, count)
+            first = lane.next_ordinal
+            patch(buffer, at, header, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
+            lane.ready.append(Batch(first, count, base, next_offset, buffer, at, batch_end, newest_ms, chunk.frame))
+            lane.ready_bytes += batch_end - at
+            lane.next_ordinal = first + count
+            lane.raw_batches += 1
+        else:
+            _rebuild(lane, runs, buffer, at, batch_end, position, next_offset, _why(base, position, count, last_delta))
+        lane.position = next_offset
+        lane.epoch = epoch
+        at = batch_end
+        if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
+            jump(lane)
+            return
+
+
+def jump(lane: Lane) -> None:
+    """Go on where the plan says: part of the source is copied again, or has been copied already."""
+    run = lane.plan.popleft()
+    if run.ordinal != lane.next_ordinal:
+        raise Unreadable(f"batches no longer end at ordinal {run.ordinal}, where they did", lane.position, run.offset)
+    lane.open_run = run
+    lane.position = run.offset
+    lane.epoch = -1
+    lane.skipped.clear()
+
+
+def _why(base: int, position: int, count: int, last_delta: int) -> str:
+    if base < position:
+        return "inside-batch"
+    return "holes" if count != last_delta + 1 else "attributes"
+
+
+def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
+    skipped = lane.skipped
+    if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
+        skipped[-1] = Verdict(skipped[-1].start, end, reason)
+    else:
+        skipped.append(Verdict(start, end, reason))
+
+
+def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
+    """The next `count` ordinals stand for the offsets from `offset` on: grow the open run, or begin one."""
+    run = lane.open_run
+    first = lane.next_ordinal
+    declared = lane.declared
+    if declared >= 0 and first + count > declared:
+        if declared == first and lane.record is not None and lane.record.source_runs.offset_of(first) == offset:
+            # The ledger knows this run from an earlier attempt, so there is nothing to tell.
+            lane.open_run = Run(first, offset)
+            lane.skipped.clear()
+            declare(lane, first)
+            return
+        _begin_run(lane, runs, offset)
+        return
+    if run is None or offset - first != run.offset - run.ordinal:
+        _begin_run(lane, runs, offset)
+
+
+def declare(lane: Lane, ordinal: int) -> None:
+    """Find the next run that the ledger already declares behind an ordinal."""
+    following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
+    lane.declared = -1 if following is None else following.ordinal
+
+
+def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
+    run = Run(lane.next_ordinal, offset)
+    if runs and runs[-1].ordinal == run.ordinal:
+        runs.pop()
+    runs.append(run)
+    lane.open_run = run
+    # A run supersedes all that were declared at its ordinal and behind it.
+    lane.declared = -1
+
+
+def _rebuild(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above, with the same facts at hand
+    lane: Lane,
+    runs: list[Run],
+    buffer: bytearray,
+    start: int,
+    end: int,
+    position: int,
+    next_offset: int,
+    why: str,
+) -> None:
+    first = lane.next_ordinal
+    request = Rebuild(buffer, start, end, position, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
+    try:
+        rebuilt = lane.rebuild(request)
+    except ValueError as error:
+        raise Unreadable(f"a batch whose records cannot be read ({error})", position, next_offset) from error
+    if rebuilt is None:
+        _skip(lane, position, next_offset, "compacted")
+        return
+    cursor = position
+    for offset, length in rebuilt.pieces:
+        if offset > cursor:
+            _skip(lane, cursor, offset, "compacted")
+        _follow(lane, runs, offset, length)
+        lane.next_ordinal += length
+        cursor = offset + length
+    if cursor < next_offset:
+        _skip(lane, cursor, next_offset, "compacted")
+    data, count = rebuilt.data, lane.next_ordinal - first
+    begin = rebuilt.pieces[0][0]
+    lane.ready.append(Batch(first, count, begin, next_offset, data, 0, len(data), rebuilt.newest_ms, None))
+    lane.ready_bytes += len(data)
+    lane.rebuilt_batches[why] = lane.rebuilt_batches.get(why, 0) + 1
+
+
+def _intend(lane: Lane, runs: list[Run]) -> Effects:
+    """Intent before gap: the ledger learns of new runs before the first of their records is produced."""
+    if not runs:
+        return []
+    # Verdicts behind the last new run belong to the next one.
+    last = runs[-1].offset
+    at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
+    told, lane.skipped = tuple(lane.skipped[:at]), lane.skipped[at:]
+    lane.tag += 1
+    lane.intents.append((lane.tag, runs[0].ordinal))
+    return [Append(lane.tag, (SourceRun(lane.id, lane.grant, tuple(runs), told),))]

@@ -1,0 +1,187 @@
+"""The lane: one source partition copied into one target partition. `step` is the one door.
+
+`step(lane, now, signal)` changes the lane and returns what has to be done. The state is changed in place, because a
+copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the shell's monotonic
+clock in seconds.
+"""
+
+from mirrord.flow import flight, intake, opening, reading, resume
+from mirrord.flow.answers import Fetched, fetched
+from mirrord.flow.halting import halt, leave
+from mirrord.flow.report import mark
+from mirrord.flow.signals import (
+    Answer,
+    AppendFailed,
+    AskCheck,
+    Bound,
+    Checked,
+    Chunk,
+    Drain,
+    Effects,
+    EndTold,
+    Fenced,
+    FetchFrom,
+    Input,
+    ProducerIdTold,
+    ProducersTold,
+    Scanned,
+    Start,
+    StartTold,
+    TargetMoved,
+    VisibleTold,
+    Woken,
+)
+from mirrord.flow.state import Lane, Phase
+from mirrord.flow.telling import go_back_to_told
+
+STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
+
+
+def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911 -- one case per kind of input
+    """Take one input; the effects are to be performed in this order."""
+    match signal:
+        case Answer():
+            return flight.answered(lane, now, signal) if lane.phase not in STILL else []
+        case Chunk():
+            return _chunk(lane, signal) if signal.round == lane.round and lane.phase is Phase.COPYING else []
+        case Drain():
+            return flight.drain(lane)
+        case Fenced():
+            return leave(lane, "fenced") if lane.phase not in STILL else []
+        case Bound() | AppendFailed() if lane.phase is Phase.DRAINING:
+            return _bound_while_draining(lane, signal)
+        case _ if lane.phase in STILL or lane.phase is Phase.DRAINING:
+            return []
+        case Bound():
+            return _bound(lane, now, signal)
+        case AppendFailed():
+            return opening.append_failed(lane, now, signal)
+        case TargetMoved():
+            return resume.target_moved(lane, now, signal)
+        case Start():
+            return opening.start(lane, signal)
+        case ProducerIdTold():
+            return opening.producer_id_told(lane, now, signal)
+        case StartTold():
+            return opening.start_told(lane, now, signal)
+        case _:
+            return _told(lane, now, signal) if signal.round == lane.round else []
+
+
+def _told(lane: Lane, now: float, signal: Input) -> Effects:
+    match signal:
+        case Woken():
+            return _woken(lane, now)
+        case EndTold() if lane.confirming:
+            return flight.confirmed(lane, now, signal)
+        case EndTold():
+            return resume.end_told(lane, now, signal)
+        case ProducersTold():
+            return resume.producers_told(lane, now, signal)
+        case VisibleTold():
+            return resume.visible_told(lane, now, signal)
+        case Scanned() if signal.purpose in ("confirm", "gap"):
+            return _between(lane, now, signal)
+        case Scanned():
+            return resume.scanned(lane, now, signal)
+        case Checked():
+            return resume.checked(lane, now, signal)
+        case _:
+            return []
+
+
+def _woken(lane: Lane, now: float) -> Effects:
+    if lane.phase is Phase.OPENING:
+        return opening.woken(lane)
+    if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
+        lane.check_later = False
+        begun = lane.resumed_at
+        if lane.acked > begun.ordinal:
+            return [
+                AskCheck(
+                    lane.round, lane.producer_id, begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected
+                )
+            ]
+        return []
+    return resume.woken(lane)
+
+
+def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
+    """The target offsets between the recorded end and what was seen there were read."""
+    if signal.purpose == "confirm":
+        if signal.error or signal.own:
+            return resume.begin(lane, now, lane.limits.retry_s if signal.error else 0.0)
+        return flight.go(lane, signal.end)
+    if signal.own:
+        first = reading.nearest(signal.own[0].base_sequence, lane.acked)
+        return reading.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
+    return []
+
+
+def _bound(lane: Lane, now: float, told: Bound) -> Effects:
+    if lane.phase is Phase.OPENING:
+        return opening.bound(lane, now, told) if told.tag == lane.facts_tag else []
+    if not all(told.bound):
+        return leave(lane, "another replicator took the lane")
+    if told.tag in lane.notes:
+        lane.notes.discard(told.tag)
+        if not lane.notes:
+            lane.told = mark(lane)
+    if lane.intents and told.tag == lane.intents[0][0]:
+        lane.intents.popleft()
+        if lane.phase is Phase.RESUMING:
+            return resume.facts_bound(lane)
+        return flight.send(lane)
+    return []
+
+
+def _bound_while_draining(lane: Lane, told: Bound | AppendFailed) -> Effects:
+    if isinstance(told, AppendFailed):
+        lane.suspicious = True
+        go_back_to_told(lane)
+    lane.notes.discard(told.tag)
+    return flight.drained(lane) if not lane.in_flight else []
+
+
+def _chunk(lane: Lane, chunk: Chunk) -> Effects:
+    lane.fetching = False
+    if chunk.high_watermark >= 0:
+        lane.source_end = chunk.high_watermark
+    outcome = fetched(chunk.error)
+    if outcome is Fetched.TAKE and chunk.diverging_end < 0:
+        effects, unreadable = intake.take(lane, chunk)
+        if unreadable is not None:
+            lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
+            if not lane.ready and not lane.in_flight:
+                return effects + flight.blocked(lane)
+        effects += flight.send(lane)
+        effects += intake.want_more(lane)
+        return effects
+    return _not_a_chunk(lane, chunk, outcome)
+
+
+def _not_a_chunk(lane: Lane, chunk: Chunk, outcome: Fetched) -> Effects:
+    if outcome is Fetched.TAKE:
+        if chunk.diverging_end >= lane.position:
+            lane.epoch = -1
+            return intake.want_more(lane)
+        line = (
+            f"the source log was truncated: offsets [{chunk.diverging_end}, {lane.position}) that were copied are gone"
+        )
+        return halt(lane, "truncated", line, chunk.diverging_end, lane.position)
+    if outcome is Fetched.RANGE:
+        return _out_of_range(lane, chunk)
+    if outcome is Fetched.HALT:
+        line = f"the source refuses to be read at offset {lane.position} with Kafka error {chunk.error}"
+        return halt(lane, "unreadable", line, lane.position, lane.position + 1)
+    lane.fetching = True
+    delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
+    return [FetchFrom(lane.round, lane.position, lane.epoch, delay, refresh=True)]
+
+
+def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
+    if 0 <= lane.position < chunk.log_start:
+        line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
+        return halt(lane, "expired", line, lane.position, chunk.log_start)
+    line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
+    return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)

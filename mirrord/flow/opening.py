@@ -1,0 +1,145 @@
+"""How a lane comes into its own: producer id, grant and first source offset, each bound by the ledger.
+
+First fact wins: a `LaneOpened` or a `LaneTaken` counts only when it was read back from the ledger and no earlier one
+stood there. A producer id that did not bind is never used.
+"""
+
+from mirrord.flow import resume
+from mirrord.flow.answers import NONE
+from mirrord.flow.halting import drop, leave
+from mirrord.flow.signals import (
+    Append,
+    AppendFailed,
+    AskProducerId,
+    AskStart,
+    Bound,
+    Effects,
+    LaneRecord,
+    ProducerIdTold,
+    Start,
+    StartTold,
+    StopFetch,
+    Wake,
+)
+from mirrord.flow.state import Lane, Mark, Phase
+from mirrord.flow.telling import go_back_to_told
+from mirrord.model.facts import LaneFact, LaneOpened, LaneResumed, LaneTaken, PolicyChanged, SourceRun
+from mirrord.model.runs import Run
+
+
+def start(lane: Lane, start: Start) -> Effects:
+    """Open the lane if the ledger does not know it, take it if it does."""
+    lane.replicator = start.replicator
+    lane.barrier_s = start.barrier_s
+    lane.left_cleanly = start.left_cleanly
+    lane.record = start.record
+    progress = start.progress
+    if progress is not None:
+        lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
+        lane.told = lane.mark
+        lane.trusted = progress.ordinal
+        lane.epoch = progress.source_epoch
+    return _ask(lane)
+
+
+def _ask(lane: Lane) -> Effects:
+    if lane.record is None:
+        return [AskProducerId()]
+    return _bind(lane, _taking(lane, lane.record))
+
+
+def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    lane.tag += 1
+    lane.facts_tag = lane.tag
+    return [Append(lane.tag, facts)]
+
+
+def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
+    grant = record.grant + 1
+    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator)]
+    if record.halted is not None:
+        # A start is an operator's word to try again; what halted the lane will halt it again if it is still there.
+        facts.append(LaneResumed(lane.id, grant))
+    if record.policy != lane.policy:
+        facts.append(PolicyChanged(lane.id, grant, lane.policy))
+    return tuple(facts)
+
+
+def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
+    """The target gave a producer id (or, just after its start, was not ready to)."""
+    if lane.phase is not Phase.OPENING:
+        return []
+    if told.error != NONE:
+        return [Wake(lane.round, now + lane.limits.retry_s, refresh=True)]
+    opened = LaneOpened(
+        lane.id,
+        lane.source_topic,
+        lane.target_topic,
+        lane.partition,
+        told.producer_id,
+        told.producer_epoch,
+        lane.policy,
+    )
+    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator)))
+
+
+def woken(lane: Lane) -> Effects:
+    """Try again what failed."""
+    if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
+        return [AskStart()]
+    return _ask(lane)
+
+
+def is_ours(lane: Lane, record: LaneRecord) -> bool:
+    """First fact wins: the lane is ours only when the ledger says so."""
+    return record.replicator == lane.replicator and record.grant > 0
+
+
+def bound(lane: Lane, now: float, told: Bound) -> Effects:
+    """The facts of opening or taking were read back."""
+    record = told.record
+    if record is None or not is_ours(lane, record):
+        return leave(lane, "another replicator took the lane first")
+    lane.record = record
+    if lane.grant != record.grant:
+        lane.grant = record.grant
+        lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
+        lane.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
+        if not lane.opened_here and not lane.left_cleanly:
+            lane.former_until = now + lane.barrier_s
+            lane.dirty_until = max(lane.dirty_until, lane.former_until)
+            lane.check_first_ack = True
+            lane.check_later = lane.barrier_s > 0
+    if len(record.source_runs) == 0:
+        return [AskStart()]
+    return resume.begin(lane, now)
+
+
+def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
+    """Where a lane without history begins; recorded, so that a restart does not choose anew."""
+    if lane.phase is not Phase.OPENING:
+        return []
+    if told.error != NONE:
+        return [Wake(lane.round, now + lane.limits.retry_s, refresh=True)]
+    return _bind(lane, (SourceRun(lane.id, lane.grant, (Run(0, told.offset),)),))
+
+
+def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
+    """Nobody knows whether the facts stand in the ledger. A new grant settles it: older ones no longer bind."""
+    lane.record = told.record
+    lane.round += 1
+    if lane.in_flight:
+        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+    lane.trusted = max(lane.trusted, lane.acked)
+    if lane.notes:
+        go_back_to_told(lane)
+    elif lane.acked > lane.mark.ordinal:
+        lane.mark = Mark(lane.acked, lane.expected, lane.end_epoch)
+    drop(lane)
+    lane.intents.clear()
+    lane.holes = []
+    lane.phase = Phase.OPENING
+    lane.facts_tag = -1
+    if lane.grant > 0:
+        lane.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
+    return [StopFetch(), Wake(lane.round, now + lane.limits.retry_s)]

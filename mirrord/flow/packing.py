@@ -1,0 +1,72 @@
+"""Which batch goes into which produce request.
+
+A broker keeps one batch per partition of a request and drops a second one in silence, so a request holds at most one
+batch of a lane. Batches of several lanes share a request; a lane's batches are spread over requests that follow each
+other, in their order.
+"""
+
+from collections import deque
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+REQUEST_BYTES = 1 << 20
+"""How large a request of several batches may grow; a single batch may be larger."""
+
+
+class Packer(Generic[Item]):
+    """Requests that are being filled, in the order in which they will be sent.
+
+    Per batch one dictionary look-up and store, a few integer comparisons and one append.
+    """
+
+    __slots__ = ("_first", "_last", "_limit", "_open", "_requests", "_sizes")
+
+    def __init__(self, request_bytes: int = REQUEST_BYTES) -> None:
+        self._limit = request_bytes
+        self._requests: deque[list[Item]] = deque()
+        self._sizes: deque[int] = deque()
+        self._first = 0
+        """Number of the request that is sent next. Numbers ascend for ever."""
+        self._open = 0
+        """Requests below this number take no further batch."""
+        self._last: dict[object, int] = {}
+        """By lane: the number of the last request that holds a batch of it."""
+
+    def __len__(self) -> int:
+        """How many requests wait."""
+        return len(self._requests)
+
+    def add(self, lane: object, size: int, item: Item) -> None:
+        """Put a batch of this many bytes behind all other batches of its lane."""
+        number = self._open
+        last = self._last.get(lane, -1)
+        if last >= number:
+            number = last + 1
+        sizes = self._sizes
+        at = number - self._first
+        while at < len(sizes) and sizes[at] + size > self._limit:
+            # What does not fit once closes a request for good: no later batch has to look at it again.
+            if number == self._open:
+                self._open = number + 1
+            number += 1
+            at += 1
+        if at == len(sizes):
+            self._requests.append([item])
+            sizes.append(size)
+        else:
+            self._requests[at].append(item)
+            sizes[at] += size
+        self._last[lane] = number
+
+    def take(self) -> list[Item]:
+        """The next request's batches. Raises IndexError when none waits."""
+        request = self._requests.popleft()
+        self._sizes.popleft()
+        self._first += 1
+        self._open = max(self._open, self._first)
+        return request
+
+    def forget(self, lane: object) -> None:
+        """The lane is gone: nothing of it will be added again."""
+        self._last.pop(lane, None)

@@ -1,0 +1,117 @@
+"""What the target log itself says: the lane's own batches, read back by their headers, against what is expected."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from mirrord.flow.halting import halt
+from mirrord.flow.signals import Effects, OwnBatch
+from mirrord.flow.state import Lane
+from mirrord.model.facts import HoleFound, LaneFact, TargetRun
+from mirrord.model.runs import Runs
+
+SEQUENCES = 1 << 31
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """The outcome of one walk over own batches."""
+
+    next_ordinal: int
+    """One more than the last ordinal that stands in the log."""
+    holes: tuple[tuple[int, int], ...]
+    """Ordinals (first, last) that the log leaps over and the ledger does not know of."""
+    facts: tuple[LaneFact, ...]
+    """Where batches stand elsewhere than the ledger says."""
+    doubled: tuple[int, int, int] | None
+    """(first ordinal, behind the last, target offset) of what stands there a second time."""
+
+
+def nearest(sequence: int, ordinal: int) -> int:
+    """The ordinal with this sequence that lies nearest to a known one (less than 2^30 away, see the marks)."""
+    ahead = (sequence - ordinal) % SEQUENCES
+    return ordinal + (ahead if ahead < SEQUENCES // 2 else ahead - SEQUENCES)
+
+
+def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:
+    """Follow the own batches from the one that should begin with the ordinal `expected`."""
+    record = lane.record
+    known = {(hole.first, hole.last) for hole in record.holes} if record is not None else set[tuple[int, int]]()
+    runs = record.target_runs.copy() if record is not None else Runs()
+    holes: list[tuple[int, int]] = []
+    facts: list[LaneFact] = []
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, expected)
+        if ordinal < expected:
+            doubled = (ordinal, min(expected, ordinal + batch.count), batch.base_offset)
+            return Reading(expected, tuple(holes), tuple(facts), doubled)
+        if ordinal > expected and (expected, ordinal - 1) not in known:
+            holes.append((expected, ordinal - 1))
+        facts += placed(lane, runs, ordinal, batch.base_offset)
+        expected = ordinal + batch.count
+    return Reading(expected, tuple(holes), tuple(facts), None)
+
+
+def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:
+    """The fact that is needed, if any, for the runs to say that this ordinal stands at this target offset."""
+    if runs.offset_of(ordinal) == target_offset:
+        return ()
+    runs.add(ordinal, target_offset)
+    return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.end_epoch),)
+
+
+def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
+    """The lane's last record below the mark still stands where it stood."""
+    if not own:
+        return False
+    distance = lane.mark.target_offset - own[0].base_offset
+    return distance > 0 and nearest(own[0].base_sequence, lane.mark.ordinal) + distance == lane.mark.ordinal
+
+
+def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
+    """The own batches from the mark on, when the first one read holds the mark; and the ordinal they begin with."""
+    first = own[0]
+    if first.base_offset + first.count <= lane.mark.target_offset:
+        return own[1:], lane.mark.ordinal
+    return own, nearest(first.base_sequence, lane.mark.ordinal)
+
+
+def ordinal_at(lane: Lane, target_offset: int) -> int:
+    """The ordinal that stood, or would have stood next, at a target offset, as the ledger tells; at most the mark's."""
+    ordinal = 0
+    for run in lane.record.target_runs if lane.record is not None else ():
+        if run.offset <= target_offset:
+            ordinal = run.ordinal + target_offset - run.offset
+    return min(ordinal, lane.mark.ordinal)
+
+
+def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:
+    """The ordinals [first, last] without those that an older hole made void: their records stand under later ones."""
+    left: list[tuple[int, int]] = []
+    for hole in sorted(holes, key=lambda each: each.first):
+        if hole.last < first or hole.first > last:
+            continue
+        if hole.first > first:
+            left.append((first, hole.first - 1))
+        first = hole.last + 1
+    if first <= last:
+        left.append((first, last))
+    return left
+
+
+def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
+    """The first own batch at or behind target offset `start` is not the one that the ledger puts there."""
+    first, wanted = nearest(own[0].base_sequence, lane.mark.ordinal), ordinal_at(lane, start)
+    holes = lane.record.holes if lane.record is not None else ()
+    return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
+
+
+def stand_still(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
+    """The log holds some ordinals twice: say so and halt. Nothing that follows can make it right again."""
+    first, end, target_offset = doubled
+    offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
+    start = -1 if offset is None else offset
+    line = (
+        f"target offset {target_offset} holds the records of source offsets [{start}, {start + end - first}) a second "
+        "time, written after the broker had forgotten the lane's producer"
+    )
+    return halt(lane, "doubled", line, start, start + end - first)

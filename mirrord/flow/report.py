@@ -1,0 +1,93 @@
+"""What is told of a lane: its progress mark for the state topic, and a line of the status."""
+
+from mirrord.flow.state import Lane, Mark, Phase
+from mirrord.model.assignment import LaneReport
+from mirrord.model.facts import Progress
+
+
+def mark(lane: Lane) -> Mark:
+    """Below it everything is known to stand in the target log, below the high watermark."""
+    if lane.acked > lane.mark.ordinal:
+        return Mark(lane.acked, lane.expected, lane.end_epoch)
+    return lane.mark
+
+
+def source_offset(lane: Lane) -> int:
+    """The source offset that is copied next; what was skipped in front of it counts as done."""
+    if lane.in_flight:
+        return lane.in_flight[0].offset
+    if lane.ready:
+        return lane.ready[0].offset
+    if lane.phase is Phase.COPYING:
+        return lane.position
+    # What was fetched and dropped again is not done: the ledger tells where the mark stands in the source.
+    known = lane.record.source_runs.offset_of(mark(lane).ordinal) if lane.record is not None else None
+    return known or 0
+
+
+def state(lane: Lane) -> str:
+    """The lane's phase for the state topic: "drained" promises that nothing of it is on its way."""
+    return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
+
+
+def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
+    """The lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
+
+    None while the ledger does not yet know where the records below the mark stand.
+    """
+    if lane.notes:
+        return None
+    known = mark(lane)
+    return Progress(
+        lane=lane.id,
+        lease_epoch=lease_epoch,
+        grant=lane.grant,
+        ordinal=known.ordinal,
+        target_offset=known.target_offset,
+        leader_epoch=known.leader_epoch,
+        source_offset=source_offset(lane),
+        source_end=lane.source_end,
+        last_record_ms=lane.last_record_ms,
+        at_ms=at_ms,
+        protected=is_protected(lane, at_ms),
+        state=state(lane),
+        replicator=lane.replicator,
+        raw_batches=lane.raw_batches,
+        rebuilt_batches=sum(lane.rebuilt_batches.values()),
+        copied_bytes=lane.copied_bytes,
+        source_epoch=lane.epoch,
+    )
+
+
+def is_protected(lane: Lane, at_ms: int) -> bool:
+    """Whether the target broker remembers the lane's producer: by its own word, or by the age of the last record taken.
+
+    A broker forgets by record time, so a batch that was just taken protects for as long as its records are young.
+    """
+    if lane.pipelined:
+        return at_ms - lane.last_record_ms < lane.limits.producer_expiry_ms // 2
+    return lane.protected
+
+
+def describe(lane: Lane, at_ms: int) -> LaneReport:
+    """The lane as its replicator sees it, at a wall time."""
+    known = mark(lane)
+    return LaneReport(
+        lane=lane.id,
+        source_topic=lane.source_topic,
+        target_topic=lane.target_topic,
+        partition=lane.partition,
+        phase=lane.phase.value,
+        ordinal=known.ordinal,
+        source_offset=source_offset(lane),
+        source_end=lane.source_end,
+        target_offset=known.target_offset,
+        protected=is_protected(lane, at_ms),
+        last_record_ms=lane.last_record_ms,
+        raw_batches=lane.raw_batches,
+        rebuilt=dict(lane.rebuilt_batches),
+        copied_records=lane.copied_records,
+        copied_bytes=lane.copied_bytes,
+        in_flight_bytes=lane.buffered_bytes,
+        note=lane.halt_line,
+    )

@@ -1,0 +1,375 @@
+"""Where to go on: the resume sandwich, and what the target log itself says.
+
+The questions, in this order, all to the leader of the target partition:
+
+1. End: who leads, in which epoch. A deposed leader does not answer for an epoch that it does not lead.
+2. Producers: what it remembers of the lane's producer id, the uncommitted tail included.
+3. End again: the same epoch, so the answer in between came from the leader; and the true end, behind all that 2 shows.
+4. Visible: until the high watermark covers that end. What is not yet replicated could still be lost.
+
+Without an entry in 2, or whenever it cannot be relied on, the log behind the mark is read by batch headers: "no entry"
+means unknown, never "nothing was written".
+"""
+
+from mirrord.flow import intake, reading
+from mirrord.flow.answers import NONE
+from mirrord.flow.halting import drop, halt
+from mirrord.flow.reading import SEQUENCES, Reading, nearest
+from mirrord.flow.signals import (
+    Append,
+    AskCheck,
+    AskEnd,
+    AskProducers,
+    AskScan,
+    AskVisible,
+    Checked,
+    Effects,
+    EndTold,
+    LaneRecord,
+    ProducersTold,
+    SaveProgress,
+    Scanned,
+    StopFetch,
+    TargetMoved,
+    VisibleTold,
+    Wake,
+)
+from mirrord.flow.state import Lane, Mark, Phase, Stage
+from mirrord.flow.telling import note
+from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
+from mirrord.model.runs import Run, Runs
+
+NOT_LEADER = 6
+LOOK_BACK_RECORDS = 10_000
+
+
+def target_moved(lane: Lane, now: float, told: TargetMoved) -> Effects:
+    """The target partition has another leader epoch: an idle lane would not notice by itself what was lost with it."""
+    if lane.phase is not Phase.COPYING or told.leader_epoch <= lane.end_epoch:
+        return []
+    if not lane.in_flight:
+        return begin(lane, now, refresh=True)
+    lane.phase = Phase.SETTLING
+    lane.failure = (NOT_LEADER, lane.in_flight[0])
+    return []
+
+
+def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False) -> Effects:
+    """Begin a new round: drop what is held and ask the target log. Answers to earlier rounds no longer count."""
+    lane.round += 1
+    lane.phase = Phase.RESUMING
+    if lane.acked > lane.mark.ordinal:
+        lane.mark = Mark(lane.acked, lane.expected, lane.end_epoch)
+    lane.trusted = max(lane.trusted, lane.acked)
+    drop(lane)
+    lane.skipped.clear()
+    lane.blocked = None
+    lane.pipelined = False
+    lane.failure = None
+    lane.look_back = 0
+    lane.stage = Stage.END
+    if delay_s > 0:
+        lane.phase = Phase.WAITING
+        return [StopFetch(), Wake(lane.round, now + delay_s, refresh)]
+    return [StopFetch(), AskEnd(lane.round)]
+
+
+def woken(lane: Lane) -> Effects:
+    """A pause is over."""
+    if lane.phase is Phase.WAITING:
+        lane.phase = Phase.RESUMING
+        lane.stage = Stage.END
+        return [AskEnd(lane.round)]
+    if lane.phase is Phase.RESUMING and lane.stage is Stage.VISIBLE:
+        return [AskVisible(lane.round, lane.end_epoch)]
+    return []
+
+
+def _again(lane: Lane, now: float) -> Effects:
+    return begin(lane, now, lane.limits.retry_s, refresh=True)
+
+
+def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
+    """Questions 1 and 3."""
+    if told.error != NONE:
+        return _again(lane, now)
+    if lane.stage is Stage.END:
+        lane.end_epoch = told.leader_epoch
+        lane.stage = Stage.PRODUCERS
+        return [AskProducers(lane.round, lane.producer_id)]
+    if lane.stage is not Stage.END_AGAIN:
+        return []
+    if not same_leader(lane, told):
+        return _again(lane, now)
+    lane.end = told.end
+    lane.stage = Stage.VISIBLE
+    return [AskVisible(lane.round, lane.end_epoch)]
+
+
+def same_leader(lane: Lane, told: EndTold) -> bool:
+    """The epoch did not change around the answer in between."""
+    return told.leader_epoch == lane.end_epoch
+
+
+def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
+    """Question 2."""
+    if told.error != NONE:
+        return _again(lane, now)
+    lane.entry = told.entry
+    lane.stage = Stage.END_AGAIN
+    return [AskEnd(lane.round)]
+
+
+def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
+    """Question 4, asked until the high watermark covers the end."""
+    if told.error != NONE:
+        return _again(lane, now)
+    if not covers(lane, told):
+        return [Wake(lane.round, now + lane.limits.poll_s)]
+    lane.log_start = told.log_start
+    return _decide(lane, now)
+
+
+def covers(lane: Lane, told: VisibleTold) -> bool:
+    """Everything that the broker spoke of is committed."""
+    return told.high_watermark >= lane.end
+
+
+def remembers(lane: Lane) -> bool:
+    """The broker refuses what is out of order, and will for some time: it has an entry of young record time."""
+    return lane.entry is not None and lane.entry.age_ms < lane.limits.producer_expiry_ms // 2
+
+
+def barrier_until(lane: Lane) -> float:
+    """Until when an unprotected lane must not write, because what was sent earlier may still be appended."""
+    return lane.dirty_until
+
+
+def _decide(lane: Lane, now: float) -> Effects:
+    lane.protected = remembers(lane)
+    if not lane.protected and now < barrier_until(lane):
+        lane.phase = Phase.WAITING
+        return [Wake(lane.round, barrier_until(lane))]
+    if lane.opened_here and not lane.sent:
+        # Nobody but this attempt ever knew the producer id in a way that binds, and it has sent nothing.
+        lane.mark = Mark(0, lane.end, lane.end_epoch)
+        return _resume_at(lane, 0)
+    if lane.end < lane.mark.target_offset or went_back(lane):
+        return _look_back(lane)
+    if must_read(lane):
+        # From the last record below the mark on: it has to be there still, or the log went back and grew again.
+        start = max(lane.mark.target_offset - (1 if lane.mark.ordinal > 0 else 0), lane.log_start)
+        lane.stage = Stage.SCAN
+        return [AskScan(lane.round, "resume", lane.producer_id, start, lane.end)]
+    ordinal = _next_by_entry(lane)
+    facts: tuple[LaneFact, ...] = ()
+    if ordinal > lane.mark.ordinal and lane.record is not None:
+        facts = reading.placed(lane, lane.record.target_runs.copy(), lane.mark.ordinal, lane.mark.target_offset)
+    return note(lane, facts) + _resume_at(lane, ordinal)
+
+
+def _next_by_entry(lane: Lane) -> int:
+    if lane.entry is None:
+        return lane.mark.ordinal
+    return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.mark.ordinal)
+
+
+def went_back(lane: Lane) -> bool:
+    """The broker remembers a lower sequence than what was recorded. That alone does not mean that records were lost."""
+    return lane.entry is not None and _next_by_entry(lane) < lane.mark.ordinal
+
+
+def must_read(lane: Lane) -> bool:
+    """The broker's memory is not enough: the log behind the mark has to be read."""
+    appended = lane.end - lane.mark.target_offset
+    if lane.mark.ordinal > 0 and lane.mark.leader_epoch != lane.end_epoch:
+        return True
+    if lane.entry is None or not lane.protected or lane.suspicious:
+        return appended > 0 or lane.suspicious
+    return appended != _next_by_entry(lane) - lane.mark.ordinal
+
+
+def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+    """The log behind the mark was read."""
+    if told.error != NONE:
+        return _again(lane, now)
+    if lane.stage is Stage.VERIFY:
+        return _verified(lane, now, told)
+    expected, own = lane.mark.ordinal, told.own
+    if told.start < lane.mark.target_offset:
+        if not reading.holds_mark(lane, own):
+            return _look_back(lane)
+        own, expected = reading.behind_mark(lane, own)
+    elif told.start > lane.mark.target_offset and own:
+        # The target has already expired what stood right behind the mark.
+        expected = max(expected, nearest(own[0].base_sequence, expected))
+    return _read(lane, now, reading.walk(lane, own, expected))
+
+
+def _read(lane: Lane, now: float, found: Reading) -> Effects:
+    if found.doubled is not None:
+        return reading.stand_still(lane, found.doubled)
+    if lane.entry is not None and found.next_ordinal > _next_by_entry(lane) and not went_back(lane):
+        return _again(lane, now)  # a former holder's batch came in after the broker was asked
+    if lane.protected and found.next_ordinal < _next_by_entry(lane):
+        line = (
+            f"the target broker remembers ordinal {_next_by_entry(lane) - 1} as the lane's last one, "
+            f"its log ends with {found.next_ordinal - 1}"
+        )
+        return halt(lane, "unexplained", line, lane.position, lane.position)
+    return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal)
+
+
+def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
+    """Tell what was read. With holes it waits for the facts about them: where the log leaps is half of that truth."""
+    lane.holes = list(found.holes)
+    lane.beside_holes = (*more, *found.facts) if lane.holes else ()
+    return [] if lane.holes else note(lane, (*more, *found.facts))
+
+
+def _look_back(lane: Lane) -> Effects:
+    """ "Went back" is not "was lost": read the log at and below the recorded offset before anything is copied again."""
+    lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
+    lane.stage = Stage.VERIFY
+    start = max(lane.log_start, min(lane.mark.target_offset, lane.end) - lane.look_back)
+    return [AskScan(lane.round, "verify", lane.producer_id, start, lane.end)]
+
+
+def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
+    if told.start > lane.log_start and (not told.own or reading.begins_late(lane, told.own, told.start)):
+        return _look_back(lane)
+    if not told.own:
+        # None of the lane's records is left to read: the runs tell which ordinal stood at the end.
+        found = Reading(reading.ordinal_at(lane, lane.end), (), (), None)
+    else:
+        first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
+        late = reading.begins_late(lane, told.own, told.start)
+        found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
+    if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
+        return _read(lane, now, found)
+    ordinal = found.next_ordinal
+    went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"
+    lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
+    lane.told = min(lane.told, lane.mark, key=lambda each: each.ordinal)
+    lane.acked = lane.trusted = min(lane.trusted, ordinal)
+    verdict = VerdictGiven(lane.id, lane.grant, (), went)
+    return _keep(lane, found, (verdict,)) + _resume_at(lane, ordinal)
+
+
+def _tell_anew(lane: Lane, ordinal: int) -> Effects:
+    """The log went back below a hole: its ordinals are used again, so what the ledger declared behind here is void."""
+    lane.open_run = Run(ordinal, lane.position)
+    lane.tag += 1
+    lane.intents.append((lane.tag, ordinal))
+    runs = (lane.open_run, *(planned(lane.record, ordinal) if lane.record is not None else ()))
+    return [Append(lane.tag, (SourceRun(lane.id, lane.grant, runs),))]
+
+
+def _resume_at(lane: Lane, ordinal: int) -> Effects:
+    lane.resume_ordinal = ordinal
+    if must_check(lane):
+        lane.stage = Stage.CHECK
+        first = min(lane.trusted, ordinal)
+        start = min(lane.mark.target_offset, lane.end)
+        return [AskCheck(lane.round, lane.producer_id, first, ordinal - 1, start, lane.end)]
+    return _bind_holes(lane)
+
+
+def must_check(lane: Lane) -> bool:
+    """Trust, then check: batches that were not acknowledged to this attempt are compared with the source."""
+    return lane.resume_ordinal > lane.trusted
+
+
+def checked(lane: Lane, now: float, told: Checked) -> Effects:
+    """The comparison is done; `different` halts the lane, for the map would lie."""
+    waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
+    if told.error != NONE:
+        return _again(lane, now) if waiting else []
+    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note)
+    effects = note(lane, (fact,))
+    if told.outcome == "different":
+        runs = lane.record.source_runs if lane.record is not None else Runs()
+        start, last = runs.offset_of(told.first) or 0, runs.offset_of(told.last) or 0
+        line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
+        return effects + halt(lane, "unexplained", line, start, last + 1)
+    if waiting:
+        lane.trusted = lane.resume_ordinal
+        return effects + _bind_holes(lane)
+    return effects
+
+
+def _bind_holes(lane: Lane) -> Effects:
+    """What the target leapt over follows under new ordinals; the ledger has to know before it is produced."""
+    if lane.holes and lane.record is not None:
+        facts = (*lane.beside_holes, *_mend(lane, lane.record))
+        lane.holes = []
+        lane.tag += 1
+        lane.intents.append((lane.tag, lane.resume_ordinal))
+        lane.stage = Stage.FACTS
+        return [Append(lane.tag, facts)]
+    if lane.intents:
+        # An intent of an earlier round may still bind, and would change what the ledger declares.
+        lane.stage = Stage.FACTS
+        return []
+    return copy(lane)
+
+
+def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
+    begin_at = ordinal = lane.resume_ordinal
+    runs: list[Run] = []
+    begins: list[tuple[int, int, int]] = []
+    for first, last in lane.holes:
+        begins.append((first, last, ordinal))
+        for start, end in reading.but_not_void(record.holes, first, last):
+            for _, offset, length in record.source_runs.between(start, end):
+                runs.append(Run(ordinal, offset))
+                ordinal += length
+    after = record.source_runs.offset_of(begin_at)
+    runs.append(Run(ordinal, lane.position if after is None else after))
+    # An older hole may still be in the middle of its mending: what it planned comes behind this one.
+    runs += [Run(run.ordinal + ordinal - begin_at, run.offset) for run in planned(record, begin_at)]
+    holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs))]
+
+
+def planned(record: LaneRecord, ordinal: int) -> list[Run]:
+    """The jumps behind an ordinal that the mending of holes still has to make."""
+    limit = max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
+    return [run for run in record.source_runs if ordinal < run.ordinal <= limit]
+
+
+def facts_bound(lane: Lane) -> Effects:
+    """An intent of the present or an earlier round was bound."""
+    return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
+
+
+def copy(lane: Lane) -> Effects:
+    """Everything is known: copy from here."""
+    ordinal = lane.resume_ordinal
+    record = lane.record
+    run = record.source_runs.run_at(ordinal) if record is not None else None
+    if record is None or run is None:
+        return halt(lane, "unexplained", f"the ledger no longer explains ordinal {ordinal}", 0, 0)
+    lane.stage = Stage.DONE
+    lane.phase = Phase.COPYING
+    lane.suspicious = False
+    lane.open_run = run
+    lane.position = run.offset + ordinal - run.ordinal
+    if ordinal > lane.mark.ordinal and not lane.sent:
+        lane.epoch = -1  # a former holder came further than the mark whose epoch is known
+    lane.next_ordinal = lane.acked = ordinal
+    lane.expected = lane.end
+    lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
+    if not lane.notes:
+        lane.told = lane.mark
+    lane.confirm_end = not lane.protected
+    effects: Effects = [SaveProgress()]
+    if any(hole.first >= ordinal for hole in record.holes):
+        effects += _tell_anew(lane, ordinal)
+    lane.plan.clear()
+    lane.plan.extend(planned(record, ordinal))
+    intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
+    effects += intake.want_more(lane)
+    if lane.check_later:
+        effects.append(Wake(lane.round, lane.former_until))
+    return effects

@@ -1,0 +1,385 @@
+"""What a lane is told (inputs) and what it asks for (effects).
+
+Every question that a lane asks carries the lane's `round`; the answer brings it back. A lane begins a new round
+whenever it doubts what it knows, so answers to questions of an earlier round are recognised and dropped.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+import msgspec
+
+from mirrord.model.facts import HoleFound, LaneFact, LaneHalted, Progress
+from mirrord.model.runs import Runs
+
+ScanPurpose = Literal["resume", "verify", "confirm", "gap"]
+
+
+class LaneRecord(Protocol):
+    """What the folded ledger says about a lane (`mirrord.ledger.state.LaneState`); read here, never written."""
+
+    @property
+    def producer_id(self) -> int: ...
+    @property
+    def producer_epoch(self) -> int: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def grant(self) -> int: ...
+    @property
+    def replicator(self) -> str: ...
+    @property
+    def source_runs(self) -> Runs: ...
+    @property
+    def target_runs(self) -> Runs: ...
+    @property
+    def holes(self) -> Sequence[HoleFound]: ...
+    @property
+    def halted(self) -> LaneHalted | None: ...
+
+
+class Batch:
+    """One record batch, patched and ready to be produced. Not a struct: one is made per batch on the hot path."""
+
+    __slots__ = ("buffer", "count", "end", "first", "frame", "newest_ms", "next_offset", "offset", "start")
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- one per batch on the hot path: keywords cost more than the call
+        self,
+        first: int,
+        count: int,
+        offset: int,
+        next_offset: int,
+        buffer: bytearray,
+        start: int,
+        end: int,
+        newest_ms: int,
+        frame: object,
+    ) -> None:
+        self.first = first
+        """Ordinal of its first record."""
+        self.count = count
+        self.offset = offset
+        """Source offset of its first record."""
+        self.next_offset = next_offset
+        """Source offset right behind the batch."""
+        self.buffer = buffer
+        self.start = start
+        self.end = end
+        """The batch is buffer[start:end]."""
+        self.newest_ms = newest_ms
+        self.frame = frame
+        """Keeps the receive buffer from being reused while the batch may still be sent."""
+
+    def __repr__(self) -> str:
+        return f"Batch({self.first}+{self.count} @{self.offset})"
+
+
+class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch with the lane's producer id, as read back from the target by its header."""
+
+    base_offset: int
+    count: int
+    base_sequence: int
+    records_crc: int
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Go. `record` is None when the ledger does not know the lane."""
+
+    record: LaneRecord | None
+    progress: Progress | None
+    replicator: str
+    """Names this attempt of this replicator and no other, so that the lane knows its own LaneTaken."""
+    barrier_s: float
+    """How long a former holder, if any, may still write: lease + request timeout, less when it is known dead."""
+    left_cleanly: bool
+    """The former holder drained the lane: nothing of it is on its way."""
+
+
+class ProducerIdTold(msgspec.Struct, frozen=True):
+    error: int
+    producer_id: int
+    producer_epoch: int
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The facts of an `Append` were read back from the ledger; `bound` says of each whether it binds."""
+
+    tag: int
+    bound: tuple[bool, ...]
+    record: LaneRecord | None
+
+
+class AppendFailed(msgspec.Struct, frozen=True):
+    """The ledger did not answer in time: the facts may or may not stand in it. `record` is what it is known to say."""
+
+    tag: int
+    record: LaneRecord | None
+
+
+class StartTold(msgspec.Struct, frozen=True):
+    """The source offset at which a lane without history begins."""
+
+    error: int
+    offset: int
+
+
+class EndTold(msgspec.Struct, frozen=True):
+    """The target leader's own end of log (OffsetForLeaderEpoch), true also for what is not yet replicated."""
+
+    round: int
+    error: int
+    leader_epoch: int
+    end: int
+
+
+class ProducerEntry(msgspec.Struct, frozen=True):
+    """What the target broker remembers of the lane's producer id (DescribeProducers, KIP-664)."""
+
+    last_sequence: int
+    age_ms: int
+    """How old its last record time is: the broker forgets by record time, not by the clock."""
+
+
+class ProducersTold(msgspec.Struct, frozen=True):
+    round: int
+    error: int
+    entry: ProducerEntry | None
+
+
+class VisibleTold(msgspec.Struct, frozen=True):
+    """The target's high watermark and log start (ListOffsets)."""
+
+    round: int
+    error: int
+    high_watermark: int
+    log_start: int
+
+
+class Scanned(msgspec.Struct, frozen=True):
+    """The lane's own batches found in target offsets [start, end), in log order."""
+
+    round: int
+    error: int
+    purpose: ScanPurpose
+    start: int
+    end: int
+    own: tuple[OwnBatch, ...]
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Outcome of a comparison of the lane's own batches at the target with the source."""
+
+    round: int
+    error: int
+    first: int
+    last: int
+    outcome: Literal["equal", "unverifiable", "different"]
+    note: str = ""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Whole batches of one fetch answer: buffer[start:end] holds the partition's records section.
+
+    On an error, `log_start` and `high_watermark` are what the source broker said, or -1.
+    """
+
+    round: int
+    error: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    aborted: Sequence[tuple[int, int]]
+    """(producer id, first offset) of the aborted transactions in this answer, by first offset (KIP-98)."""
+    buffer: bytearray
+    start: int
+    end: int
+    frame: object = None
+    diverging_end: int = -1
+    """Where the source log ended in the epoch of the last copied batch, when the lane copied more (KIP-595)."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The target's answer for one batch. NETWORK_EXCEPTION (13) when the connection ended before an answer came."""
+
+    round: int
+    batch: Batch
+    error: int
+    base_offset: int
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """The time that a `Wake` named has come."""
+
+    round: int
+
+
+class Fenced(msgspec.Struct, frozen=True):
+    """Another replicator took the lane, or another daemon the flow."""
+
+
+class TargetMoved(msgspec.Struct, frozen=True):
+    """The target partition has a leader of this epoch, as the cluster's metadata says."""
+
+    leader_epoch: int
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Stop at the next safe point: nothing new is sent, what is on its way is waited for."""
+
+
+Input = (
+    Start
+    | ProducerIdTold
+    | Bound
+    | AppendFailed
+    | StartTold
+    | EndTold
+    | ProducersTold
+    | VisibleTold
+    | Scanned
+    | Checked
+    | Chunk
+    | Answer
+    | Woken
+    | Fenced
+    | TargetMoved
+    | Drain
+)
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+class AskProducerId(msgspec.Struct, frozen=True):
+    """InitProducerId without a transactional id, at the target."""
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Append facts to the ledger; answer `Bound` once they were read back, or `AppendFailed`."""
+
+    tag: int
+    facts: tuple[LaneFact, ...]
+
+
+class AskStart(msgspec.Struct, frozen=True):
+    """Where does a lane without history begin (earliest, latest, timestamp)?"""
+
+
+class AskEnd(msgspec.Struct, frozen=True):
+    """The end of the target log and the epoch of the leader that says so (OffsetForLeaderEpoch, KIP-320)."""
+
+    round: int
+
+
+class AskProducers(msgspec.Struct, frozen=True):
+    """What the leader remembers of the producer id (DescribeProducers, KIP-664)."""
+
+    round: int
+    producer_id: int
+
+
+class AskVisible(msgspec.Struct, frozen=True):
+    """High watermark and log start, from the leader of this epoch and no other."""
+
+    round: int
+    leader_epoch: int
+
+
+class AskScan(msgspec.Struct, frozen=True):
+    """Read target offsets [start, end) by batch headers and report the lane's own batches."""
+
+    round: int
+    purpose: ScanPurpose
+    producer_id: int
+    start: int
+    end: int
+
+
+class AskCheck(msgspec.Struct, frozen=True):
+    """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source."""
+
+    round: int
+    producer_id: int
+    first: int
+    last: int
+    start: int
+    end: int
+
+
+class FetchFrom(msgspec.Struct, frozen=True):
+    """Fetch the next chunk from this source offset. One is wanted at a time; a newer one replaces it."""
+
+    round: int
+    position: int
+    last_epoch: int
+    """Leader epoch of the last copied batch, or -1: lets the source broker see a truncation."""
+    delay_s: float = 0.0
+    refresh: bool = False
+    """The leader may have moved: look it up anew first."""
+
+
+class StopFetch(msgspec.Struct, frozen=True):
+    """No chunk is wanted any more."""
+
+
+class Produce(msgspec.Struct, frozen=True):
+    """Send these batches in this order, each in a request of its own as far as this lane is concerned."""
+
+    round: int
+    batches: Sequence[Batch]
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Say `Woken` at this time (the clock of `now`, in seconds)."""
+
+    round: int
+    at: float
+    refresh: bool = False
+    """The target's leader may have moved: look it up anew meanwhile."""
+
+
+class SaveProgress(msgspec.Struct, frozen=True):
+    """Write the lane's progress mark now rather than at the next beat."""
+
+
+class Halted(msgspec.Struct, frozen=True):
+    """The lane stands still; the line says why, for people."""
+
+    line: str
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is on its way any more."""
+
+    clean: bool
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The lane belongs to somebody else now; everything about it was dropped."""
+
+    why: str
+
+
+Effect = (
+    AskProducerId
+    | Append
+    | AskStart
+    | AskEnd
+    | AskProducers
+    | AskVisible
+    | AskScan
+    | AskCheck
+    | FetchFrom
+    | StopFetch
+    | Produce
+    | Wake
+    | SaveProgress
+    | Halted
+    | Drained
+    | Gone
+)
+
+Effects = list[Effect]

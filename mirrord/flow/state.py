@@ -1,0 +1,231 @@
+"""A lane's state: what it knows, what it waits for.
+
+Only the functions that `lane.step` calls change it. It holds no clock and no connection, so it can be copied, compared
+and explored.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
+from mirrord.model.facts import LaneFact, Verdict
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run
+
+
+class Phase(Enum):
+    """Where a lane stands. The arrows: opening → resuming ⇄ waiting; resuming → copying → settling → resuming;
+    copying → draining → drained; from anywhere → halted or gone."""
+
+    OPENING = "opening"
+    """Its facts are being bound: producer id, grant, first source offset."""
+    WAITING = "waiting"
+    """What a former holder or a dead connection may still write has not run out yet."""
+    RESUMING = "resuming"
+    """It asks the target log what stands in it."""
+    COPYING = "copying"
+    SETTLING = "settling"
+    """A batch was refused or an answer is in doubt: nothing new is sent until all in flight are answered."""
+    DRAINING = "draining"
+    DRAINED = "drained"
+    HALTED = "halted"
+    GONE = "gone"
+
+
+class Stage(Enum):
+    """Which question of the resume sandwich is open."""
+
+    END = "end"
+    PRODUCERS = "producers"
+    END_AGAIN = "end-again"
+    VISIBLE = "visible"
+    SCAN = "scan"
+    VERIFY = "verify"
+    CHECK = "check"
+    FACTS = "facts"
+    DONE = "done"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Below it everything is known to stand in the target log: the next ordinal, and the offset behind the last."""
+
+    ordinal: int
+    target_offset: int
+    leader_epoch: int = -1
+
+
+NOTHING = Mark(0, 0)
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
+
+    data: bytearray
+    pieces: tuple[tuple[int, int], ...]
+    newest_ms: int
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    """A request to the second path: records from source offset `from_offset` on of the batch buffer[start:end]."""
+
+    buffer: bytearray
+    start: int
+    end: int
+    from_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+
+
+Rebuilder = Callable[[Rebuild], Rebuilt | None]
+"""Makes the batch anew, record by record; None when no record is left. Raises ValueError when it cannot be read."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane may hold and how long it waits. Times in seconds of the shell's monotonic clock."""
+
+    window_batches: int = 64
+    window_bytes: int = 8 << 20
+    buffer_bytes: int = 8 << 20
+    """While this much is fetched and not yet acknowledged, no further chunk is asked for."""
+    producer_expiry_ms: int = 24 * 3600 * 1000
+    """The target's producer.id.expiration.ms: how old a producer's last record time may be before it is forgotten."""
+    request_timeout_s: float = 8.0
+    """The longest time after which something that was sent can still be appended."""
+    poll_s: float = 0.05
+    retry_s: float = 0.2
+    denied_s: float = 5.0
+    skipped_offsets_noted: int = 10_000
+    """After so many skipped offsets without a record, the ledger is told where the lane stands."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Lane:
+    """One lane's whole state."""
+
+    id: LaneId
+    source_topic: str
+    target_topic: str
+    partition: int
+    policy: str
+    """Fingerprint of what decides which records the lane sees."""
+    read_committed: bool
+    rebuild: Rebuilder
+    limits: Limits = field(default_factory=Limits)
+
+    phase: Phase = Phase.OPENING
+    stage: Stage = Stage.DONE
+    round: int = 0
+    replicator: str = ""
+    grant: int = 0
+    record: LaneRecord | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    halt_line: str = ""
+
+    # take-over
+    left_cleanly: bool = False
+    opened_here: bool = False
+    """This very attempt opened the lane, so nobody else can have written under its producer id."""
+    barrier_s: float = 0.0
+    dirty_until: float = 0.0
+    """Until then something that was sent before (by a former holder, over a dead connection) may still be appended."""
+    former_until: float = 0.0
+    """Until then a former holder may be writing, whatever the broker remembers."""
+    mark: Mark = NOTHING
+    told: Mark = NOTHING
+    """A mark below which the ledger is known to explain everything."""
+    trusted: int = 0
+    """Ordinals below it were acknowledged to this attempt, or compared with the source."""
+
+    # resume
+    end_epoch: int = -1
+    end: int = -1
+    entry: ProducerEntry | None = None
+    log_start: int = 0
+    protected: bool = False
+    """The broker remembers the lane's producer and will refuse what is out of order."""
+    resume_ordinal: int = 0
+    confirm_end: bool = False
+    """Read the end once more before the first produce: the broker cannot refuse what is appended twice."""
+    confirming: bool = False
+    """That question is open."""
+    sent: bool = False
+    """This attempt has sent at least one batch."""
+    suspicious: bool = False
+    """A success came after a failure: the log itself must be read."""
+    holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
+    beside_holes: tuple[LaneFact, ...] = ()
+    """What was read together with the holes, to be told in one entry with them."""
+    look_back: int = 0
+    """How far below the target's end the last own batch is being looked for."""
+
+    # copying, source side
+    position: int = 0
+    """Source offset of the next fetch."""
+    epoch: int = -1
+    """Leader epoch of the last batch before `position`, or -1."""
+    fetching: bool = False
+    source_end: int = 0
+    next_ordinal: int = 0
+    open_run: Run | None = None
+    plan: deque[Run] = field(default_factory=deque[Run])
+    """Jumps that must be made at these ordinals: a hole is being copied again."""
+    declared: int = -1
+    """Ordinal of the next run that the ledger already declares, or -1."""
+    skipped: list[Verdict] = field(default_factory=list[Verdict])
+    blocked: tuple[str, int, int] | None = None
+    """The source holds something here that this version cannot copy: (why, start, end)."""
+
+    # copying, target side
+    ready: deque[Batch] = field(default_factory=deque[Batch])
+    ready_bytes: int = 0
+    in_flight: deque[Batch] = field(default_factory=deque[Batch])
+    in_flight_bytes: int = 0
+    expected: int = 0
+    """Target offset at which the next acknowledged batch must stand, if nobody else writes there."""
+    acked: int = 0
+    """Next ordinal to be acknowledged."""
+    pipelined: bool = False
+    """A batch was acknowledged on this connection and leader epoch: more than one may be in flight."""
+    resumed_at: Mark = NOTHING
+    """Where the last resume went on."""
+    failure: tuple[int, Batch] | None = None
+    """The first answer in this round that was not a success."""
+    check_first_ack: bool = False
+    check_later: bool = False
+    """What was written since the take-over is compared again once a former holder cannot write any more."""
+    corrupt_at: int = -1
+    """The ordinal whose batch the target called corrupt once: it is fetched once more before it is a refusal."""
+    clean: bool = False
+    """Drained with nothing left on its way."""
+
+    # ledger
+    tag: int = 0
+    intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    """(tag, first ordinal that it explains) of intents that are not bound yet."""
+    notes: set[int] = field(default_factory=set[int])
+    """Tags of facts that the ledger was told and has not yet bound; until then no progress mark is written."""
+    facts_tag: int = -1
+    """Tag of the facts that the present phase waits for."""
+
+    # what people see
+    raw_batches: int = 0
+    rebuilt_batches: dict[str, int] = field(default_factory=dict[str, int])
+    """Second path, by reason."""
+    copied_records: int = 0
+    copied_bytes: int = 0
+    last_record_ms: int = -1
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What the lane holds in memory."""
+        return self.ready_bytes + self.in_flight_bytes
+
+    def __repr__(self) -> str:
+        return f"Lane({self.source_topic}-{self.partition} {self.phase.value} {self.acked})"

@@ -1,0 +1,247 @@
+"""Compares a topic with its copy record by record: nothing missing, doubled, altered, foreign or out of order.
+
+Both sides are read by librdkafka, which shares no code with mirrord: the source as `read_committed`, the target as
+`read_uncommitted`, from the first offset to the end. A record is its key, value, headers and time; in the copy all of
+them must be the same, partition by partition and in the same order.
+"""
+
+import multiprocessing
+import time
+from array import array
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from typing import Any, NamedTuple
+
+from mirrord.model.errors import EnvironmentFault
+
+PATIENCE_S = 60.0
+"""How long a partition may bring nothing, not even its end."""
+_AT_ONCE = 10_000
+_BEGINNING = 0
+
+
+class TopicPair(NamedTuple):
+    """A source topic and the target topic that it is copied into."""
+
+    source: str
+    target: str
+
+
+class Difference(NamedTuple):
+    """How a sequence of records differs from the one that it should be. All zero when it does not."""
+
+    missing: int = 0
+    doubled: int = 0
+    altered: int = 0
+    foreign: int = 0
+    out_of_order: int = 0
+
+    def __add__(self, other: object) -> "Difference":
+        """The sums, field by field."""
+        if not isinstance(other, Difference):
+            return NotImplemented
+        return Difference(*(mine + others for mine, others in zip(self, other, strict=True)))
+
+
+class PartitionResult(NamedTuple):
+    """One partition of one pair. `payload_bytes` are those of the source's keys, values and headers."""
+
+    pair: TopicPair
+    partition: int
+    records: int
+    payload_bytes: int
+    difference: Difference
+    where: str
+    """The first place where the two differ, for people; empty when they are the same."""
+
+
+class Comparison(NamedTuple):
+    """All partitions of all pairs, in order."""
+
+    partitions: tuple[PartitionResult, ...]
+
+    @property
+    def records(self) -> int:
+        """In the source."""
+        return sum(result.records for result in self.partitions)
+
+    @property
+    def payload_bytes(self) -> int:
+        """In the source."""
+        return sum(result.payload_bytes for result in self.partitions)
+
+    @property
+    def difference(self) -> Difference:
+        """Of all partitions."""
+        return sum((result.difference for result in self.partitions), Difference())
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the copy is what it should be."""
+        return not any(self.difference)
+
+    def describe(self) -> str:
+        """One line for each partition that differs."""
+        return "\n".join(
+            f"{result.pair.source}-{result.partition}: {_in_words(result.difference)}; {result.where}"
+            for result in self.partitions
+            if any(result.difference)
+        )
+
+
+def compare(
+    source: str,
+    target: str,
+    pairs: Sequence[TopicPair],
+    *,
+    processes: int = 2,
+    told: Callable[[PartitionResult], None] = lambda _: None,
+) -> Comparison:
+    """Compare topics; `source` and `target` are bootstrap addresses of plaintext listeners. Nobody may write meanwhile.
+
+    `told` hears of each partition as soon as it is done. Raises EnvironmentFault when a cluster does not answer.
+    """
+    work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
+    results: dict[tuple[TopicPair, int], PartitionResult] = {}
+    # librdkafka's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
+        running = {pool.submit(compare_partition, source, target, *each): each for each in work}
+        for done in as_completed(running):
+            result = results[running[done]] = done.result()
+            told(result)
+    return Comparison(tuple(results[each] for each in work))
+
+
+def compare_partition(source: str, target: str, pair: TopicPair, partition: int) -> PartitionResult:
+    """Compare one partition. Raises EnvironmentFault."""
+    wanted = _read(source, pair.source, partition, isolation="read_committed")
+    found = _read(target, pair.target, partition, isolation="read_uncommitted")
+    return PartitionResult(
+        pair,
+        partition,
+        len(wanted.digests),
+        wanted.payload_bytes,
+        difference(wanted.digests, found.digests),
+        _where(wanted, found),
+    )
+
+
+def difference(wanted: Sequence[int], found: Sequence[int]) -> Difference:
+    """How `found` differs from `wanted`; equal numbers are equal records, which may occur several times.
+
+    Something missing beside something foreign counts as one altered record. A record counts as out of order when one
+    that belongs behind it came before.
+    """
+    if wanted == found:
+        return Difference()
+    wanted_counts, found_counts = Counter(wanted), Counter(found)
+    missing = (wanted_counts - found_counts).total()
+    surplus = found_counts - wanted_counts
+    doubled = sum(count for record, count in surplus.items() if record in wanted_counts)
+    foreign = surplus.total() - doubled
+    altered = min(missing, foreign)
+    return Difference(missing - altered, doubled, altered, foreign - altered, _out_of_order(wanted, found))
+
+
+class _Records(NamedTuple):
+    """A partition: a digest and the offset of each record."""
+
+    digests: "array[int]"
+    offsets: "array[int]"
+    payload_bytes: int
+
+
+def _out_of_order(wanted: Sequence[int], found: Sequence[int]) -> int:
+    places: defaultdict[int, deque[int]] = defaultdict(deque)
+    for place, record in enumerate(wanted):
+        places[record].append(place)
+    furthest = -1
+    count = 0
+    for record in found:
+        if waiting := places.get(record):
+            place = waiting.popleft()
+            count += place < furthest
+            furthest = max(furthest, place)
+    return count
+
+
+def _where(wanted: _Records, found: _Records) -> str:
+    if wanted.digests == found.digests:
+        return ""
+    both = min(len(wanted.digests), len(found.digests))
+    place = next((at for at in range(both) if wanted.digests[at] != found.digests[at]), both)
+    return f"from record {place} on: {_offset(wanted, place)} in the source, {_offset(found, place)} in the target"
+
+
+def _offset(records: _Records, place: int) -> str:
+    return f"offset {records.offsets[place]}" if place < len(records.offsets) else "the end"
+
+
+def _in_words(found: Difference) -> str:
+    counts = zip(Difference._fields, found, strict=True)
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts if count)
+
+
+def _partitions(bootstrap: str, topic: str) -> int:
+    consumer = _consumer(bootstrap, "read_uncommitted")
+    try:
+        known = consumer.list_topics(topic, timeout=PATIENCE_S).topics[topic].partitions
+    except Exception as error:
+        raise EnvironmentFault(f"{bootstrap} does not tell of the topic {topic}: {error}") from error
+    finally:
+        consumer.close()
+    return len(known)
+
+
+def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Records:
+    from confluent_kafka import KafkaError, TopicPartition  # noqa: PLC0415 - see _consumer
+
+    digests, offsets, payload_bytes = array("q"), array("q"), 0
+    consumer = _consumer(bootstrap, isolation)
+    try:
+        consumer.assign([TopicPartition(topic, partition, _BEGINNING)])
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            messages = consumer.consume(_AT_ONCE, timeout=0.2)
+            for message in messages:
+                error = message.error()
+                if error is not None:
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        return _Records(digests, offsets, payload_bytes)
+                    if error.fatal() or not error.retriable():
+                        raise EnvironmentFault(f"{topic}-{partition} at {bootstrap} cannot be read: {error}")
+                    continue
+                key, value, headers = message.key(), message.value(), message.headers() or ()
+                digests.append(hash((key, value, tuple(headers), message.timestamp()[1])))
+                offsets.append(message.offset())
+                payload_bytes += len(key or b"") + len(value or b"")
+                payload_bytes += sum(len(name) + len(content or b"") for name, content in headers)
+            if messages:
+                deadline = time.monotonic() + PATIENCE_S
+            elif time.monotonic() > deadline:
+                raise EnvironmentFault(f"{topic}-{partition} at {bootstrap} brings nothing for {PATIENCE_S:g} s")
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str, isolation: str) -> Any:
+    from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency: the rest of the lab needs none
+
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "mirrord-checker",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            # The end is told by an answer without records, which otherwise would wait for some.
+            "fetch.wait.max.ms": 10,
+            "queued.max.messages.kbytes": 65_536,
+            # Errors are met where the records are read; what librdkafka prints besides is noise.
+            "log_level": 2,
+        }
+    )

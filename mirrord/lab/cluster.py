@@ -1,0 +1,209 @@
+"""One Kafka cluster on this machine."""
+
+import base64
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mirrord.lab.jars import kafka_jars
+from mirrord.lab.java import find_java
+from mirrord.lab.node import Node
+from mirrord.lab.ports import LOOPBACK, free_ports
+from mirrord.lab.probe import brokers_seen
+from mirrord.lab.security import security_table, write_certificates, write_passwords
+from mirrord.lab.settings import (
+    ADMIN,
+    LabOptions,
+    Ports,
+    jvm_options,
+    node_properties,
+    render,
+    scram_credentials,
+)
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Mechanism
+
+_START_SECONDS = 120
+_POLL_SECONDS = 0.05
+_TRIES = 3
+_PORT_TAKEN = "Address already in use"
+
+
+class Cluster:
+    """Brokers with ids 1, 2, ... in a folder of their own, each with its own process, log and data.
+
+    Everything here waits; in a coroutine it belongs into `asyncio.to_thread`. What is not possible in this environment
+    (no Java, no jars, a broker that does not start) raises EnvironmentFault.
+    """
+
+    def __init__(
+        self, options: LabOptions | None = None, folder: Path | None = None, *, detached: bool = False
+    ) -> None:
+        """`folder` must be empty or new; without one there is a temporary folder, which `close` removes."""
+        self.options = options or LabOptions()
+        self._detached = detached
+        self._temporary = folder is None
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="mirrord-lab-"))
+        self._ports: dict[int, Ports] = {}
+        self._nodes: dict[int, Node] = {}
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def bootstrap(self) -> str:
+        """The host:port of every broker, separated by commas."""
+        return ",".join(f"{LOOPBACK}:{self._ports[broker].client}" for broker in self.options.broker_ids)
+
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that run, the controller first."""
+        return [node.pid for node in self._nodes.values() if node.running]
+
+    def security(self, user: str = ADMIN, mechanism: Mechanism = "SCRAM-SHA-512") -> dict[str, str]:
+        """The `security` table of a conf.toml for this user; the mechanism matters only with SASL."""
+        return security_table(self.options, self.folder, user, mechanism)
+
+    def start(self) -> Self:
+        """Formats and starts all nodes; returns when every broker serves clients and knows every other one."""
+        try:
+            java, jars = find_java(), kafka_jars(self.options.version)
+            for attempt in range(1, _TRIES + 1):
+                self._prepare(java, jars)
+                try:
+                    self._launch()
+                except _PortTakenError:
+                    self._kill_all()
+                    if attempt == _TRIES:
+                        raise
+                else:
+                    return self
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def kill(self, broker: int = 1) -> None:
+        """kill -9; what the broker has not written to its files is what its machine still has in memory."""
+        self._nodes[broker].kill()
+
+    def stop(self, broker: int = 1) -> None:
+        """A controlled shutdown."""
+        self._nodes[broker].stop()
+
+    def restart(self, broker: int = 1) -> None:
+        """Starts a broker that was killed or stopped, on its old ports and data; returns when it serves clients."""
+        node = self._nodes[broker]
+        node.start()
+        self._await_ready(broker, {broker}, [node])
+
+    def pause(self, broker: int = 1) -> None:
+        """SIGSTOP: connections stay open and nobody answers."""
+        self._nodes[broker].pause()
+
+    def resume(self, broker: int = 1) -> None:
+        self._nodes[broker].resume()
+
+    def pid(self, broker: int = 1) -> int:
+        return self._nodes[broker].pid
+
+    def log_tail(self, broker: int = 1, lines: int = 20) -> str:
+        return self._nodes[broker].log_tail(lines)
+
+    def close(self) -> None:
+        """Ends all processes at once; a temporary folder goes with them. Safe to call again."""
+        self._kill_all()
+        if self._temporary:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _kill_all(self) -> None:
+        for node in self._nodes.values():
+            node.kill()
+
+    def _prepare(self, java: str, jars: Path) -> None:
+        """An empty cluster: files, formatted data folders and processes that are not started yet."""
+        options = self.options
+        free = iter(free_ports(3 * len(options.node_ids)))
+        self._ports = {node_id: Ports(next(free), next(free), next(free)) for node_id in options.node_ids}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if options.tls:
+            write_certificates(options, self.folder)
+        if options.sasl:
+            write_passwords(options, self.folder)
+        run = [java, *jvm_options(options), "-cp", f"{jars}/*", "kafka.Kafka"]
+        for node_id in options.node_ids:
+            folder = self.folder / f"node-{node_id}"
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            properties = folder / "server.properties"
+            properties.touch(mode=0o600)
+            properties.write_text(render(node_properties(options, node_id, self._ports, self.folder)))
+            self._nodes[node_id] = Node(node_id, folder, [*run, str(properties)], detached=self._detached)
+        self._format([java, "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"])
+
+    def _format(self, tool: Sequence[str]) -> None:
+        """Gives every data folder the same new cluster id, and the users their SCRAM passwords."""
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        # `=`: an id may begin with a dash.
+        command = [*tool, f"--cluster-id={cluster_id}"]
+        for credential in scram_credentials(self.options):
+            command += ["--add-scram", credential]
+        running = [
+            subprocess.Popen(
+                [*command, "--config", str(node.folder / "server.properties")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            for node in self._nodes.values()
+        ]
+        outputs = [process.communicate()[0] for process in running]
+        for process, output in zip(running, outputs, strict=True):
+            if process.returncode != 0:
+                raise EnvironmentFault(f"Kafka's storage tool refuses the settings of the lab:\n{output.strip()}")
+
+    def _launch(self) -> None:
+        brokers = set(self.options.broker_ids)
+        for node in self._nodes.values():
+            node.start()
+        for broker in brokers:
+            self._await_ready(broker, brokers, list(self._nodes.values()))
+
+    def _await_ready(self, broker: int, expected: set[int], needed: Sequence[Node]) -> None:
+        """Until the broker serves clients and sees the expected brokers alive. The needed nodes must not end."""
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._sees(broker, expected):
+            for node in needed:
+                if not node.running:
+                    self._fail(node, "ended while starting")
+            if time.monotonic() > deadline:
+                self._fail(self._nodes[broker], f"does not serve clients after {_START_SECONDS} s")
+            time.sleep(_POLL_SECONDS)
+
+    def _sees(self, broker: int, expected: set[int]) -> bool:
+        ports = self._ports[broker]
+        # One listener opens after the other: when the last one finds its port taken, the first has already answered.
+        if not self._nodes[broker].listens_on({ports.client, ports.internal}):
+            return False
+        try:
+            return expected <= brokers_seen(ports.internal)
+        except OSError:
+            return False
+
+    def _fail(self, node: Node, what: str) -> None:
+        message = f"node {node.node_id} of the lab {what}; the end of its log:\n{node.log_tail()}"
+        raise (_PortTakenError if _PORT_TAKEN in node.log_tail(200) else EnvironmentFault)(message)
+
+
+class _PortTakenError(EnvironmentFault):
+    """Somebody took a port between our look at it and the broker's."""

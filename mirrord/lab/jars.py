@@ -1,0 +1,115 @@
+"""The jars of Apache Kafka, by name and version, through the Ivy that pyspark carries.
+
+Ivy's own default settings decide where they come from; a network that reaches another repository names its settings
+file in MIRRORD_IVY_SETTINGS, and a proxy or a trust store is Java's own business (JAVA_TOOL_OPTIONS).
+"""
+
+import fcntl
+import importlib.util
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from mirrord.lab.java import find_java
+from mirrord.model.errors import ConfigError, EnvironmentFault
+
+KAFKA_VERSION = "4.3.0"
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+# Kafka logs through slf4j and its libraries name no backend; without one a broker that fails says nothing.
+_MODULES = (("org.apache.kafka", "kafka_2.13", None), ("org.slf4j", "slf4j-simple", "1.7.36"))
+
+
+def cache_folder() -> Path:
+    """Where the lab keeps what it downloads: MIRRORD_CACHE, else `mirrord` in the user's cache folder."""
+    override = os.environ.get("MIRRORD_CACHE")
+    if override:
+        return Path(override).absolute()
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "mirrord"
+
+
+def kafka_jars(version: str = KAFKA_VERSION) -> Path:
+    """The folder with all jars that a broker of this version needs; downloaded (44 MB) when it is not there yet.
+
+    Safe when several processes ask at once: one downloads, the others wait. Raises EnvironmentFault, and
+    ConfigError when the version is not one.
+    """
+    if not _VERSION.fullmatch(version):
+        raise ConfigError(f'"{version}" is not a version of Apache Kafka; one looks like {KAFKA_VERSION}')
+    cache = cache_folder()
+    jars = cache / f"kafka-{version}"
+    if jars.is_dir():
+        return jars
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise EnvironmentFault(f"the cache folder {cache} cannot be made: {error.strerror}") from None
+    with _locked(cache / f"kafka-{version}.lock"):
+        if not jars.is_dir():
+            _download(version, jars)
+    return jars
+
+
+@contextmanager
+def _locked(path: Path) -> Generator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _download(version: str, jars: Path) -> None:
+    """Puts the folder in place in one step, when it is complete."""
+    java, ivy = find_java(), find_ivy()
+    with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
+        folder = Path(name)
+        module = folder / "ivy.xml"
+        module.write_text(ivy_module(version))
+        settings = os.environ.get("MIRRORD_IVY_SETTINGS")
+        command = [java, "-jar", str(ivy), *(("-settings", settings) if settings else ()), "-ivy", str(module)]
+        command += ["-cache", str(folder / "cache")]
+        command += ["-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]")]
+        answer = subprocess.run(command, capture_output=True, text=True, check=False)
+        if answer.returncode != 0 or not (folder / "jars" / f"kafka_2.13-{version}.jar").is_file():
+            reason = ivy_complaint(answer.stdout + answer.stderr)
+            raise EnvironmentFault(f"Apache Kafka {version} could not be downloaded: {reason}")
+        (folder / "jars").rename(jars)
+
+
+def find_ivy() -> Path:
+    """The Ivy jar inside the installed pyspark, which is not imported for it. Raises EnvironmentFault."""
+    spec = importlib.util.find_spec("pyspark")
+    folders = (spec.submodule_search_locations if spec else None) or []
+    for folder in folders:
+        for jar in sorted((Path(folder) / "jars").glob("ivy-*.jar")):
+            return jar
+    raise EnvironmentFault("the lab downloads Kafka with the Ivy jar inside pyspark, and pyspark is not installed")
+
+
+def ivy_module(version: str) -> str:
+    """The Ivy file that asks for a broker of this version and all that it needs at run time."""
+    wanted = "".join(
+        f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision or version)}"
+        ' conf="default->master,runtime(default)"/>\n'
+        for organisation, name, revision in _MODULES
+    )
+    return (
+        '<ivy-module version="2.0">\n'
+        '  <info organisation="mirrord" module="lab"/>\n'
+        f"  <dependencies>\n{wanted}  </dependencies>\n"
+        "</ivy-module>\n"
+    )
+
+
+def ivy_complaint(output: str) -> str:
+    """The line of Ivy's output that says best what went wrong."""
+    lines = [line.strip(" :\t") for line in output.splitlines()]
+    for telling in ("Exception", "Server access error", "not found", "FAILED", "rror"):
+        for line in lines:
+            if telling in line:
+                return line
+    return next((line for line in reversed(lines) if line), "Ivy said nothing")

@@ -1,0 +1,41 @@
+"""The Java that runs the brokers."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from mirrord.model.errors import EnvironmentFault
+
+OLDEST_JAVA = 17
+
+
+def find_java() -> str:
+    """The path of a Java that can run Kafka: of JAVA_HOME, else of the PATH. Raises EnvironmentFault in one line."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    if java is None:
+        raise EnvironmentFault(
+            f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka, and there is no java on the PATH"
+        )
+    try:
+        answer = subprocess.run(
+            [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise EnvironmentFault(
+            f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka, but {java} does not start: {error.strerror}"
+        ) from None
+    release = java_release(answer.stderr)
+    if release is None:
+        raise EnvironmentFault(f"{java} does not say which Java it is; the lab needs Java {OLDEST_JAVA} or newer")
+    if release < OLDEST_JAVA:
+        raise EnvironmentFault(f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka; {java} is Java {release}")
+    return java
+
+
+def java_release(settings: str) -> int | None:
+    """The release (8, 17, 21 ...) in what `-XshowSettings:properties` prints; None when it is not there."""
+    found = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", settings, re.MULTILINE)
+    return int(found[1]) if found else None

@@ -1,0 +1,28 @@
+"""Starts a program that ends with its parent, also when the parent is killed with -9 (Linux: PR_SET_PDEATHSIG).
+
+Run as a script it ties itself to the parent and becomes the program; the process id stays. The kernel watches the
+*thread* that started the program, not its process: it has to be one that lives as long as the process.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1
+
+
+def leashed(command: list[str]) -> list[str]:
+    """The command that runs this command on a leash held by this process."""
+    return [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), *command]
+
+
+def main(parent: int, command: list[str]) -> None:
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() == parent:  # else it died before the leash was on
+        os.execvp(command[0], command)  # noqa: S606 - the program is the caller's choice, and there is no shell
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,106 @@
+"""One process of a cluster: a broker, a controller or both."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+
+from mirrord.lab.leash import leashed
+
+_STOP_SECONDS = 30
+_TAIL_BYTES = 16_384
+
+# The leash ends with the thread that it was put on by. This one lives until the interpreter ends.
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lab-starter")
+
+
+class Node:
+    """A Kafka process that can be killed, paused and started again; its folder and its ports stay the same.
+
+    A detached node outlives this process; another one ends with it, in whatever way it ends.
+    """
+
+    def __init__(self, node_id: int, folder: Path, command: list[str], *, detached: bool) -> None:
+        self.node_id = node_id
+        self.folder = folder
+        self._command = command if detached else leashed(command)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "kafka.log"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process. Raises RuntimeError when there is none."""
+        if self._process is None or self._process.poll() is not None:
+            raise RuntimeError(f"node {self.node_id} does not run")
+        return self._process.pid
+
+    def listens_on(self, ports: Collection[int]) -> bool:
+        """Whether the process itself listens on all these ports; somebody else's listener does not count."""
+        if not self.running:
+            return False
+        try:
+            connections = psutil.Process(self.pid).net_connections("tcp")
+        except psutil.Error:
+            return False
+        return set(ports) <= {found.laddr.port for found in connections if found.status == psutil.CONN_LISTEN}
+
+    def start(self) -> None:
+        if self.running:
+            raise RuntimeError(f"node {self.node_id} runs already")
+        self._process = _starter.submit(self._spawn).result()
+
+    def kill(self) -> None:
+        """SIGKILL, and the end of the process awaited: its port is free again."""
+        self._end(lambda process: process.kill())
+
+    def stop(self) -> None:
+        """SIGTERM, as an operator stops a broker; SIGKILL when it has not ended after 30 s."""
+        if self.running:
+            self.resume()
+        self._end(lambda process: process.terminate())
+
+    def pause(self) -> None:
+        """SIGSTOP: the node hangs, its connections stay open."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.kill(self.pid, signal.SIGCONT)
+
+    def log_tail(self, lines: int = 20) -> str:
+        """The end of what the node has printed since it was made."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(max(0, self.log.stat().st_size - _TAIL_BYTES))
+                text = log.read().decode(errors="replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            # A session of its own: Ctrl-C on the terminal is for us, not for the brokers.
+            return subprocess.Popen(
+                self._command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def _end(self, send: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        send(process)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()

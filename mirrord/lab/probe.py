@@ -1,0 +1,51 @@
+"""Whether a broker is ready, asked as a client asks."""
+
+import socket
+import struct
+
+from mirrord.lab.ports import LOOPBACK
+
+_METADATA, _VERSION = 3, 1
+_CLIENT_ID = b"lab"
+_SECONDS = 5
+
+
+def brokers_seen(port: int) -> set[int]:
+    """The ids of the live brokers as the plaintext listener at this port knows them (Metadata v1, KIP-4).
+
+    A broker that is still starting, or that the controller has not let in yet, refuses the connection or leaves itself
+    out. Raises OSError when there is no sound answer.
+    """
+    head = struct.pack(">hhih", _METADATA, _VERSION, 0, len(_CLIENT_ID)) + _CLIENT_ID
+    request = head + struct.pack(">i", 0)
+    with socket.create_connection((LOOPBACK, port), timeout=_SECONDS) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        (size,) = struct.unpack(">i", _exactly(connection, 4))
+        answer = _exactly(connection, size)
+    try:
+        return _broker_ids(answer)
+    except struct.error:
+        raise OSError(f"port {port} answered what no broker answers") from None
+
+
+def _broker_ids(answer: bytes) -> set[int]:
+    (count,) = struct.unpack_from(">i", answer, 4)
+    position = 8
+    ids: set[int] = set()
+    for _ in range(count):
+        node_id, host_length = struct.unpack_from(">ih", answer, position)
+        ids.add(node_id)
+        position += 6 + host_length + 4
+        (rack_length,) = struct.unpack_from(">h", answer, position)
+        position += 2 + max(0, rack_length)
+    return ids
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        part = connection.recv(size - len(parts))
+        if not part:
+            raise OSError("the connection was closed")
+        parts += part
+    return bytes(parts)

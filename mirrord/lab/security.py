@@ -1,0 +1,76 @@
+"""Certificates and credentials of a lab cluster, as files that a conf.toml can name."""
+
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from mirrord.lab.ports import LOOPBACK
+from mirrord.lab.settings import LabOptions
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Mechanism
+
+_TOKEN_SECONDS = 86_400
+
+
+def write_certificates(options: LabOptions, folder: Path) -> None:
+    """A CA (`ca.pem`), the brokers' key and certificate (`store.pem`) and a client's (`client.key`, `client.pem`)."""
+    try:
+        import trustme  # noqa: PLC0415 - a development dependency: `mirrord lab up` works without it
+    except ImportError:
+        raise EnvironmentFault("a lab cluster with TLS needs trustme, which is not installed") from None
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    broker = authority.issue_cert(LOOPBACK, "localhost")
+    _write_secret(folder / "store.pem", _pkcs8(broker) + b"".join(blob.bytes() for blob in broker.cert_chain_pems))
+    if options.client_certificates:
+        client = authority.issue_cert("client.lab", common_name="mirrord")
+        _write_secret(folder / "client.key", _pkcs8(client))
+        (folder / "client.pem").write_bytes(b"".join(blob.bytes() for blob in client.cert_chain_pems))
+
+
+def write_passwords(options: LabOptions, folder: Path) -> None:
+    """Each user's password (`NAME.password`) and unsigned token (`NAME.token`)."""
+    for name, password in options.users.items():
+        _write_secret(folder / f"{name}.password", password.encode())
+        _write_secret(folder / f"{name}.token", unsigned_token(name, time.time()).encode())
+
+
+def security_table(options: LabOptions, folder: Path, user: str, mechanism: Mechanism) -> dict[str, str]:
+    """The `security` table of conf.toml that lets this user in."""
+    table: dict[str, str] = {"protocol": options.protocol}
+    if options.sasl:
+        table["mechanism"] = mechanism
+        if mechanism == "OAUTHBEARER":
+            table["password"] = f"file:{folder / f'{user}.token'}"
+        else:
+            table |= {"username": user, "password": f"file:{folder / f'{user}.password'}"}
+    if options.tls:
+        table["ca"] = f"file:{folder / 'ca.pem'}"
+        if options.client_certificates:
+            table |= {"certificate": f"file:{folder / 'client.pem'}", "key": f"file:{folder / 'client.key'}"}
+    return table
+
+
+def unsigned_token(user: str, now_seconds: float) -> str:
+    """A JSON web token without a signature, good for a day (RFC 7519 §6)."""
+    claims = {"sub": user, "iat": int(now_seconds), "exp": int(now_seconds) + _TOKEN_SECONDS}
+    return f"{_base64url({'alg': 'none'})}.{_base64url(claims)}."
+
+
+def _base64url(value: dict[str, Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+def _pkcs8(certificate: Any) -> bytes:
+    """The private key in the only form that Kafka's PEM stores read (DefaultSslEngineFactory)."""
+    from cryptography.hazmat.primitives import serialization as form  # noqa: PLC0415 - comes with trustme
+
+    key = form.load_pem_private_key(certificate.private_key_pem.bytes(), password=None)
+    return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, form.NoEncryption())
+
+
+def _write_secret(path: Path, content: bytes) -> None:
+    path.touch(mode=0o600)
+    path.write_bytes(content)

@@ -1,0 +1,187 @@
+"""What a lab cluster is, and the server.properties of its nodes. Pure: text in, text out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirrord.lab.jars import KAFKA_VERSION
+from mirrord.lab.ports import LOOPBACK
+from mirrord.model.security import Mechanism, Protocol
+
+CONTROLLER_ID = 100
+ADMIN = "admin"
+DEFAULT_USERS = {ADMIN: "admin-secret", "mirrord": "mirrord-secret", "stranger": "stranger-secret"}
+_MECHANISMS: tuple[Mechanism, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_LOGIN = "org.apache.kafka.common.security"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabOptions:
+    """One cluster: its size, its version, and how clients are let in."""
+
+    version: str = KAFKA_VERSION
+    brokers: int = 1
+    """One broker is its own controller. Several get a controller process beside them, so that each can be killed."""
+    protocol: Protocol = "PLAINTEXT"
+    """Of the listener for clients; with SASL every mechanism of `Mechanism` is on."""
+    users: Mapping[str, str] = field(default_factory=lambda: DEFAULT_USERS)
+    """Passwords by name. `admin` may do everything."""
+    authorizer: bool = False
+    """Whoever is not `admin` needs an ACL for what he does. Only of use with SASL or `client_certificates`."""
+    client_certificates: bool = False
+    """With TLS: clients must show a certificate of the cluster's CA."""
+    properties: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the nodes' server.properties says otherwise."""
+    heap_mb: int = 384
+    quick_start: bool = True
+    """Java compiles quickly instead of well: right for tests, wrong for a bench."""
+
+    @property
+    def tls(self) -> bool:
+        return self.protocol in {"SSL", "SASL_SSL"}
+
+    @property
+    def sasl(self) -> bool:
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def broker_ids(self) -> tuple[int, ...]:
+        return tuple(range(1, self.brokers + 1))
+
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """All processes of the cluster, the controller first."""
+        return self.broker_ids if self.brokers == 1 else (CONTROLLER_ID, *self.broker_ids)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Where one node listens; a node that is no broker uses only `controller`."""
+
+    client: int
+    internal: int
+    controller: int
+
+
+def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports], folder: Path) -> dict[str, str]:
+    """The server.properties of one node. `folder` is the cluster's, with `store.pem` and `ca.pem` when it uses TLS."""
+    controller_id = options.node_ids[0]
+    roles = [
+        role for role, has in (("broker", node_id != CONTROLLER_ID), ("controller", node_id == controller_id)) if has
+    ]
+    mine = ports[node_id]
+    listeners: dict[str, int] = {}
+    if "broker" in roles:
+        listeners |= {"CLIENT": mine.client, "INTERNAL": mine.internal}
+    if "controller" in roles:
+        listeners["CONTROLLER"] = mine.controller
+    return {
+        "process.roles": ",".join(roles),
+        "node.id": str(node_id),
+        "controller.quorum.voters": f"{controller_id}@{LOOPBACK}:{ports[controller_id].controller}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
+        "listener.security.protocol.map": f"CLIENT:{options.protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "log.dirs": str(folder / f"node-{node_id}" / "data"),
+        **_common(options),
+        **(_tls(options, folder) if options.tls else {}),
+        **(_sasl(options) if options.sasl else {}),
+        **(_authorizer() if options.authorizer else {}),
+        **options.properties,
+    }
+
+
+def render(properties: Mapping[str, str]) -> str:
+    """A Java properties file."""
+    return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def scram_credentials(options: LabOptions) -> list[str]:
+    """The values of --add-scram that give every user both SCRAM mechanisms."""
+    if not options.sasl:
+        return []
+    return [
+        f"{mechanism}=[name={name},password={password}]"
+        for mechanism in _MECHANISMS
+        if mechanism.startswith("SCRAM")
+        for name, password in options.users.items()
+    ]
+
+
+def jvm_options(options: LabOptions) -> list[str]:
+    return [
+        f"-Xmx{options.heap_mb}m",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        *(["-XX:TieredStopAtLevel=1"] if options.quick_start else []),
+        "-Djava.awt.headless=true",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        "-Dorg.slf4j.simpleLogger.log.state.change.logger=warn",
+    ]
+
+
+def _common(options: LabOptions) -> dict[str, str]:
+    replicas = str(min(options.brokers, 3))
+    return {
+        "num.partitions": "1",
+        "auto.create.topics.enable": "false",
+        "default.replication.factor": replicas,
+        "offsets.topic.num.partitions": "4",
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.num.partitions": "4",
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": "1",
+        "share.coordinator.state.topic.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": replicas,
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "2097152",
+        # A broker killed with -9 may register again only when its old session has lapsed, and tries every 2 s.
+        "broker.session.timeout.ms": "1800" if options.brokers == 1 else "3000",
+        "broker.heartbeat.interval.ms": "300",
+    }
+
+
+def _tls(options: LabOptions, folder: Path) -> dict[str, str]:
+    return {
+        "listener.name.client.ssl.keystore.type": "PEM",
+        "listener.name.client.ssl.keystore.location": str(folder / "store.pem"),
+        "listener.name.client.ssl.truststore.type": "PEM",
+        "listener.name.client.ssl.truststore.location": str(folder / "ca.pem"),
+        "listener.name.client.ssl.client.auth": "required" if options.client_certificates else "none",
+    }
+
+
+def _sasl(options: LabOptions) -> dict[str, str]:
+    plain = " ".join(f"user_{name}={_quoted(password)}" for name, password in options.users.items())
+    login = {
+        "plain": f"{_LOGIN}.plain.PlainLoginModule required {plain};",
+        "scram-sha-256": f"{_LOGIN}.scram.ScramLoginModule required;",
+        "scram-sha-512": f"{_LOGIN}.scram.ScramLoginModule required;",
+        # Without a validator of its own the broker takes unsigned tokens: enough to see that a client sends one.
+        "oauthbearer": f'{_LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="{ADMIN}";',
+    }
+    return {
+        "listener.name.client.sasl.enabled.mechanisms": ",".join(_MECHANISMS),
+        **{f"listener.name.client.{mechanism}.sasl.jaas.config": value for mechanism, value in login.items()},
+    }
+
+
+def _authorizer() -> dict[str, str]:
+    return {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        # The nodes talk to each other without a name.
+        "super.users": f"User:{ADMIN};User:ANONYMOUS",
+    }
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _escaped(text: str) -> str:
+    text = text.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    # Java reads the file as Latin-1.
+    return "".join(letter if " " <= letter <= "~" else f"\\u{ord(letter):04x}" for letter in text)

@@ -1,0 +1,96 @@
+"""Facts and state records to bytes and back: one version byte, then msgpack.
+
+The version tells the layout as a whole. Within a version fields may be added at the end of a record with a default: an
+older program ignores them, a newer one fills them in. A new kind of fact is a new version, because an older program
+must not fold past what it does not understand.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.records import (
+    LEASE_KEY,
+    MARK_KEY,
+    FlowSnapshot,
+    LaneSnapshot,
+    LedgerMark,
+    RunsPiece,
+    StateRecord,
+)
+from mirrord.model.facts import AnyFact, Entry, LeaseRenewed, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
+
+Record = TypeVar("Record")
+
+VERSION = 1
+_PREFIX = bytes([VERSION])
+_INT64 = 1 << 63
+
+_encode = msgspec.msgpack.Encoder().encode
+_entries = msgspec.msgpack.Decoder(Entry)
+_STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
+    "progress": msgspec.msgpack.Decoder(Progress),
+    LEASE_KEY: msgspec.msgpack.Decoder(LeaseRenewed),
+    MARK_KEY: msgspec.msgpack.Decoder(LedgerMark),
+    "flow": msgspec.msgpack.Decoder(FlowSnapshot),
+    "lane": msgspec.msgpack.Decoder(LaneSnapshot),
+    "runs": msgspec.msgpack.Decoder(RunsPiece),
+}
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The bytes of one ledger record."""
+    return _PREFIX + _encode(entry)
+
+
+def decode_entry(data: bytes | None) -> Entry:
+    """The entry in a ledger record. Raises LedgerCorrupt for anything else."""
+    entry = _decode(_entries, data, "ledger record")
+    for fact in entry.facts:
+        if not _is_sound(fact):
+            raise LedgerCorrupt(f"a ledger record holds an impossible fact: {fact}")
+    return entry
+
+
+def encode_state(record: StateRecord) -> bytes:
+    """The bytes of a record of the state topic; `records.state_key` tells its key."""
+    return _PREFIX + _encode(record)
+
+
+def decode_state(key: str, data: bytes) -> StateRecord:
+    """The record under a key of the state topic. Raises LedgerCorrupt for anything else, an unknown key included."""
+    decoder = _STATE.get(key.partition("/")[0])
+    if decoder is None:
+        raise LedgerCorrupt(f"the state topic holds an unknown key: {key!r}")
+    return _decode(decoder, data, f"state record {key!r}")
+
+
+def _decode(decoder: msgspec.msgpack.Decoder[Record], data: bytes | None, what: str) -> Record:
+    if not data:
+        raise LedgerCorrupt(f"a {what} is empty")
+    if data[0] != VERSION:
+        raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows version {VERSION}")
+    try:
+        return decoder.decode(memoryview(data)[1:])
+    # ValueError: text that is no UTF-8; RecursionError: arrays nested without end.
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        raise LedgerCorrupt(f"a {what} cannot be read: {error}") from None
+
+
+def _is_sound(fact: AnyFact) -> bool:
+    """Whether the numbers of a fact fit where fold puts them."""
+    match fact:
+        case SourceRun():
+            runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)
+            return runs and _are_ranges(fact.verdicts)
+        case TargetRun():
+            return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64
+        case VerdictGiven():
+            return _are_ranges(fact.verdicts)
+        case _:
+            return True
+
+
+def _are_ranges(verdicts: tuple[Verdict, ...]) -> bool:
+    return all(0 <= verdict.start <= verdict.end < _INT64 for verdict in verdicts)

@@ -1,0 +1,203 @@
+"""The only place where the flow's state changes: one entry after another, in the order of the ledger.
+
+`fold` is total and deterministic: every entry that the codec lets through folds, and the same entries give the same
+state everywhere. A fact that does not bind changes nothing, and everyone who reads the ledger sees that it did not.
+
+What binds:
+
+- the first `FlowOpened` of the ledger; before it, nothing else;
+- `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
+- every other fact only under the present lease, until that is released;
+- the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
+  when it carries the lane's grant;
+- nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
+- nothing of an entry that stood in the ledger before, by its writer and number.
+"""
+
+import msgspec
+
+from mirrord.ledger.records import TargetTopic, WriterMark
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    FlowOpened,
+    HoleFound,
+    LaneFact,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseReleased,
+    LeaseTaken,
+    PartitionsGrown,
+    PolicyChanged,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    TopicCreated,
+    VerdictGiven,
+)
+from mirrord.model.names import LaneKey
+
+
+def writer_text(writer: str, number: int) -> str:
+    """`Entry.writer` of a writer's append; its numbers ascend."""
+    return f"{writer}#{number}"
+
+
+def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
+    """Fold the entry at a ledger offset into the state: for each of its facts, whether it bound.
+
+    An entry below `state.next_offset` was folded already and is ignored.
+    """
+    if offset < state.next_offset:
+        return (False,) * len(entry.facts)
+    state.next_offset = offset + 1
+    if entry.lease_epoch < state.lease_epoch or _is_repeated(state, entry):
+        return (False,) * len(entry.facts)
+    bound: list[bool] = []
+    for fact in entry.facts:
+        bound.append(_apply(state, fact, entry.lease_epoch, offset))
+        if isinstance(fact, LeaseTaken) and not bound[-1]:
+            bound.extend([False] * (len(entry.facts) - len(bound)))
+            break
+    return tuple(bound)
+
+
+def _is_repeated(state: FlowState, entry: Entry) -> bool:
+    writer, mark, number = entry.writer.rpartition("#")
+    if not mark or not (number.isascii() and number.isdigit()) or len(number) > 18:
+        return False
+    last = state.writers.get(writer)
+    if last is not None and int(number) <= last.number:
+        return True
+    state.writers[writer] = WriterMark(entry.lease_epoch, int(number))
+    return False
+
+
+def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bool:
+    if isinstance(fact, FlowOpened):
+        return _open_flow(state, fact)
+    if not state.flow:
+        return False
+    if isinstance(fact, LeaseTaken):
+        return _take_lease(state, fact, lease_epoch)
+    if lease_epoch != state.lease_epoch or state.released:
+        return False
+    match fact:
+        case LeaseReleased():
+            state.released = fact.epoch == state.lease_epoch
+            return state.released
+        case TopicCreated():
+            return _create_topic(state, fact)
+        case PartitionsGrown():
+            return _grow_partitions(state, fact)
+        case _:
+            return _apply_to_lane(state, fact, offset)
+
+
+def _open_flow(state: FlowState, fact: FlowOpened) -> bool:
+    if state.flow:
+        return False
+    state.flow, state.source_cluster, state.target_cluster = fact.flow, fact.source_cluster, fact.target_cluster
+    return True
+
+
+def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
+    if not fact.epoch == lease_epoch == state.lease_epoch + 1:
+        return False
+    state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
+    # Entries of older leases no longer bind, so their repetitions need not be known.
+    state.writers = {writer: mark for writer, mark in state.writers.items() if mark.lease_epoch >= fact.epoch}
+    return True
+
+
+def _create_topic(state: FlowState, fact: TopicCreated) -> bool:
+    if fact.target_topic_id in state.topics:
+        return False
+    state.topics[fact.target_topic_id] = TargetTopic(
+        topic=fact.target_topic,
+        topic_id=fact.target_topic_id,
+        partitions=fact.partitions,
+        created=True,
+        source_topic=fact.source_topic,
+        source_topic_id=fact.source_topic_id,
+    )
+    return True
+
+
+def _grow_partitions(state: FlowState, fact: PartitionsGrown) -> bool:
+    known = state.topics.get(fact.target_topic_id)
+    if known is not None and fact.partitions <= known.partitions:
+        return False
+    topic = known or TargetTopic(fact.target_topic, fact.target_topic_id, fact.partitions, created=False)
+    state.topics[fact.target_topic_id] = msgspec.structs.replace(topic, partitions=fact.partitions)
+    return True
+
+
+def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
+    lane = state.lanes.get(fact.lane)
+    if isinstance(fact, LaneOpened):
+        return lane is None and _open_lane(state, fact, offset)
+    if lane is None or offset < lane.folded_to:
+        return False
+    if isinstance(fact, LaneTaken):
+        if fact.grant != lane.grant + 1:
+            return False
+        lane.grant, lane.replicator = fact.grant, fact.replicator
+    elif fact.grant != lane.grant:
+        return False
+    else:
+        _change_lane(lane, fact)
+    lane.changed_at = offset
+    return True
+
+
+def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
+    try:
+        key = LaneKey.parse(fact.lane)
+    except ValueError:
+        return False
+    if (key.id, key.partition) != (fact.lane, fact.partition):
+        return False
+    state.lanes[fact.lane] = LaneState(
+        key=key,
+        source_topic=fact.source_topic,
+        target_topic=fact.target_topic,
+        producer_id=fact.producer_id,
+        producer_epoch=fact.producer_epoch,
+        policy=fact.policy,
+        mode=fact.mode,
+        changed_at=offset,
+    )
+    return True
+
+
+def _change_lane(
+    lane: LaneState,
+    fact: PolicyChanged | SourceRun | TargetRun | VerdictGiven | HoleFound | LaneHalted | LaneResumed | TakeoverChecked,
+) -> None:
+    match fact:
+        case PolicyChanged():
+            lane.policy = fact.policy
+        case SourceRun():
+            for run in fact.runs:
+                lane.source_runs.add(run.ordinal, run.offset)
+            # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
+            if fact.runs:
+                lowest = min(run.ordinal for run in fact.runs)
+                lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
+            lane.verdicts.add(fact.verdicts)
+        case TargetRun():
+            lane.target_runs.add(fact.ordinal, fact.offset)
+        case VerdictGiven():
+            lane.verdicts.add(fact.verdicts)
+        case HoleFound():
+            lane.holes = (*lane.holes, fact)
+        case LaneHalted():
+            lane.halted = fact
+        case LaneResumed():
+            lane.halted = None
+        case TakeoverChecked():
+            lane.last_check = fact

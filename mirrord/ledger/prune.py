@@ -1,0 +1,31 @@
+"""Dropping what no one can ask for any more."""
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Runs
+
+
+def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
+    """Drop a lane's runs whose records lie below both clusters' log starts; how many runs were dropped.
+
+    Only whole runs from the front go, and the open run stays. The ledger keeps its facts until it is trimmed: pruning
+    takes effect with the next snapshot.
+    """
+    lane = state.lanes.get(lane_id)
+    if lane is None or not lane.source_runs or not lane.target_runs:
+        return 0
+    ordinal = min(
+        _first_ordinal_from(lane.source_runs, source_log_start),
+        _first_ordinal_from(lane.target_runs, target_log_start),
+    )
+    return lane.source_runs.forget_below(ordinal) + lane.target_runs.forget_below(ordinal)
+
+
+def _first_ordinal_from(runs: Runs, log_start: int) -> int:
+    """The first ordinal that may still be readable. Offsets need not ascend from run to run."""
+    last = len(runs) - 1
+    for position in range(last + 1):
+        run = runs.at(position)
+        if position == last or run.offset + runs.at(position + 1).ordinal - run.ordinal > log_start:
+            return run.ordinal + max(0, log_start - run.offset)
+    raise ValueError("no runs")

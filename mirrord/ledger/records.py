@@ -1,0 +1,141 @@
+"""What stands in the state topic beside `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their keys.
+
+Snapshots are kept apart by the lease epoch that they were written under. A holder that was suspended and wakes up
+under a later lease may still finish a cut; under a key of its own it cannot cover the newer one, which may be all that
+is left of facts that were trimmed.
+"""
+
+import msgspec
+
+from mirrord.model.facts import (
+    Holder,
+    HoleFound,
+    LaneHalted,
+    LeaseRenewed,
+    Progress,
+    Reason,
+    TakeoverChecked,
+    Verdict,
+)
+from mirrord.model.names import ClusterId, LaneId, TopicId
+
+LEASE_KEY = "lease"
+MARK_KEY = "ledger"
+
+
+class WriterMark(msgspec.Struct, frozen=True, array_like=True):
+    """The last entry of a writer: the lease epoch it was written under and its number."""
+
+    lease_epoch: int
+    number: int
+
+
+class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
+    """A target topic that mirrord created or grew."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: int
+    created: bool
+    source_topic: str = ""
+    source_topic_id: TopicId | None = None
+
+
+class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
+    """How far the ledger was known to reach. A ledger that ends below it, or has another topic id, went back."""
+
+    topic_id: TopicId
+    end: int
+    leader_epoch: int
+
+
+class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a lane's runs that does not change any more (`Runs.packed`). Its key names its content."""
+
+    lease_epoch: int
+    lane: LaneId
+    side: str
+    first: int
+    count: int
+    checksum: int
+    packed: bytes
+
+
+class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A lane's runs of one side: the keys of the pieces in order, then the rest (`Runs.packed`)."""
+
+    pieces: tuple[str, ...]
+    packed: bytes
+
+
+class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A lane after all entries below the ledger offset `folded_to`."""
+
+    lease_epoch: int
+    folded_to: int
+    changed_at: int
+    lane: LaneId
+    source_topic: str
+    target_topic: str
+    producer_id: int
+    producer_epoch: int
+    policy: str
+    mode: str
+    grant: int
+    replicator: str
+    source_runs: RunsSnapshot
+    target_runs: RunsSnapshot
+    verdict_counts: dict[Reason, int]
+    recent_verdicts: tuple[Verdict, ...]
+    holes: tuple[HoleFound, ...]
+    halted: LaneHalted | None
+    last_check: TakeoverChecked | None
+
+
+class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The flow after all entries below the ledger offset `cut`. Written last: it makes the cut valid."""
+
+    lease_epoch: int
+    cut: int
+    flow: str
+    source_cluster: ClusterId | None
+    target_cluster: ClusterId | None
+    holder: Holder | None
+    ttl_ms: int
+    released: bool
+    topics: tuple[TargetTopic, ...]
+    lanes: int
+    writers: dict[str, WriterMark]
+    ledger: LedgerMark
+
+
+Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
+StateRecord = Progress | LeaseRenewed | LedgerMark | Snapshot
+
+
+def flow_key(lease_epoch: int) -> str:
+    """The key of the flow's snapshot under a lease epoch."""
+    return f"flow/{lease_epoch}"
+
+
+def lane_key(lease_epoch: int, lane: LaneId) -> str:
+    """The key of a lane's snapshot under a lease epoch."""
+    return f"lane/{lease_epoch}/{lane}"
+
+
+def state_key(record: StateRecord) -> str:
+    """The key that a record has in the state topic."""
+    match record:
+        case Progress():
+            return f"progress/{record.lane}"
+        case LeaseRenewed():
+            return LEASE_KEY
+        case LedgerMark():
+            return MARK_KEY
+        case FlowSnapshot():
+            return flow_key(record.lease_epoch)
+        case LaneSnapshot():
+            return lane_key(record.lease_epoch, record.lane)
+        case RunsPiece():
+            content = f"{record.first}-{record.count}-{record.checksum:08x}"
+            return f"runs/{record.lease_epoch}/{record.lane}/{record.side}/{content}"

@@ -1,0 +1,288 @@
+"""Snapshots of the folded ledger: a start reads them and only the entries behind them.
+
+A cut is written in three steps, in this order: pieces of runs and lanes, then the flow. The flow record makes the cut
+valid. A crash between leaves the former cut and some newer lanes; that is readable, because a lane's record says up to
+which entry it was folded, and what it refers to is removed only after a whole newer cut stands.
+
+Long lists of runs are split into pieces that are written once. A piece's key names its content, so a lane that took
+back runs that stand in a piece is seen, and only what differs is written again.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Literal, NamedTuple
+
+from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.records import (
+    FlowSnapshot,
+    LaneSnapshot,
+    LedgerMark,
+    RunsPiece,
+    RunsSnapshot,
+    Snapshot,
+    StateRecord,
+    flow_key,
+    lane_key,
+    state_key,
+)
+from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId, LaneKey
+from mirrord.model.runs import RUN_BYTES, Runs
+from mirrord.wire.crc32c import checksum
+
+PIECE_RUNS = 8192
+"""Runs in a piece: 128 KiB."""
+
+Side = Literal["source", "target"]
+
+
+class KeptLane(NamedTuple):
+    """What is known of a lane's record that stands in the state topic."""
+
+    changed_at: int
+    first_ordinals: tuple[int, int]
+    source_pieces: tuple[str, ...]
+    target_pieces: tuple[str, ...]
+
+
+class Kept:
+    """The snapshots that stand in the state topic, kept current by whoever reads or writes it."""
+
+    def __init__(self) -> None:
+        self.keys: set[str] = set()
+        self.lanes: dict[str, KeptLane] = {}
+
+    def note(self, key: str, record: StateRecord | None) -> None:
+        """A record was written (or, None, removed) under a key. Records that are no snapshots are let pass."""
+        if key.partition("/")[0] not in {"flow", "lane", "runs"}:
+            return
+        self.lanes.pop(key, None)
+        if record is None:
+            self.keys.discard(key)
+            return
+        self.keys.add(key)
+        if isinstance(record, LaneSnapshot):
+            self.lanes[key] = KeptLane(
+                record.changed_at,
+                (_first_ordinal(record.source_runs), _first_ordinal(record.target_runs)),
+                record.source_runs.pieces,
+                record.target_runs.pieces,
+            )
+
+
+class Cut(NamedTuple):
+    """A consistent cut: what is to be written, in this order, and the keys that a reader needs afterwards."""
+
+    lease_epoch: int
+    offset: int
+    records: tuple[Snapshot, ...]
+    """Pieces and lanes first, the flow last."""
+    keys: frozenset[str]
+
+    def stale(self, kept: Kept) -> list[str]:
+        """The keys that may be removed when the cut stands: not those that a later holder wrote in the meantime."""
+        return sorted(key for key in kept.keys - self.keys if int(key.split("/")[1]) <= self.lease_epoch)
+
+
+def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
+    """The cut at the state's present position. What stands in the state topic unchanged is not written again."""
+    records: list[Snapshot] = []
+    keys: set[str] = set()
+    for lane_id, lane in state.lanes.items():
+        key = lane_key(state.lease_epoch, lane_id)
+        keys.add(key)
+        old = kept.lanes.get(key)
+        if old is None or old[:2] != (lane.changed_at, _first_ordinals(lane)):
+            pieces, record = _snapshot_lane(state, lane_id, lane, old)
+            records.extend(pieces)
+            records.append(record)
+            keys.update(record.source_runs.pieces, record.target_runs.pieces)
+        else:
+            keys.update(old.source_pieces, old.target_pieces)
+    flow = FlowSnapshot(
+        lease_epoch=state.lease_epoch,
+        cut=state.next_offset,
+        flow=state.flow,
+        source_cluster=state.source_cluster,
+        target_cluster=state.target_cluster,
+        holder=state.holder,
+        ttl_ms=state.ttl_ms,
+        released=state.released,
+        topics=tuple(state.topics.values()),
+        lanes=len(state.lanes),
+        writers=dict(state.writers),
+        ledger=ledger,
+    )
+    keys.add(flow_key(state.lease_epoch))
+    return Cut(state.lease_epoch, state.next_offset, (*records, flow), frozenset(keys))
+
+
+def restore(records: Mapping[str, StateRecord]) -> FlowState:
+    """The state of the newest valid cut, with the progress marks; empty and at offset 0 when there is no cut.
+
+    Lanes that are newer than the cut keep what they know and skip the entries that they have seen. Raises LedgerCorrupt
+    when a part of the cut is missing.
+    """
+    flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]
+    flow = max(flows, key=lambda record: (record.cut, record.lease_epoch), default=None)
+    state = FlowState() if flow is None else _restore_flow(flow)
+    for record in records.values():
+        if isinstance(record, Progress):
+            state.mark_progress(record)
+        elif flow and isinstance(record, LaneSnapshot) and record.lease_epoch == flow.lease_epoch:
+            state.lanes[record.lane] = _restore_lane(record, records)
+    if flow and len(state.lanes) < flow.lanes:
+        raise LedgerCorrupt(
+            f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
+        )
+    return state
+
+
+def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
+    """The farthest that the ledger was ever known to reach, by all that stands in the state topic."""
+    marks = [record.ledger if isinstance(record, FlowSnapshot) else record for record in records]
+    return max((mark for mark in marks if isinstance(mark, LedgerMark)), key=lambda mark: mark.end, default=None)
+
+
+def _snapshot_lane(
+    state: FlowState, lane_id: LaneId, lane: LaneState, old: KeptLane | None
+) -> tuple[list[RunsPiece], LaneSnapshot]:
+    epoch = state.lease_epoch
+    source, source_runs = _split(epoch, lane_id, "source", lane.source_runs, old.source_pieces if old else ())
+    target, target_runs = _split(epoch, lane_id, "target", lane.target_runs, old.target_pieces if old else ())
+    return [*source, *target], LaneSnapshot(
+        lease_epoch=epoch,
+        folded_to=state.next_offset,
+        changed_at=lane.changed_at,
+        lane=lane_id,
+        source_topic=lane.source_topic,
+        target_topic=lane.target_topic,
+        producer_id=lane.producer_id,
+        producer_epoch=lane.producer_epoch,
+        policy=lane.policy,
+        mode=lane.mode,
+        grant=lane.grant,
+        replicator=lane.replicator,
+        source_runs=source_runs,
+        target_runs=target_runs,
+        verdict_counts=dict(lane.verdicts.counts),
+        recent_verdicts=tuple(lane.verdicts.recent),
+        holes=lane.holes,
+        halted=lane.halted,
+        last_check=lane.last_check,
+    )
+
+
+def _split(
+    lease_epoch: int, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
+) -> tuple[list[RunsPiece], RunsSnapshot]:
+    """The pieces that have to be written, and all of the runs by their pieces and the rest."""
+    old = {_parse_piece(key)[0]: key for key in old_pieces}
+    new: list[RunsPiece] = []
+    keys: list[str] = []
+    at = 0
+    while at < len(runs):
+        first = runs.at(at).ordinal
+        if first in old:
+            piece = _piece(lease_epoch, lane, side, runs, at, at + _parse_piece(old[first])[1])
+            if state_key(piece) == old[first]:
+                keys.append(old[first])
+                at += piece.count
+                continue
+        # Where runs were dropped in front, a shorter piece leads up to the next one that still stands.
+        ends = [runs.position(ordinal) for ordinal in old if ordinal > first]
+        end = min([at + PIECE_RUNS, *(end for end in ends if at < end < len(runs))])
+        if end > len(runs):
+            break
+        new.append(_piece(lease_epoch, lane, side, runs, at, end))
+        keys.append(state_key(new[-1]))
+        at = end
+    return new, RunsSnapshot(tuple(keys), runs.packed(at, len(runs)))
+
+
+def _piece(lease_epoch: int, lane: LaneId, side: Side, runs: Runs, first: int, end: int) -> RunsPiece:
+    packed = runs.packed(first, end)
+    return RunsPiece(
+        lease_epoch=lease_epoch,
+        lane=lane,
+        side=side,
+        first=runs.at(first).ordinal,
+        count=len(packed) // RUN_BYTES,
+        checksum=checksum(packed),
+        packed=packed,
+    )
+
+
+def _parse_piece(key: str) -> tuple[int, int]:
+    """First ordinal and number of runs of a piece, from its key. Raises LedgerCorrupt when it is none."""
+    try:
+        first, count, _ = key.rpartition("/")[2].split("-")
+        return int(first), int(count)
+    except ValueError:
+        raise LedgerCorrupt(f"a snapshot names a piece of runs that cannot be: {key!r}") from None
+
+
+def _first_ordinals(lane: LaneState) -> tuple[int, int]:
+    source, target = lane.source_runs, lane.target_runs
+    return source.at(0).ordinal if source else -1, target.at(0).ordinal if target else -1
+
+
+def _first_ordinal(runs: RunsSnapshot) -> int:
+    if runs.pieces:
+        return _parse_piece(runs.pieces[0])[0]
+    return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
+
+
+def _restore_flow(flow: FlowSnapshot) -> FlowState:
+    return FlowState(
+        flow=flow.flow,
+        source_cluster=flow.source_cluster,
+        target_cluster=flow.target_cluster,
+        lease_epoch=flow.lease_epoch,
+        holder=flow.holder,
+        ttl_ms=flow.ttl_ms,
+        released=flow.released,
+        topics={topic.topic_id: topic for topic in flow.topics},
+        writers=dict(flow.writers),
+        next_offset=flow.cut,
+    )
+
+
+def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> LaneState:
+    try:
+        key = LaneKey.parse(lane.lane)
+        source_runs = _restore_runs(lane.source_runs, records)
+        target_runs = _restore_runs(lane.target_runs, records)
+    except ValueError as error:
+        raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
+    return LaneState(
+        key=key,
+        source_topic=lane.source_topic,
+        target_topic=lane.target_topic,
+        producer_id=lane.producer_id,
+        producer_epoch=lane.producer_epoch,
+        policy=lane.policy,
+        mode=lane.mode,
+        grant=lane.grant,
+        replicator=lane.replicator,
+        source_runs=source_runs,
+        target_runs=target_runs,
+        verdicts=VerdictTally(dict(lane.verdict_counts), deque(lane.recent_verdicts)),
+        holes=lane.holes,
+        halted=lane.halted,
+        last_check=lane.last_check,
+        changed_at=lane.changed_at,
+        folded_to=lane.folded_to,
+    )
+
+
+def _restore_runs(snapshot: RunsSnapshot, records: Mapping[str, StateRecord]) -> Runs:
+    runs = Runs()
+    for key in snapshot.pieces:
+        piece = records.get(key)
+        if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum:
+            raise ValueError(f"{key} is missing or damaged")
+        runs.extend_packed(piece.packed)
+    runs.extend_packed(snapshot.packed)
+    return runs

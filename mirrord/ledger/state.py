@@ -1,0 +1,122 @@
+"""What the ledger says, folded: a flow and its lanes. Only `mirrord.ledger.fold` changes it, `snapshot` restores it."""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from mirrord.ledger.records import TargetTopic, WriterMark
+from mirrord.model.facts import (
+    Holder,
+    HoleFound,
+    LaneHalted,
+    Progress,
+    Reason,
+    TakeoverChecked,
+    Verdict,
+)
+from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
+from mirrord.model.runs import Runs
+
+RECENT_VERDICTS = 128
+
+
+@dataclass(slots=True)
+class VerdictTally:
+    """How many source offsets got which verdict, and the newest ranges exactly; the ledger holds them all.
+
+    A lane that was taken over states the verdicts around its take-over once more. The newer word counts: what it
+    overlaps among the newest ranges is taken back first. A truncated range stands: its offsets are in use again for
+    other records.
+    """
+
+    counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
+    recent: deque[Verdict] = field(default_factory=deque[Verdict])
+
+    def add(self, verdicts: Iterable[Verdict]) -> None:
+        """Count verdicts."""
+        for verdict in verdicts:
+            if verdict.end <= verdict.start:
+                continue
+            self._take_back(verdict)
+            self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
+            self.recent.append(verdict)
+            if len(self.recent) > RECENT_VERDICTS:
+                self.recent.popleft()
+
+    def _take_back(self, newer: Verdict) -> None:
+        def stands(old: Verdict) -> bool:
+            return old.reason == "truncated" or old.end <= newer.start or newer.end <= old.start
+
+        if all(map(stands, self.recent)):
+            return
+        kept: deque[Verdict] = deque()
+        for old in self.recent:
+            if stands(old):
+                kept.append(old)
+                continue
+            self.counts[old.reason] -= min(old.end, newer.end) - max(old.start, newer.start)
+            pieces = (Verdict(old.start, newer.start, old.reason), Verdict(newer.end, old.end, old.reason))
+            kept.extend(piece for piece in pieces if piece.end > piece.start)
+        self.recent = kept
+
+
+@dataclass(slots=True)
+class LaneState:
+    """One lane, as its bound facts tell it."""
+
+    key: LaneKey
+    source_topic: str
+    target_topic: str
+    producer_id: int
+    producer_epoch: int
+    policy: str
+    mode: str
+    grant: int = 0
+    """0 until the first `LaneTaken`."""
+    replicator: str = ""
+    source_runs: Runs = field(default_factory=Runs)
+    target_runs: Runs = field(default_factory=Runs)
+    verdicts: VerdictTally = field(default_factory=VerdictTally)
+    holes: tuple[HoleFound, ...] = ()
+    halted: LaneHalted | None = None
+    last_check: TakeoverChecked | None = None
+    changed_at: int = 0
+    """Ledger offset of the last entry that changed the lane."""
+    folded_to: int = 0
+    """Entries below this ledger offset are in already: the lane was restored from a newer snapshot than the flow."""
+
+    @property
+    def partition(self) -> int:
+        """The partition number, the same on both sides."""
+        return self.key.partition
+
+
+@dataclass(slots=True)
+class FlowState:
+    """One flow, folded up to the ledger offset `next_offset`."""
+
+    flow: str = ""
+    """Empty until `FlowOpened`, which names the clusters too."""
+    source_cluster: ClusterId | None = None
+    target_cluster: ClusterId | None = None
+    lease_epoch: int = 0
+    """0 until the first `LeaseTaken`."""
+    holder: Holder | None = None
+    ttl_ms: int = 0
+    released: bool = False
+    topics: dict[TopicId, TargetTopic] = field(default_factory=dict[TopicId, TargetTopic])
+    """Target topics that mirrord created or grew, by their id."""
+    lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
+    writers: dict[str, WriterMark] = field(default_factory=dict[str, WriterMark])
+    """The last entry of every writer under the present lease: an entry that a retry brought in again binds nothing."""
+    next_offset: int = 0
+    progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
+    """The newest mark of each lane. From the state topic, not from facts."""
+
+    def mark_progress(self, progress: Progress) -> bool:
+        """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""
+        known = self.progress.get(progress.lane)
+        if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):
+            return False
+        self.progress[progress.lane] = progress
+        return True

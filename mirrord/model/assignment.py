@@ -1,0 +1,102 @@
+"""What a replicator is told, and what it says of itself: the words between supervision and the data path."""
+
+from typing import Literal
+
+import msgspec
+
+from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.model.names import ClusterId, LaneId, LaneKey
+from mirrord.model.status import LaneState
+
+Former = Literal["none", "left", "dead", "unknown"]
+"""What is known of a lane's former holder: there never was one; it drained the lane; its process is known to have
+ended; nothing."""
+
+
+class LaneAssignment(msgspec.Struct, frozen=True):
+    """A lane that a replicator is to host."""
+
+    key: LaneKey
+    source_topic: str
+    target_topic: str
+    former: Former
+
+    @property
+    def lane(self) -> LaneId:
+        """The lane's id."""
+        return self.key.id
+
+
+class FlowSetup(msgspec.Struct, frozen=True):
+    """All that a replicator needs to serve one flow. It holds references to secrets, never secrets."""
+
+    flow: FlowConfig
+    source: ClusterConfig
+    target: ClusterConfig
+    runtime: RuntimeConfig
+    lease_epoch: int
+    """The lease that facts are written under."""
+    source_cluster_id: ClusterId
+    target_cluster_id: ClusterId
+
+    def barrier_s(self, former: Former) -> float:
+        """How long a former holder may still write (DESIGN: the lease is a barrier when the broker is not one)."""
+        request_s = self.runtime.request_timeout_ms / 1000
+        match former:
+            case "none" | "left":
+                return 0.0
+            case "dead":
+                return request_s
+            case "unknown":
+                return self.runtime.lease_ttl_ms / 1000 + request_s
+
+
+class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One lane as its replicator sees it at this moment."""
+
+    lane: LaneId
+    source_topic: str
+    target_topic: str
+    partition: int
+    phase: LaneState
+    ordinal: int
+    """Next ordinal to be acknowledged: how many records the lane has copied since it was opened."""
+    source_offset: int
+    """Source offset behind the last acknowledged record and what was skipped right behind it."""
+    source_end: int
+    """The source's high watermark when it was last heard of, or -1."""
+    target_offset: int
+    """Target offset behind the last acknowledged record."""
+    protected: bool
+    """The target broker remembers the lane's producer and refuses a repeated batch by itself."""
+    last_record_ms: int
+    """Record time of the newest acknowledged record, epoch milliseconds, or -1."""
+    raw_batches: int
+    rebuilt: dict[str, int]
+    """Batches that could not go raw, by the reason."""
+    copied_records: int
+    copied_bytes: int
+    in_flight_bytes: int
+    """Fetched or produced, and not yet acknowledged."""
+    note: str
+    """One line for people, or empty: why the lane stands still."""
+
+
+class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A replicator as it sees itself at this moment."""
+
+    name: str
+    pid: int
+    host: str
+    loop_age_ms: float
+    """How long ago its event loop last came round."""
+    cpu_seconds: float
+    rss_bytes: int
+    lanes: tuple[LaneReport, ...]
+    source_error: str
+    """Empty while the cluster is reachable, else one line."""
+    target_error: str
+    lease_valid_s: float
+    """How much longer it may write without a renewal of the lease; 0 when it may not."""
+    lost: bool
+    """Another daemon took the flow; nothing is written any more."""

@@ -1,0 +1,263 @@
+"""conf.toml as frozen structs: what the user wants, with every default filled in.
+
+`load` reads a file and either returns a `Config` that is sound in itself or raises one ConfigError that lists all
+faults of the file. Nothing here talks to a cluster, reads a secret or changes a value that the user wrote.
+"""
+
+import re
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+from mirrord.model import config_reader as read
+from mirrord.model.config_checks import check_flows
+from mirrord.model.config_security import read_security
+from mirrord.model.config_units import HostPort, Start, duration_ms, host_port, regex, size_bytes, start_point
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import Alias
+from mirrord.model.security import Secret, Security
+
+Naming = Literal["prefix", "identity"]
+Isolation = Literal["read_committed", "read_uncommitted"]
+Engine = Literal["ray", "process"]
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
+_NAMING: read.Convert[Naming] = read.choice("prefix", "identity")
+_ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
+_ENGINE: read.Convert[Engine] = read.choice("ray", "process")
+_PORT = read.integer(1, 65_535)
+_AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
+_REPLICATION_FACTOR: read.Convert[Literal["broker"] | int] = read.either("broker", read.integer(1, 32_767))
+
+
+class ClusterConfig(msgspec.Struct, frozen=True):
+    """One Kafka cluster: where to begin asking, and how to be let in. `bootstrap` holds host:port texts."""
+
+    bootstrap: tuple[str, ...]
+    security: Security
+
+
+class LimitsConfig(msgspec.Struct, frozen=True):
+    """What a replicator may use for one flow."""
+
+    in_flight_bytes: int = 64 << 20
+    """Bytes fetched or produced and not yet acknowledged, per replicator: the hard cap of its memory for records."""
+
+
+class FlowConfig(msgspec.Struct, frozen=True):
+    """A directed pair of clusters and what is copied how. Topics are selected by regexes that match the whole name."""
+
+    name: str
+    source: Alias
+    target: Alias
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    naming: Naming = "prefix"
+    start: Start = "earliest"
+    isolation: Isolation = "read_committed"
+    refresh_ms: int = 5_000
+    replication_factor: int | Literal["broker"] = "broker"
+    """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`."""
+    limits: LimitsConfig = LimitsConfig()
+
+
+class ReplicatorsConfig(msgspec.Struct, frozen=True):
+    """How many replicators there are, and how many lanes each may host; 1 gives one replicator per partition."""
+
+    count: int | Literal["auto"] = "auto"
+    partitions_per_replicator: int | Literal["auto"] = "auto"
+
+
+class RuntimeConfig(msgspec.Struct, frozen=True):
+    """What runs the replicators, and the two times that bound a takeover: lease + request timeout."""
+
+    engine: Engine = "ray"
+    lease_ttl_ms: int = 6_000
+    request_timeout_ms: int = 8_000
+
+
+class RayConfig(msgspec.Struct, frozen=True):
+    """Which Ray to run on: "local" starts one on this machine, anything else joins the cluster at that address."""
+
+    address: str = "local"
+    dashboard: bool = True
+    dashboard_port: int | None = None
+    """None: Ray's own default, or the next free port."""
+
+
+class HttpConfig(msgspec.Struct, frozen=True):
+    """Where the daemon answers. `listen` None: 127.0.0.1 at 8182 or the next free port."""
+
+    listen: HostPort | None = None
+    token: Secret | None = None
+    """Whoever shows it may give orders from another machine; without it only loopback may."""
+
+
+class LogsConfig(msgspec.Struct, frozen=True):
+    """Where daemons write their rotated logs. None: the user's state directory."""
+
+    directory: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The whole of a conf.toml."""
+
+    clusters: dict[Alias, ClusterConfig]
+    flows: tuple[FlowConfig, ...]
+    instance: str = "mirrord"
+    """Keeps two daemons apart that share one Ray cluster or one machine."""
+    replicators: ReplicatorsConfig = ReplicatorsConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    ray: RayConfig = RayConfig()
+    http: HttpConfig = HttpConfig()
+    logs: LogsConfig = LogsConfig()
+
+    def flow(self, name: str) -> FlowConfig:
+        """The flow of this name. Raises ConfigError with the nearest name when there is none."""
+        for flow in self.flows:
+            if flow.name == name:
+                return flow
+        names = [flow.name for flow in self.flows]
+        like = read.nearest(name, names)
+        hint = f' Did you mean "{like}"?' if like else ""
+        raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
+
+    def describe(self) -> dict[str, object]:
+        """The configuration as plain values for JSON, every secret as ***."""
+        return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
+
+
+def load(path: str | Path) -> Config:
+    """Read a file. Raises ConfigError when it cannot be read or holds any fault."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; name a conf.toml") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return load_text(text, str(path))
+
+
+def load_text(text: str, file_name: str) -> Config:
+    """Read the text of a configuration; `file_name` is only shown. Raises ConfigError with all faults."""
+    document = read.Document(text, file_name)
+    root = document.root
+    instance = root.optional("instance", _name(_NAME), "mirrord")
+    clusters = {
+        alias: _cluster(alias, table)
+        for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
+    }
+    flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
+    config = Config(
+        clusters=clusters,
+        flows=flows,
+        instance=instance,
+        replicators=_replicators(root.table("replicators")),
+        runtime=_runtime(root.table("runtime")),
+        ray=_ray(root.table("ray")),
+        http=_http(root.table("http")),
+        logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
+    )
+    for index, message in check_flows(flows):
+        document.fault(f"flows[{index}]", message)
+    document.finish()
+    return config
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Secret | HostPort):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in cast(dict[str, object], value).items()}
+    if isinstance(value, tuple):
+        return [_plain(item) for item in cast(tuple[object, ...], value)]
+    return value
+
+
+def _name(pattern: re.Pattern[str]) -> read.Convert[str]:
+    def convert(found: object) -> str:
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            raise ValueError('a name of letters, digits, "_" and "-"')
+        return found
+
+    return convert
+
+
+def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
+    if not _NAME.fullmatch(alias):
+        table.document.fault(table.path, 'the alias is not allowed; allowed: up to 64 letters, digits, "_" and "-"')
+    return ClusterConfig(
+        bootstrap=table.required("bootstrap", _bootstrap, ()),
+        security=read_security(table),
+    )
+
+
+def _bootstrap(found: object) -> tuple[str, ...]:
+    rule = 'addresses such as "kafka1:9092,kafka2:9092"'
+    if not isinstance(found, str):
+        raise ValueError(rule)
+    try:
+        return tuple(str(host_port(part.strip())) for part in found.split(","))
+    except ValueError:
+        raise ValueError(rule) from None
+
+
+def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
+    alias = read.choice(*aliases) if aliases else read.text
+    source = table.required("from", alias, "")
+    target = table.required("to", alias, "")
+    limits = table.table("limits")
+    return FlowConfig(
+        name=table.optional("name", _name(_FLOW_NAME), f"{source}-{target}" if source and target else table.path),
+        source=source,
+        target=target,
+        topics=table.list_of("topics", regex, required=True),
+        exclude=table.list_of("exclude", regex),
+        naming=table.optional("naming", _NAMING, "prefix"),
+        start=table.optional("start", start_point, "earliest"),
+        isolation=table.optional("isolation", _ISOLATION, "read_committed"),
+        refresh_ms=table.optional("refresh", read.within(duration_ms, 100, 3_600_000, '"100ms" to "1h"'), 5_000),
+        replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
+        limits=LimitsConfig(
+            in_flight_bytes=limits.optional(
+                "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20
+            )
+        ),
+    )
+
+
+def _replicators(table: read.Table) -> ReplicatorsConfig:
+    return ReplicatorsConfig(
+        count=table.optional("count", _AUTO_OR_COUNT, "auto"),
+        partitions_per_replicator=table.optional("partitions_per_replicator", _AUTO_OR_COUNT, "auto"),
+    )
+
+
+def _runtime(table: read.Table) -> RuntimeConfig:
+    seconds = read.within(duration_ms, 1_000, 300_000, '"1s" to "5m"')
+    return RuntimeConfig(
+        engine=table.optional("engine", _ENGINE, "ray"),
+        lease_ttl_ms=table.optional("lease_ttl", seconds, 6_000),
+        request_timeout_ms=table.optional("request_timeout", seconds, 8_000),
+    )
+
+
+def _ray(table: read.Table) -> RayConfig:
+    return RayConfig(
+        address=table.optional("address", read.text, "local"),
+        dashboard=table.optional("dashboard", read.boolean, True),
+        dashboard_port=table.optional("dashboard_port", _PORT, None),
+    )
+
+
+def _http(table: read.Table) -> HttpConfig:
+    return HttpConfig(
+        listen=table.optional("listen", host_port, None),
+        token=table.optional("token", Secret.parse, None, secret=True),
+    )

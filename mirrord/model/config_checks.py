@@ -1,0 +1,116 @@
+"""What makes sound flows unsound together: two of one name, two that write one topic, a ring that feeds itself.
+
+Whether two lists of regexes select a common topic cannot be decided from the texts alone. Two flows that write one
+topic are therefore refused when an example proves it (the daemon sees the rest when it meets real topics). A ring of
+identity flows would copy its own output for ever, so it is refused unless the texts prove that nothing can go round.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mirrord.model.config import FlowConfig
+
+_EXAMPLE = "orders"
+_SPECIAL = set(".^$*+?{}[]|()\\")
+
+
+def check_flows(flows: Sequence["FlowConfig"]) -> Iterator[tuple[int, str]]:
+    """Every fault between flows, as the index of the flow to blame (the later one) and a message."""
+    for index, flow in enumerate(flows):
+        if flow.source and flow.source == flow.target:
+            yield index, f'from and to are both "{flow.source}"; a flow needs two clusters'
+            continue
+        for former in flows[:index]:
+            if former.name == flow.name:
+                yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
+            if _same_target_names(former, flow) and (topic := common_topic(former, flow)) is not None:
+                yield index, _one_name(former, flow, topic)
+        if ring := _ring(flows[: index + 1], index):
+            yield index, _round_for_ever(ring)
+
+
+def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
+    or_prefix = ', or use naming = "prefix"' if flow.naming == "identity" else ""
+    return (
+        f'the flows "{former.name}" and "{flow.name}" would both copy topics such as "{topic}" into one topic of '
+        f'"{flow.target}"; exclude it in one of them{or_prefix}'
+    )
+
+
+def _round_for_ever(ring: list[str]) -> str:
+    return (
+        f'naming = "identity" in a ring ({" -> ".join(ring)}) would copy the same records round for ever; '
+        'use naming = "prefix", or topics that no two of these flows share'
+    )
+
+
+def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
+    if not one.target or one.target != other.target or one.naming != other.naming:
+        return False
+    return one.naming == "identity" or one.source == other.source
+
+
+def selects(flow: "FlowConfig", topic: str) -> bool:
+    """Whether a topic's name alone is in the flow's lists."""
+    if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
+        return False
+    return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
+
+
+def common_topic(one: "FlowConfig", other: "FlowConfig") -> str | None:
+    """A name that both select, if a few tries find one."""
+    prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
+    for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
+        if candidate and selects(one, candidate) and selects(other, candidate):
+            return candidate
+    return None
+
+
+def literal_prefix(pattern: str) -> str:
+    """Characters that every match of the pattern begins with (perhaps fewer than there are, never more)."""
+    if "|" in pattern:
+        return ""
+    prefix: list[str] = []
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == "\\" and pattern[position + 1 : position + 2] in _SPECIAL | {"-"}:
+            char = pattern[position + 1]
+            position += 1
+        elif char in _SPECIAL:
+            return "".join(prefix[:-1] if char in "*?{" else prefix)
+        prefix.append(char)
+        position += 1
+    return "".join(prefix)
+
+
+def _may_share(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """False only when the texts prove that no name is selected by both."""
+    ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
+    theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
+    return any(a.startswith(b) or b.startswith(a) for a in ours for b in theirs)
+
+
+def _ring(flows: Sequence["FlowConfig"], start: int) -> list[str] | None:
+    """The aliases of a ring of identity flows through `flows[start]`, if there is one."""
+    first = flows[start]
+    if first.naming != "identity":
+        return None
+
+    def walk(alias: str, path: list[str]) -> list[str] | None:
+        for following in _identity_flows(flows, alias, first):
+            if following.target == first.source:
+                return [*path, alias, first.source]
+            if following.target not in path and (found := walk(following.target, [*path, alias])):
+                return found
+        return None
+
+    return walk(first.target, [first.source])
+
+
+def _identity_flows(flows: Iterable["FlowConfig"], source: str, like: "FlowConfig") -> Iterator["FlowConfig"]:
+    for flow in flows:
+        if flow.naming == "identity" and flow.source == source and _may_share(like, flow):
+            yield flow

@@ -1,0 +1,308 @@
+"""Reads a TOML document key by key and collects every fault instead of stopping at the first.
+
+A `Document` is the file, a `Table` one table of it. Asking a table for a key says at once which key exists, what it
+may hold and what stands in when it is absent; a key that nobody asked for is unknown. After a fault the reading goes on
+with a stand-in value, which never leaves this package: `Document.finish` raises when there was any fault.
+"""
+
+import difflib
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from typing import TypeVar, cast
+
+from mirrord.model.errors import ConfigError
+
+T = TypeVar("T")
+Convert = Callable[[object], T]
+"""Takes what the file holds; returns the value, or raises ValueError with one phrase that says what is allowed."""
+
+_MISSING = object()
+_HEADER = re.compile(r"\s*(\[\[|\[)\s*([^\[\]]+?)\s*\]{1,2}\s*(#.*)?")
+_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_KEY_PART = re.compile(r"""[A-Za-z0-9_-]+|"[^"]*"|'[^']*'""")
+_TYPES: dict[type, str] = {
+    str: "a text",
+    bool: "true or false",
+    int: "a number",
+    float: "a number",
+    list: "a list",
+    dict: "a table",
+}
+
+
+def _key_path(dotted: str) -> str:
+    return ".".join(part.strip("\"'") for part in _KEY_PART.findall(dotted))
+
+
+def locate_keys(text: str) -> dict[str, int]:
+    """The line number of each table header and key, by path such as `flows[1].topics`.
+
+    A look at each line alone, not a TOML parser: what stands inside an inline table is not listed, so a reader falls
+    back to the key around it.
+    """
+    lines: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    table = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := _HEADER.fullmatch(line):
+            table = _key_path(header[2])
+            if header[1] == "[[":
+                counts[table] = counts.get(table, -1) + 1
+                table = f"{table}[{counts[table]}]"
+            else:
+                parent, _, rest = table.partition(".")
+                if rest and parent in counts:
+                    table = f"{parent}[{counts[parent]}].{rest}"
+            lines.setdefault(table, number)
+        elif key := _KEY.match(line):
+            path = _key_path(key[1])
+            lines.setdefault(f"{table}.{path}" if table else path, number)
+    return lines
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like this one, or None when none is alike."""
+    by_lower_case = {candidate.lower(): candidate for candidate in known}
+    matches = difflib.get_close_matches(name.lower(), list(by_lower_case), n=1, cutoff=0.55)
+    return by_lower_case[matches[0]] if matches else None
+
+
+def shown(value: object) -> str:
+    """A value as a fault line shows it: on one line, short, and only the kind of what may hold secrets (a table)."""
+    if isinstance(value, str | int | float):
+        text = json.dumps(value, ensure_ascii=False)
+        return text if len(text) <= 80 else text[:77] + "..."
+    return _TYPES.get(type(value), str(value))
+
+
+def text(found: object) -> str:
+    """Any text that is not empty."""
+    if not isinstance(found, str) or not found:
+        raise ValueError("a text")
+    return found
+
+
+def boolean(found: object) -> bool:
+    """`true` or `false`."""
+    if not isinstance(found, bool):
+        raise ValueError("true or false")
+    return found
+
+
+def integer(low: int, high: int) -> Convert[int]:
+    """A whole number within [low, high]."""
+
+    def convert(found: object) -> int:
+        if not isinstance(found, int) or isinstance(found, bool) or not low <= found <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return found
+
+    return convert
+
+
+def within(convert: Convert[int], low: int, high: int, rule: str) -> Convert[int]:
+    """What `convert` takes, when it lies within [low, high]; `rule` writes the bounds as a user would."""
+
+    def take(found: object) -> int:
+        value = convert(found)
+        if not low <= value <= high:
+            raise ValueError(f"from {rule}")
+        return value
+
+    return take
+
+
+def choice(*names: T) -> Convert[T]:
+    """One of these names."""
+
+    def convert(found: object) -> T:
+        for name in names:
+            if found == name:
+                return name
+        allowed = " or ".join([", ".join(f'"{name}"' for name in names[:-1]), f'"{names[-1]}"'])
+        like = nearest(found, [str(name) for name in names]) if isinstance(found, str) else None
+        raise ValueError(allowed + (f'; did you mean "{like}"?' if like else ""))
+
+    return convert
+
+
+def either(name: T, convert: Convert[int]) -> Convert[T | int]:
+    """This name, or else what `convert` takes."""
+
+    def take(found: object) -> T | int:
+        if found == name:
+            return name
+        try:
+            return convert(found)
+        except ValueError as fault:
+            raise ValueError(f'"{name}" or {fault}') from None
+
+    return take
+
+
+class Document:
+    """One TOML document and the faults found in it so far.
+
+    Raises ConfigError at once when the text is not TOML: nothing else can be said about it then.
+    """
+
+    def __init__(self, source: str, file_name: str) -> None:
+        self.file_name = file_name
+        self._faults: list[tuple[int, str]] = []
+        self._faulty: set[str] = set()
+        self._tables: list[Table] = []
+        self._lines = locate_keys(source)
+        try:
+            values = tomllib.loads(source)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file_name}: not valid TOML: {error}") from None
+        self.root = Table(self, "", values)
+
+    def adopt(self, table: "Table") -> None:
+        """Remember a table, so that its unknown keys are found at the end."""
+        self._tables.append(table)
+
+    def fault(self, path: str, message: str) -> None:
+        """Note one fault of the key at `path`."""
+        self._faulty.add(path)
+        line = self._line(path)
+        where = f"{self.file_name}:{line}" if line else self.file_name
+        self._faults.append((line or 0, f"{where}: {path}: {message}" if path else f"{where}: {message}"))
+
+    def faulty(self, path: str) -> bool:
+        """Whether a fault of this very key was noted."""
+        return path in self._faulty
+
+    def finish(self) -> None:
+        """Raise ConfigError with every fault, in the order of the file, if there is any."""
+        for table in self._tables:
+            table.report_unknown_keys()
+        self._tables.clear()
+        if self._faults:
+            lines = [message for _, message in sorted(self._faults, key=lambda fault: fault[0])]
+            count = "1 fault" if len(lines) == 1 else f"{len(lines)} faults"
+            raise ConfigError("\n".join([f"{self.file_name}: {count}", *(f"  {line}" for line in lines)]))
+
+    def _line(self, path: str) -> int | None:
+        while path:
+            if path in self._lines:
+                return self._lines[path]
+            path = path[: max(path.rfind("."), path.rfind("["), 0)]
+        return None
+
+
+class Table:
+    """One table of a document. Every method that takes a key makes that key known."""
+
+    def __init__(self, document: Document, path: str, values: dict[str, object]) -> None:
+        self.document = document
+        self.path = path
+        self._values = values
+        self._known: list[str] = []
+        document.adopt(self)
+
+    def at(self, key: str) -> str:
+        """The full path of a key."""
+        return f"{self.path}.{key}" if self.path else key
+
+    def has(self, key: str) -> bool:
+        """Whether the key stands in the file."""
+        return key in self._values
+
+    def fault(self, key: str, message: str) -> None:
+        """Note a fault of this key."""
+        self.document.fault(self.at(key), message)
+
+    def optional(self, key: str, convert: Convert[T], default: T, *, secret: bool = False) -> T:
+        """The converted value, or `default` when the key is absent. A secret's value is never shown in the fault."""
+        found = self._take(key)
+        if found is _MISSING:
+            return default
+        return self._convert(self.at(key), found, convert, default, secret)
+
+    def required(self, key: str, convert: Convert[T], stand_in: T) -> T:
+        """The converted value; absence is a fault."""
+        found = self._take(key)
+        if found is _MISSING:
+            self.needs(key, convert)
+            return stand_in
+        return self._convert(self.at(key), found, convert, stand_in, secret=False)
+
+    def list_of(self, key: str, convert: Convert[T], *, required: bool = False) -> tuple[T, ...]:
+        """A list whose items are converted one by one; when required, it must be there and must not be empty."""
+        found = self._take(key)
+        if found is _MISSING:
+            if required:
+                self.needs(key, convert)
+            return ()
+        if not isinstance(found, list) or (required and found == []):
+            what = "an empty list" if found == [] else shown(cast(object, found))
+            self.fault(key, f"found {what}; allowed: a list" + (" of at least one item" if required else ""))
+            return ()
+        wrong: list[T | None] = [
+            self._convert(f"{self.at(key)}[{index}]", item, convert, None, secret=False)
+            for index, item in enumerate(cast(list[object], found))
+        ]
+        return tuple(item for item in wrong if item is not None)
+
+    def needs(self, key: str, convert: Convert[object], reason: str = "") -> None:
+        """Note a fault when the key is absent."""
+        if key not in self._values:
+            try:
+                convert(None)
+            except ValueError as rule:
+                self.fault(key, f"missing{' ' + reason if reason else ''}; allowed: {rule}")
+
+    def table(self, key: str) -> "Table":
+        """The table under this key; an empty one when it is absent."""
+        found = self._take(key)
+        return self._subtable(key, {} if found is _MISSING else found)
+
+    def tables(self, key: str, required: str) -> list["Table"]:
+        """The tables of an array of tables; `required` says what is missing when there is none."""
+        found = self._take(key)
+        if found is _MISSING or found == []:
+            self.document.fault(key, f"missing; {required}")
+            return []
+        if not isinstance(found, list):
+            self.fault(key, f"found {shown(found)}; allowed: tables, each under its own [[{key}]]")
+            return []
+        return [self._subtable(f"{key}[{index}]", item) for index, item in enumerate(cast(list[object], found))]
+
+    def named_tables(self, key: str, required: str) -> dict[str, "Table"]:
+        """The tables under this key by their names; `required` says what is missing when there is none."""
+        found = self._take(key)
+        if found is _MISSING or found == {}:
+            self.document.fault(key, f"missing; {required}")
+            return {}
+        if not isinstance(found, dict):
+            self.fault(key, f"found {shown(found)}; allowed: tables, each as [{key}.NAME]")
+            return {}
+        return {name: self._subtable(f"{key}.{name}", item) for name, item in cast(dict[str, object], found).items()}
+
+    def report_unknown_keys(self) -> None:
+        """Note a fault for each key that nobody asked for."""
+        for key in self._values:
+            if key not in self._known:
+                like = nearest(key, self._known)
+                hint = f'; did you mean "{like}"?' if like else ""
+                self.fault(key, f"unknown key{hint} (known here: {', '.join(sorted(self._known))})")
+
+    def _take(self, key: str) -> object:
+        self._known.append(key)
+        return self._values.get(key, _MISSING)
+
+    def _subtable(self, key: str, found: object) -> "Table":
+        if isinstance(found, dict):
+            return Table(self.document, self.at(key), cast(dict[str, object], found))
+        self.fault(key, f"found {_TYPES.get(type(found), 'a value')}; allowed: a table")
+        return Table(self.document, self.at(key), {})
+
+    def _convert(self, path: str, found: object, convert: Convert[T], stand_in: T, secret: bool) -> T:
+        try:
+            return convert(found)
+        except ValueError as rule:
+            self.document.fault(path, f"found {'***' if secret else shown(found)}; allowed: {rule}")
+            return stand_in

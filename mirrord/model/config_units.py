@@ -1,0 +1,104 @@
+"""Durations, sizes, moments and addresses as people write them in conf.toml.
+
+Every function takes what the file held and returns the value in its base unit, or raises ValueError with one sentence
+that says what is allowed.
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Literal
+
+import msgspec
+
+Start = Literal["earliest", "latest"] | int
+"""Where a new lane begins: the first offset, the end, or the first record at or after this moment (epoch ms)."""
+
+DURATION_RULE = 'a duration such as "500ms", "5s", "2m" or "1h"'
+SIZE_RULE = 'a size such as "64KiB", "8MiB" or "1GiB", or a number of bytes'
+START_RULE = (
+    '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
+)
+HOST_RULE = 'host:port, such as "kafka1:9092" or "[::1]:9092"'
+
+_DURATION_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "kB": 10**3, "MB": 10**6, "GB": 10**9}
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
+_HOST_PORT = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(\d{1,5})")
+
+
+class HostPort(msgspec.Struct, frozen=True):
+    """A network address. An IPv6 host stands here without its brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def _quantity(found: str, units: dict[str, int], rule: str) -> int:
+    match = _QUANTITY.fullmatch(found)
+    if match is None or match[2] not in units:
+        raise ValueError(rule)
+    whole = float(match[1]) * units[match[2]]
+    if not whole.is_integer():
+        raise ValueError(rule)
+    return int(whole)
+
+
+def duration_ms(found: object) -> int:
+    """Milliseconds of a duration. A bare number is refused: it does not say its unit."""
+    if not isinstance(found, str):
+        raise ValueError(DURATION_RULE)
+    return _quantity(found, _DURATION_MS, DURATION_RULE)
+
+
+def size_bytes(found: object) -> int:
+    """Bytes of a size; a bare number is bytes."""
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        return found
+    if not isinstance(found, str):
+        raise ValueError(SIZE_RULE)
+    return _quantity(found, _SIZE_BYTES, SIZE_RULE)
+
+
+def start_point(found: object) -> Start:
+    """Where to begin. Takes TOML's own date-times too; a time without a zone is refused, as it names no moment."""
+    if found == "earliest":
+        return "earliest"
+    if found == "latest":
+        return "latest"
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
+        return found
+    moment = found
+    if isinstance(found, str):
+        try:
+            moment = datetime.fromisoformat(found)
+        except ValueError:
+            raise ValueError(START_RULE) from None
+    if not isinstance(moment, datetime) or moment.tzinfo is None:
+        raise ValueError(START_RULE)
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    if moment < epoch:
+        raise ValueError(START_RULE)
+    since = moment - epoch
+    return since.days * 86_400_000 + since.seconds * 1_000 + since.microseconds // 1_000
+
+
+def host_port(found: object) -> HostPort:
+    """The two parts of host:port; the port is within 1-65535."""
+    match = _HOST_PORT.fullmatch(found) if isinstance(found, str) else None
+    if match is None or not 0 < int(match[2]) < 65_536:
+        raise ValueError(HOST_RULE)
+    return HostPort(match[1].strip("[]"), int(match[2]))
+
+
+def regex(found: object) -> str:
+    """A regular expression that compiles. It must match a whole topic name."""
+    if not isinstance(found, str) or not found:
+        raise ValueError("a regular expression that matches the whole topic name")
+    try:
+        re.compile(found)
+    except re.error as error:
+        raise ValueError(f"a regular expression that matches the whole topic name ({error})") from None
+    return found

@@ -1,0 +1,270 @@
+"""Facts: what the ledger holds, and the records of the state topic.
+
+A fact is something that has happened or has been decided, in the order of the ledger. Only `mirrord.ledger.fold`
+changes state, and only from facts. Facts are tagged arrays in msgpack: a field may be added at the end with a default,
+nothing
+may ever be removed or change its meaning, and golden logs of every version are folded in the tests.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.runs import Run
+
+Reason = Literal[
+    "control",
+    "aborted",
+    "compacted",
+    "expired",
+    "recreated",
+    "truncated",
+    "filtered",
+    "copied-from-target",
+    "rejected",
+    "unexplained",
+]
+"""Why source offsets were not copied one to one."""
+
+
+class Verdict(msgspec.Struct, frozen=True, array_like=True):
+    """The source offsets [start, end) were not copied, and why."""
+
+    start: int
+    end: int
+    reason: Reason
+
+
+class Holder(msgspec.Struct, frozen=True, array_like=True):
+    """Who holds a lease, and where the command line finds it."""
+
+    host: str
+    pid: int
+    instance: str
+    http: str
+    boot_id: str = ""
+    """The kernel's boot id: with `host` and `pid` it lets a new daemon on the same machine see that the old one is
+    dead."""
+    started_ticks: int = 0
+    """When the process started, in clock ticks since boot: another process may have got its pid. 0: not known."""
+
+
+class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
+    """The base of all facts."""
+
+
+class FlowOpened(Fact, frozen=True, tag="flow_opened"):
+    """The first fact of a ledger. The same flow name with other clusters is refused."""
+
+    flow: str
+    source_cluster: ClusterId
+    target_cluster: ClusterId
+
+
+class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
+    """A daemon took the flow. Binds only when `epoch` is one more than the last; facts of older epochs bind no more."""
+
+    epoch: int
+    holder: Holder
+    ttl_ms: int
+
+
+class LeaseReleased(Fact, frozen=True, tag="lease_released"):
+    """The holder drained its lanes and left: the next one need not wait."""
+
+    epoch: int
+
+
+class TopicCreated(Fact, frozen=True, tag="topic_created"):
+    """mirrord created a target topic."""
+
+    source_topic: str
+    source_topic_id: TopicId
+    target_topic: str
+    target_topic_id: TopicId
+    partitions: int
+
+
+class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
+    """mirrord grew a target topic to the source's partition count."""
+
+    target_topic: str
+    target_topic_id: TopicId
+    partitions: int
+
+
+class LaneOpened(Fact, frozen=True, tag="lane_opened"):
+    """A lane exists from here on, with the producer id that it owns for ever. The first one of a lane binds."""
+
+    lane: LaneId
+    source_topic: str
+    target_topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    policy: str
+    """Fingerprint of what decides which records the lane sees: selection, isolation, filter, transform."""
+    mode: Literal["sequence"] = "sequence"
+
+
+class LaneTaken(Fact, frozen=True, tag="lane_taken"):
+    """A replicator took the lane. Binds only when `grant` is one more than the lane's; facts of older grants no longer
+    bind.
+
+    This closes the list of intents that the former holder can have bound: what it may still write lies in runs that
+    stand in the ledger before this fact.
+    """
+
+    lane: LaneId
+    grant: int
+    replicator: str
+
+
+class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
+    """The lane goes on under another policy; what follows is a new run even where offsets follow each other."""
+
+    lane: LaneId
+    grant: int
+    policy: str
+
+
+class SourceRun(Fact, frozen=True, tag="source_run"):
+    """Intent before gap: runs that are about to be produced, and the verdicts on the offsets that they leap over.
+
+    A run at or below an ordinal that an earlier fact named supersedes it.
+    """
+
+    lane: LaneId
+    grant: int
+    runs: tuple[Run, ...]
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class TargetRun(Fact, frozen=True, tag="target_run"):
+    """From this ordinal on the lane's records stand at these target offsets."""
+
+    lane: LaneId
+    grant: int
+    ordinal: int
+    offset: int
+    leader_epoch: int
+
+
+class VerdictGiven(Fact, frozen=True, tag="verdict_given"):
+    """Source offsets that will not be copied, without a run that follows them."""
+
+    lane: LaneId
+    grant: int
+    verdicts: tuple[Verdict, ...]
+    note: str = ""
+
+
+class HoleFound(Fact, frozen=True, tag="hole_found"):
+    """The target refused some of the lane's batches and then took later ones, having forgotten the producer in between.
+
+    The ordinals [first, last] stand nowhere in the target log. Their records follow out of order, under the ordinals
+    from
+    `again` on, as the runs of the `SourceRun` beside this fact say.
+    """
+
+    lane: LaneId
+    grant: int
+    first: int
+    last: int
+    again: int
+    until: int
+    """The ordinal at which the lane goes on behind everything that had to be copied again."""
+
+
+class LaneHalted(Fact, frozen=True, tag="lane_halted"):
+    """The lane stands still until an operator or a later version decides; [start, end) are the source offsets
+    concerned."""
+
+    lane: LaneId
+    grant: int
+    reason: str
+    line: str
+    start: int
+    end: int
+
+
+class LaneResumed(Fact, frozen=True, tag="lane_resumed"):
+    """A halted lane goes on."""
+
+    lane: LaneId
+    grant: int
+
+
+class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
+    """Trust, then check: the lane's own batches of a take-over were read back and compared with the source."""
+
+    lane: LaneId
+    grant: int
+    first: int
+    last: int
+    outcome: Literal["equal", "unverifiable", "different"]
+    note: str = ""
+
+
+LaneFact = (
+    LaneOpened
+    | LaneTaken
+    | PolicyChanged
+    | SourceRun
+    | TargetRun
+    | VerdictGiven
+    | HoleFound
+    | LaneHalted
+    | LaneResumed
+    | TakeoverChecked
+)
+
+AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TopicCreated | PartitionsGrown | LaneFact
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True):
+    """One record of the ledger: facts that one writer appended together, under one lease epoch."""
+
+    lease_epoch: int
+    at_ms: int
+    """The writer's wall clock, for people only: nothing is decided by it."""
+    facts: tuple[AnyFact, ...]
+    writer: str = ""
+    """Names the writer and its append, so that it knows its own entry when it reads the ledger back."""
+
+
+class Progress(msgspec.Struct, frozen=True, array_like=True):
+    """How far a lane has come: written to the state topic at most once a second, and once when the lane goes idle.
+
+    `ordinal`, `target_offset` and `leader_epoch` are a mark below the target's high watermark: the next ordinal to
+    write, and the target offset right behind the lane's last acknowledged record. The rest serves status and lag when
+    daemon and source are dead.
+    """
+
+    lane: LaneId
+    lease_epoch: int
+    grant: int
+    ordinal: int
+    target_offset: int
+    leader_epoch: int
+    source_offset: int
+    source_end: int
+    last_record_ms: int
+    at_ms: int
+    protected: bool
+    state: str
+    replicator: str = ""
+    raw_batches: int = 0
+    rebuilt_batches: int = 0
+    copied_bytes: int = 0
+    source_epoch: int = -1
+    """Leader epoch of the source batch that was fetched last, or -1."""
+
+
+class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
+    """The lease lives. Readers time it on their own monotonic clock from when they saw it: clocks are not compared."""
+
+    epoch: int
+    beat: int
+    at_ms: int

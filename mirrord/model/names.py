@@ -1,0 +1,62 @@
+"""How clusters, topics, partitions and lanes are named.
+
+A lane is keyed by topic *ids* (KIP-516), never by alias or topic name: a topic that was deleted and created again under
+the same name is another topic, and a cluster that was given another alias is still the same cluster.
+"""
+
+from typing import NewType
+
+import msgspec
+
+Alias = str
+"""The name that the configuration gives a cluster."""
+
+ClusterId = NewType("ClusterId", str)
+"""The id that a Kafka cluster gives itself when its storage is formatted."""
+
+TopicId = NewType("TopicId", str)
+"""A topic's UUID in Kafka's own text form: 22 characters of URL-safe base64 (org.apache.kafka.common.Uuid)."""
+
+LaneId = NewType("LaneId", str)
+"""The text form of a `LaneKey`, as it stands in facts, in state keys and on the command line."""
+
+
+class TopicPartition(msgspec.Struct, frozen=True, order=True):
+    """A partition as people name it."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class LaneKey(msgspec.Struct, frozen=True, order=True):
+    """What makes a lane itself: one source partition copied into one target partition of the same number."""
+
+    source_topic_id: TopicId
+    partition: int
+    target_topic_id: TopicId
+
+    @property
+    def id(self) -> LaneId:
+        """`<source topic id>.<partition>.<target topic id>`; the ids hold no dot, so the form reads back."""
+        return LaneId(f"{self.source_topic_id}.{self.partition}.{self.target_topic_id}")
+
+    @staticmethod
+    def parse(text: str) -> "LaneKey":
+        """The key of a lane id. Raises ValueError when the text is not one."""
+        parts = text.split(".")
+        if len(parts) != 3 or not parts[1].isdigit():
+            raise ValueError(f"not a lane id: {text!r}")
+        return LaneKey(TopicId(parts[0]), int(parts[1]), TopicId(parts[2]))
+
+
+def ledger_topic(flow: str) -> str:
+    """The flow's append-only event log on its target cluster (one partition: total order is its point)."""
+    return f"mirrord.{flow}.ledger"
+
+
+def state_topic(flow: str) -> str:
+    """The flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
+    return f"mirrord.{flow}.state"

@@ -1,0 +1,183 @@
+"""The status document: what `/status` and `mirrord status --json` answer; tables, metrics and page are made from it.
+
+Names carry their units: `_s` seconds, `_ms` milliseconds, `_bytes`, `_records`; an `_ms` that names a moment counts
+from the epoch. None means "not known": that is left when daemon or source cannot be asked, and it is never zero.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import msgspec
+
+from mirrord.model.names import Alias, ClusterId
+
+LaneState = Literal[
+    "opening", "waiting", "resuming", "copying", "settling", "draining", "drained", "halted", "gone", "unknown"
+]
+"""A lane's phase; "unknown" while nobody reports it."""
+
+FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
+"""standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """A cluster as this observer sees it; `since_ms` is when it became reachable or unreachable."""
+
+    alias: Alias
+    cluster_id: ClusterId | None
+    reachable: bool
+    since_ms: int | None = None
+    error: str | None = None
+
+
+class LeaseStatus(msgspec.Struct, frozen=True):
+    """Who copies the flow, by the ledger; `age_ms` since the lease was last renewed."""
+
+    host: str
+    pid: int
+    instance: str
+    http: str
+    epoch: int
+    age_ms: int
+
+
+class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One source partition on its way into one target partition."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    state: LaneState
+    host: str = ""
+    """The replicator that hosts the lane."""
+    ordinal: int | None = None
+    """Records copied since the lane was opened: the ordinal that comes next."""
+    source_offset: int | None = None
+    """The next source offset to be copied."""
+    source_end: int | None = None
+    target_offset: int | None = None
+    lag_records: int | None = None
+    """Source offsets not yet copied; markers and compacted offsets count, so the true number may be smaller."""
+    lag_s: float | None = None
+    """Age of the newest copied record while there is lag, else 0."""
+    protected: bool | None = None
+    """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
+    records_per_s: float | None = None
+    bytes_per_s: float | None = None
+    in_flight_bytes: int = 0
+    copied_records: int = 0
+    copied_bytes: int = 0
+    raw_batches: int = 0
+    rebuilt_batches: dict[str, int] = {}
+    """By the reason why a batch could not go raw."""
+    verdict_offsets: dict[str, int] = {}
+    """Source offsets that were not copied, by the reason."""
+    note: str = ""
+    """One line for people: why the lane is halted, what it waits for."""
+
+
+class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One process that hosts lanes, by its own last word."""
+
+    name: str
+    host: str
+    pid: int
+    lanes: int
+    cpu_seconds: float
+    """User and system time of the whole process since it began."""
+    rss_bytes: int
+    loop_age_ms: float
+    """How long before that word its event loop had last come round."""
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """The lanes of a flow added up. Counters begin again at zero when a lane moves to another replicator."""
+
+    lanes: dict[str, int]
+    """How many lanes are in which state."""
+    records_per_s: float | None
+    bytes_per_s: float | None
+    lag_records: int | None
+    lag_s: float | None
+    """The largest of the lanes."""
+    in_flight_bytes: int
+    copied_records: int
+    copied_bytes: int
+    raw_batches: int
+    rebuilt_batches: dict[str, int]
+    raw_share: float | None
+    """Batches that went raw, of all; None before the first."""
+    verdict_offsets: dict[str, int]
+
+    @staticmethod
+    def of(lanes: Sequence[LaneStatus]) -> "Totals":
+        """The sums over these lanes; a sum is None when no lane knows its part."""
+        rebuilt = _add(lane.rebuilt_batches for lane in lanes)
+        raw = sum(lane.raw_batches for lane in lanes)
+        batches = raw + sum(rebuilt.values())
+        lags_s = [lane.lag_s for lane in lanes if lane.lag_s is not None]
+        lags_records = [lane.lag_records for lane in lanes if lane.lag_records is not None]
+        return Totals(
+            lanes=dict(sorted(Counter(lane.state for lane in lanes).items())),
+            records_per_s=_sum(lane.records_per_s for lane in lanes),
+            bytes_per_s=_sum(lane.bytes_per_s for lane in lanes),
+            lag_records=sum(lags_records) if lags_records else None,
+            lag_s=max(lags_s) if lags_s else None,
+            in_flight_bytes=sum(lane.in_flight_bytes for lane in lanes),
+            copied_records=sum(lane.copied_records for lane in lanes),
+            copied_bytes=sum(lane.copied_bytes for lane in lanes),
+            raw_batches=raw,
+            rebuilt_batches=rebuilt,
+            raw_share=raw / batches if batches else None,
+            verdict_offsets=_add(lane.verdict_offsets for lane in lanes),
+        )
+
+
+class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
+
+    name: str
+    source: ClusterStatus
+    target: ClusterStatus
+    state: FlowState
+    lease: LeaseStatus | None
+    totals: Totals
+    lanes: tuple[LaneStatus, ...]
+    replicators: tuple[ReplicatorStatus, ...] = ()
+    """Those that serve; only the daemon knows them."""
+    note: str = ""
+    """One line for people: why the flow does not run, a topic that could not be created."""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What one observer knows at one moment."""
+
+    version: str
+    """Of mirrord."""
+    instance: str
+    at_ms: int
+    gathered: Literal["daemon", "target"]
+    """By the running daemon, or from what stands in the target cluster alone."""
+    flows: tuple[FlowStatus, ...]
+
+    def encode(self) -> bytes:
+        """The document as JSON."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def decode(document: bytes) -> "Status":
+        """Reads a document, also of another version. Raises ValueError when it is not one."""
+        return msgspec.json.decode(document, type=Status)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _add(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for count in counts:
+        total.update(count)
+    return dict(sorted(total.items()))

@@ -1,0 +1,285 @@
+"""The rare questions: where a log begins and ends, what a leader remembers of producers, a new producer id.
+
+Questions of one tick of the event loop that go to the same broker share a request: a thousand lanes that start together
+must not make a thousand requests. An answer comes back through a callback, with a Kafka error code. A question that
+cannot be asked now waits for the next news of the cluster, for a short time; then the error is NETWORK_EXCEPTION when
+the broker could not be asked, LEADER_NOT_AVAILABLE when nobody is known to lead, UNKNOWN_TOPIC_ID when the topic is not
+there any more.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from mirrord.model.config_units import Start
+from mirrord.model.errors import MirrordError
+from mirrord.shell.links import ask
+from mirrord.shell.metadata import ClusterView, Leader, PartitionId
+from mirrord.wire.apis import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Api
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.offsets import (
+    EARLIEST,
+    LATEST,
+    EpochEnd,
+    EpochQuestion,
+    ListedOffset,
+    OffsetQuestion,
+    decode_epoch_ends,
+    decode_list_offsets,
+    encode_epoch_ends,
+    encode_list_offsets,
+)
+from mirrord.wire.primitives import Reader
+from mirrord.wire.producers import (
+    ActiveProducer,
+    PartitionProducers,
+    ProducerIdentity,
+    decode_describe_producers,
+    decode_init_producer_id,
+    encode_describe_producers,
+    encode_init_producer_id,
+)
+
+NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
+NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
+NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
+PATIENCE_S = 2.0
+"""How long a question waits to be asked."""
+
+
+class PartitionAnswer(Protocol):
+    """What all answers about a partition have."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def error(self) -> int: ...
+
+
+Answer = TypeVar("Answer", bound=PartitionAnswer)
+Tell = Callable[[int, Answer | None], None]
+
+
+class Question(Generic[Answer]):
+    """One partition in a shared request."""
+
+    __slots__ = ("give_up_at", "leader", "leader_epoch", "partition", "tell", "time")
+
+    def __init__(self, partition: PartitionId, tell: Tell[Answer], leader_epoch: int = -1, time: int = 0) -> None:
+        self.partition = partition
+        self.tell = tell
+        """Gets the error and, when that is 0, the answer."""
+        self.give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
+        self.leader = Leader(-1, -1)
+        self.leader_epoch = leader_epoch
+        self.time = time
+
+
+class _Kind(Generic[Answer]):
+    """Questions of one kind: those that came within one tick, and those that wait to be asked."""
+
+    def __init__(
+        self,
+        asks: "Asks",
+        api: Api,
+        encode: Callable[[Iterable[Question[Answer]]], bytes],
+        decode: Callable[[Reader], list[Answer]],
+    ) -> None:
+        self._asks = asks
+        self._view = asks.view
+        self._api = api
+        self._encode = encode
+        self._decode = decode
+        self._loop = asyncio.get_running_loop()
+        self._fresh: list[Question[Answer]] = []
+        self._waiting: list[Question[Answer]] = []
+
+    def add(self, question: Question[Answer]) -> None:
+        """Ask, together with what else comes in this tick."""
+        if not self._fresh:
+            self._loop.call_soon(self._flush)
+        self._fresh.append(question)
+
+    def again(self) -> None:
+        """There is news of the cluster: ask what waits."""
+        waiting, self._waiting = self._waiting, []
+        self._spread(waiting)
+
+    def _flush(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        self._spread(fresh)
+
+    def _spread(self, questions: Sequence[Question[Answer]]) -> None:
+        """One request per leader."""
+        by_node: dict[int, list[Question[Answer]]] = {}
+        unknown: list[Question[Answer]] = []
+        for question in questions:
+            leader = self._view.leader(question.partition)
+            if leader is None:
+                unknown.append(question)
+            else:
+                question.leader = leader
+                by_node.setdefault(leader.node, []).append(question)
+        for node, group in by_node.items():
+            self._asks.begin(self._ask_leader(node, group))
+        if unknown:
+            self._postpone(unknown, NO_LEADER)
+
+    async def _ask_leader(self, node: int, questions: Sequence[Question[Answer]]) -> None:
+        # Of two questions about one partition the later one is asked; both get its answer.
+        asked = {(question.partition.topic, question.partition.partition): question for question in questions}
+        api = self._api
+        try:
+            connection = await self._view.link(node, "ask").get()
+            answers = await ask(connection, api, self._encode(asked.values()), connection.version(api), self._decode)
+        except MirrordError:
+            self._postpone(questions, NETWORK)
+            return
+        found = {(answer.topic, answer.partition): answer for answer in answers}
+        for question in questions:
+            answer = found.get((question.partition.topic, question.partition.partition))
+            if answer is None:
+                question.tell(int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
+            else:
+                question.tell(answer.error, answer if answer.error == 0 else None)
+
+    def _postpone(self, questions: Iterable[Question[Answer]], error: int) -> None:
+        self._view.refresh()
+        now = self._loop.time()
+        for question in questions:
+            if self._view.gone(question.partition.topic_id):
+                question.tell(NO_TOPIC, None)
+            elif now >= question.give_up_at:
+                question.tell(error, None)
+            else:
+                if not self._waiting:
+                    self._loop.call_later(PATIENCE_S, self._give_up, error)
+                self._waiting.append(question)
+
+    def _give_up(self, error: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._postpone(waiting, error)
+
+
+class Asks:
+    """Asks one cluster."""
+
+    def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
+        self.view = view
+        self._read_committed = read_committed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
+        self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
+        # A broker refuses two questions about one partition in one request: each is of a kind of its own.
+        self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
+        self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
+        self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
+        view.on_change.append(self._again)
+
+    def close(self) -> None:
+        """Ask nothing more; open questions stay without an answer."""
+        for task in self._tasks:
+            task.cancel()
+
+    def end(self, partition: PartitionId, tell: Callable[[int, int, int], None]) -> None:
+        """(error, leader epoch, end): the leader's own end of the log, replicated or not (KIP-320)."""
+
+        def told(error: int, answer: EpochEnd | None) -> None:
+            if answer is not None and answer.epoch < 0:
+                error, answer = NO_LEADER, None  # a leader that has not yet recorded its own epoch
+            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+
+        self._ends.add(Question(partition, told))
+
+    def producer(
+        self, partition: PartitionId, producer_id: int, tell: Callable[[int, ActiveProducer | None], None]
+    ) -> None:
+        """(error, entry): what the leader remembers of this producer (KIP-664); None when it remembers nothing."""
+
+        def told(error: int, answer: PartitionProducers | None) -> None:
+            producers = answer.producers if answer is not None else ()
+            # Without a sequence the entry says nothing: the producer's state was begun by somebody else's marker.
+            known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
+            tell(error, next(known, None))
+
+        self._producers.add(Question(partition, told))
+
+    def bounds(self, partition: PartitionId, leader_epoch: int, tell: Callable[[int, int, int], None]) -> None:
+        """(error, high watermark, log start), from the leader of this epoch and no other; -1 as epoch asks any."""
+        found: dict[int, tuple[int, int]] = {}
+
+        def told(time: int, error: int, answer: ListedOffset | None) -> None:
+            found[time] = (error, -1 if answer is None else answer.offset)
+            if len(found) == 2:
+                (latest_error, latest), (earliest_error, earliest) = found[LATEST], found[EARLIEST]
+                tell(latest_error or earliest_error, latest, earliest)
+
+        self._latest.add(Question(partition, partial(told, LATEST), leader_epoch, LATEST))
+        self._earliest.add(Question(partition, partial(told, EARLIEST), leader_epoch, EARLIEST))
+
+    def start(self, partition: PartitionId, start: Start, tell: Callable[[int, int], None]) -> None:
+        """(error, offset) where a lane without history begins. Behind the last record's time that is the end."""
+        time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            if answer is not None and answer.offset < 0 <= time:
+                self.start(partition, "latest", tell)
+            else:
+                tell(error, -1 if answer is None else answer.offset)
+
+        self._starts.add(Question(partition, told, -1, time))
+
+    def producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+        """(error, producer id, epoch): a new producer without a transactional id, from any broker."""
+        self.begin(self._ask_producer_id(tell))
+
+    async def _ask_producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+        try:
+            connection = await self.view.any_broker()
+            version = connection.version(INIT_PRODUCER_ID)
+            body = encode_init_producer_id()
+            identity = await ask(connection, INIT_PRODUCER_ID, body, version, decode_init_producer_id)
+        except MirrordError:
+            self.view.refresh()
+            identity = ProducerIdentity(NETWORK, -1, -1)
+        tell(identity.error, identity.producer_id, identity.producer_epoch)
+
+    def begin(self, work: Coroutine[None, None, None]) -> None:
+        """Run until `close`."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _again(self) -> None:
+        for kind in (self._ends, self._producers, self._latest, self._earliest, self._starts):
+            kind.again()
+
+    def _encode_start(self, questions: Iterable[Question[ListedOffset]]) -> bytes:
+        return encode_list_offsets(map(_offset_question, questions), self._read_committed)
+
+
+def _encode_ends(questions: Iterable[Question[EpochEnd]]) -> bytes:
+    return encode_epoch_ends(
+        EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader.epoch)
+        for each in questions
+    )
+
+
+def _encode_producers(questions: Iterable[Question[PartitionProducers]]) -> bytes:
+    topics: dict[str, list[int]] = {}
+    for question in questions:
+        topics.setdefault(question.partition.topic, []).append(question.partition.partition)
+    return encode_describe_producers(topics)
+
+
+def _encode_visible(questions: Iterable[Question[ListedOffset]]) -> bytes:
+    # Uncommitted included: the high watermark is wanted, not the last stable offset.
+    return encode_list_offsets(map(_offset_question, questions), read_committed=False)
+
+
+def _offset_question(question: Question[ListedOffset]) -> OffsetQuestion:
+    partition = question.partition
+    return OffsetQuestion(partition.topic, partition.partition, question.time, question.leader_epoch)

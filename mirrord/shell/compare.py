@@ -1,0 +1,131 @@
+"""Reads a lane's batches back from the target and compares them with the source: trust, then check."""
+
+from collections import deque
+from collections.abc import AsyncGenerator
+
+from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
+from mirrord.flow.signals import AskCheck
+from mirrord.model.runs import Runs
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
+from mirrord.shell.records import decode
+from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
+from mirrord.wire.errors import ErrorCode
+
+Pairs = list[tuple[int, int]]
+"""(ordinal, source offset)."""
+
+_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+class Comparison:
+    """One comparison of a lane's batches at the target with the source.
+
+    Ordinals that stand in no batch of the lane are not missed here: the lane finds holes by itself.
+    """
+
+    def __init__(
+        self,
+        source: Stretches,
+        target: Stretches,
+        source_partition: PartitionId,
+        target_partition: PartitionId,
+        source_runs: Runs,
+        wanted: AskCheck,
+    ) -> None:
+        self._target = target
+        self._target_partition = target_partition
+        self._runs = source_runs
+        self._wanted = wanted
+        last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
+        self._originals = _Originals(source, source_partition, last)
+
+    async def run(self) -> Finding:
+        """The outcome. Raises ReadFailed when either side cannot be read at present."""
+        wanted = self._wanted
+        findings: list[Finding] = []
+        try:
+            async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
+                if batch.header.producer_id == wanted.producer_id:
+                    findings.append(await self._compare(batch))
+                    if findings[-1].outcome == "different":
+                        break
+        except ReadFailed as failed:
+            if failed.error != _OUT_OF_RANGE:
+                raise
+            findings.append(Finding("unverifiable", "one side has deleted some of the records"))
+        finally:
+            await self._originals.close()
+        return together(findings)
+
+    async def _compare(self, batch: ReadBatch) -> Finding:
+        copy = Copy(batch.header, batch.records_crc)
+        first = copy.first(self._wanted.first)
+        start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
+        pieces = list(self._runs.between(start, last))
+        if not pieces:
+            return EQUAL
+        originals = await self._originals.covering(
+            min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
+        )
+        if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
+            original = originals[0]
+            if original.header.base_offset == pieces[0][1] and same_bytes(
+                copy.header, copy.records_crc, original.header, original.records_crc
+            ):
+                return EQUAL
+        pairs = [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
+        return _compare_records(batch, first, originals, pairs)
+
+
+def _compare_records(batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
+    base = batch.header.base_offset
+    try:
+        copies = {first + record.offset - base: record for record in _decode(batch)}
+        by_offset = {record.offset: record for original in originals for record in _decode(original)}
+    except ValueError as error:
+        return Finding("unverifiable", f"records cannot be read: {error}")
+    timed = not batch.header.attributes & LOG_APPEND_TIME
+    return same_records(pairs, copies, by_offset, timed=timed)
+
+
+def _decode(batch: ReadBatch) -> list[Record]:
+    return decode(batch.buffer, batch.start, batch.end)
+
+
+class _Originals:
+    """The source's batches, mostly asked for in ascending order; what was passed is forgotten."""
+
+    def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
+        self._source = source
+        self._partition = partition
+        self._end = end
+        self._reading: AsyncGenerator[ReadBatch, None] | None = None
+        self._held: deque[ReadBatch] = deque()
+        self._read_from = -1
+        self._read_to = -1
+
+    async def covering(self, first: int, last: int) -> list[ReadBatch]:
+        """The data batches that hold offsets of [first, last]."""
+        if self._reading is None or first < self._read_from:
+            await self.close()
+            self._held.clear()
+            self._reading = self._source.read(self._partition, first, self._end)
+            self._read_to = first
+        self._read_from = first
+        while self._held and self._held[0].header.last_offset < first:
+            self._held.popleft()
+        while self._read_to <= last:
+            batch = await anext(self._reading, None)
+            if batch is None:
+                break
+            self._read_to = batch.header.last_offset + 1
+            if self._read_to > first and not batch.header.attributes & CONTROL:
+                self._held.append(batch)
+        return [batch for batch in self._held if batch.header.base_offset <= last]
+
+    async def close(self) -> None:
+        """Stop reading."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            await reading.aclose()

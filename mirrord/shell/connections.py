@@ -1,0 +1,206 @@
+"""Connections to brokers: opened, version-negotiated and authenticated by aiokafka, then handed to a frame pipe.
+
+aiokafka knows SASL and TLS well, its way of sending requests costs too much. So one of its connections does what comes
+first, and then its transport gets another protocol; of aiokafka's object nothing is used any more.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+import ssl
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.admin import SaslAuthenticateRequest
+
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Security
+from mirrord.shell.credentials import client_options
+from mirrord.shell.frames import BufferPool, Frame
+from mirrord.shell.pipe import FRAME_LIMIT, ConnectionLost, FramePipe, tune
+from mirrord.wire.apis import Api, choose
+from mirrord.wire.primitives import Reader
+
+PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
+"""What is used of aiokafka's AIOKafkaConnection beyond its documented methods; a test holds it against the library."""
+
+_REPLACE_AT = 0.85
+"""The share of a SASL session's lifetime after which Kafka's own client, too, authenticates anew (at the earliest:
+SaslClientAuthenticator)."""
+
+
+class Unreachable(EnvironmentFault):
+    """No broker could be talked to at that address."""
+
+
+class AuthenticationFailed(EnvironmentFault):
+    """The broker did not accept who we say we are."""
+
+
+class TlsFailed(EnvironmentFault):
+    """No TLS session came about: a certificate that is not trusted, a missing one, or no TLS at the other end."""
+
+
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How a connection behaves. Times in seconds."""
+
+    client_id: str = "mirrord"
+    connect_timeout_s: float = 10.0
+    """For connecting, TLS, version look-up and authentication together."""
+    request_timeout_s: float = 30.0
+    """How long the oldest request may wait for its answer; must be above a fetch's max_wait_ms."""
+    user_timeout_s: float | None = None
+    """TCP_USER_TIMEOUT."""
+    frame_limit: int = FRAME_LIMIT
+    socket_buffer_bytes: int | None = None
+    unsent_bytes: int = 4 << 20
+    """More than this in the process itself makes `pipe.writable` false."""
+
+
+class Connection:
+    """An authenticated connection to one broker."""
+
+    __slots__ = ("host", "pipe", "port", "replace_before", "versions")
+
+    def __init__(
+        self, host: str, port: int, pipe: FramePipe, versions: dict[int, tuple[int, int]], replace_before: float | None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.pipe = pipe
+        self.versions = versions
+        """What the broker speaks: API key to (least, greatest) version."""
+        self.replace_before = replace_before
+        """When to have another connection instead, on the event loop's clock: the broker ends the SASL session soon
+        after, and with it the connection (KIP-368). None: it never does."""
+
+    def version(self, api: Api, at_most: int | None = None) -> int:
+        """The version to speak. Raises UnsupportedBroker."""
+        return choose(api, self.versions, at_most)
+
+    async def call(self, api: Api, body: bytes, version: int) -> Reader:
+        """Send a request that is not on the hot path and wait for its answer. Raises ConnectionLost."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        def take(end: Frame | ConnectionLost) -> None:
+            if answer.done():  # the caller was cancelled
+                return
+            if isinstance(end, Frame):
+                answer.set_result(end)
+            else:
+                answer.set_exception(end)
+
+        self.pipe.request(api, version, [body], len(body), take)
+        return (await answer).reader()
+
+    def close(self) -> None:
+        """End the connection now; requests without an answer are told."""
+        self.pipe.close()
+
+
+async def connect(
+    host: str, port: int, security: Security, pool: BufferPool, options: ConnectionOptions | None = None
+) -> Connection:
+    """A connection that is ready for requests.
+
+    Raises Unreachable, TlsFailed, AuthenticationFailed, and EnvironmentFault for a secret that cannot be read.
+    """
+    options = options or ConnectionOptions()
+    peer = f"{host}:{port}"
+    opening = _Opening(
+        host,
+        port,
+        client_id=options.client_id,
+        request_timeout_ms=int(options.connect_timeout_s * 1000),
+        **client_options(security),
+    )
+    opening.bearer = security.mechanism == "OAUTHBEARER"
+    try:
+        async with asyncio.timeout(options.connect_timeout_s):
+            await opening.connect()
+    except TimeoutError:
+        raise Unreachable(f"{peer} did not answer within {options.connect_timeout_s:g} s") from None
+    except (OSError, KafkaError, ValueError) as error:
+        raise _explain(error, peer, security) from error
+    pipe = FramePipe(peer, options.client_id, pool, options.request_timeout_s, options.frame_limit)
+    replace_before = opening.replace_before
+    versions = await opening.hand_over(pipe)
+    transport = pipe.transport
+    if transport is not None:
+        tune(transport, options.user_timeout_s, options.socket_buffer_bytes, options.unsent_bytes)
+    return Connection(host, port, pipe, versions, replace_before)
+
+
+class _Opening(AIOKafkaConnection):
+    """aiokafka's connection for as long as it is being opened."""
+
+    replace_before: float | None = None
+    bearer = False
+    """The mechanism is OAUTHBEARER."""
+
+    async def send(self, request: Any, expect_response: bool = True) -> Any:
+        """As aiokafka's, which overlooks two things in the answers to SaslAuthenticate: how long the session lasts, and
+        that a token was refused, which the broker tells in the payload first (RFC 7628 §3.2.3)."""
+        send = cast(Any, super()).send
+        started = asyncio.get_running_loop().time()
+        answer = await send(request, expect_response)
+        if not isinstance(request, SaslAuthenticateRequest):
+            return answer
+        if self.bearer and answer.error_code == 0 and answer.sasl_auth_bytes:
+            answer = await send(SaslAuthenticateRequest(b"\x01"))
+            if answer.error_code == 0:
+                raise SaslAuthenticationFailed("the broker refuses the token")
+        lifetime_ms: int = getattr(answer, "session_lifetime_ms", 0)  # told from version 1 on; 0 means for ever
+        if lifetime_ms > 0:
+            self.replace_before = started + lifetime_ms / 1000 * _REPLACE_AT
+        return answer
+
+    async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
+        """Give the transport to the pipe; what the broker speaks."""
+        private = cast(Any, self)
+        writer, reading = private._writer, private._read_task
+        # Without a reader this object takes itself for closed, and leaves the transport alone when it is collected.
+        private._reader = private._writer = private._read_task = None
+        reading.cancel()
+        with suppress(asyncio.CancelledError, OSError, EOFError):
+            await reading
+        pipe.adopt(writer.transport, keep=writer)
+        return private._versions
+
+
+def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            return TlsFailed(f"no TLS session with {peer}: {_tls_reason(cause)}")
+        cause = cause.__cause__
+    sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
+    if isinstance(error, (*sasl, ValueError)):
+        # ValueError: the server's part of a SCRAM exchange is wrong.
+        who = f"{security.username!r}" if security.username else "the token"
+        told = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
+        return AuthenticationFailed(f"{peer} does not let {who} in by {security.mechanism}: {told}")
+    if isinstance(error, KafkaError):
+        return Unreachable(
+            f"{peer} closed the connection before it was ready; is {security.protocol} what this port speaks?"
+        )
+    reason = getattr(error, "strerror", None) or error
+    return Unreachable(f"{peer} cannot be reached: {reason}")
+
+
+def _tls_reason(error: ssl.SSLError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if "alert" in reason and "certificate" in reason:
+        return f"the broker wants a client certificate that it trusts ({reason})"
+    return reason

@@ -1,0 +1,185 @@
+"""Which lanes a flow should have: looks at both clusters, creates and grows target topics.
+
+A fault of one topic is told for that topic and stops no other one. What one look does not show is not believed gone: a
+broker that has just started may not know all topics yet, so a topic is gone when it is missing twice in a row.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+import structlog
+
+from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, TopicsPlan, plan_topics
+from mirrord.model.config import FlowConfig
+from mirrord.model.facts import PartitionsGrown, TopicCreated
+from mirrord.model.names import ClusterId
+from mirrord.shell.topics import BROKER_DEFAULT, ClusterTopics, TopicAdmin
+from policies.naming import naming
+from policies.selecting import Selection
+
+CREATED_WITHIN_S = 10.0
+"""A created topic is known to every broker after a moment; what is not known by then waits for the next refresh."""
+POLL_S = 0.1
+
+log = structlog.get_logger()
+
+
+class Claims:
+    """Which flow of this daemon copies into which target topic: the first one to claim a topic has it."""
+
+    def __init__(self) -> None:
+        self._claims: dict[tuple[ClusterId, str], tuple[str, str]] = {}
+
+    def of_others(self, flow: str, cluster: ClusterId) -> dict[str, str]:
+        """The target topics in this cluster that other flows copy into, and what they copy, for people."""
+        return {
+            topic: f"{source} in the flow {owner}"
+            for (where, topic), (owner, source) in self._claims.items()
+            if where == cluster and owner != flow
+        }
+
+    def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
+        """From now on the flow holds exactly these target topics (target to source)."""
+        for key in [key for key, (owner, _) in self._claims.items() if owner == flow]:
+            del self._claims[key]
+        for topic, source in targets.items():
+            self._claims.setdefault((cluster, topic), (flow, source))
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """The outcome of one refresh."""
+
+    lanes: tuple[PlannedLane, ...]
+    facts: tuple[TopicCreated | PartitionsGrown, ...]
+    """What was done, to be written into the ledger."""
+    faults: Mapping[str, str]
+    """Source topics that are not copied, or not wholly, and why."""
+    remarks: Mapping[str, str]
+
+
+class Discovery:
+    """The topics of one flow."""
+
+    def __init__(self, flow: FlowConfig, source: TopicAdmin, target: TopicAdmin, claims: Claims) -> None:
+        names = naming(flow.naming, flow.source)
+        self._flow = flow
+        self._source = _Memory(source)
+        self._target = _Memory(target)
+        self._claims = claims
+        self._selection = Selection(flow.topics, flow.exclude, flow.target, names)
+        self._target_name: Callable[[str], str] = names.target_topic
+        self._told: dict[str, str] = {}
+
+    async def look(self) -> TopicsPlan:
+        """What there is to do; nothing is done. Raises EnvironmentFault when a cluster does not answer."""
+        source, target = await asyncio.gather(self._source.look(), self._target.look())
+        return self._plan(source, target)
+
+    async def refresh(self) -> Discovered:
+        """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer."""
+        source, target = await asyncio.gather(self._source.look(), self._target.look())
+        plan = self._plan(source, target)
+        self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
+        faults: dict[str, str] = {}
+        facts: tuple[TopicCreated | PartitionsGrown, ...] = ()
+        if plan.create or plan.grow:
+            faults = await self._create(plan.create) | await self._grow(plan.grow)
+            created = [step for step in plan.create if step.source.name not in faults]
+            grown = [step for step in plan.grow if step.source.name not in faults]
+            plan = self._plan(source, await self._until_known(created, grown))
+            facts = tuple(_created(plan, created)) + tuple(_grown(plan, grown))
+            # Somebody else may have done it in the meantime.
+            missing = {step.source.name for step in (*plan.create, *plan.grow)}
+            faults = {topic: line for topic, line in faults.items() if topic in missing}
+        faults.update(plan.faults)
+        self._tell({**plan.remarks, **faults})
+        return Discovered(plan.lanes, facts, faults, plan.remarks)
+
+    def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
+        selected = [topic for name, topic in source.topics.items() if self._selection.selects(name)]
+        claimed = self._claims.of_others(self._flow.name, target.cluster_id)
+        return plan_topics(selected, target.topics, self._target_name, claimed)
+
+    async def _create(self, steps: Iterable[CreateTopic]) -> dict[str, str]:
+        """The source topics whose target topic was refused, and why."""
+        partitions = {step.target_topic: step.source.partitions for step in steps}
+        factor = BROKER_DEFAULT if self._flow.replication_factor == "broker" else self._flow.replication_factor
+        refused = await self._target.admin.create(partitions, factor) if partitions else {}
+        return {
+            step.source.name: f"the target topic {step.target_topic} cannot be created: {refused[step.target_topic]}"
+            for step in steps
+            if step.target_topic in refused
+        }
+
+    async def _grow(self, steps: Iterable[GrowTopic]) -> dict[str, str]:
+        partitions = {step.target.name: step.source.partitions for step in steps}
+        refused = await self._target.admin.grow(partitions) if partitions else {}
+        return {
+            step.source.name: (
+                f"the target topic {step.target.name} cannot grow to {step.source.partitions} partitions: "
+                f"{refused[step.target.name]}"
+            )
+            for step in steps
+            if step.target.name in refused
+        }
+
+    async def _until_known(self, created: Iterable[CreateTopic], grown: Iterable[GrowTopic]) -> ClusterTopics:
+        """The target once it shows what was created, or what it shows when that takes too long."""
+        wanted = {step.target_topic: step.source.partitions for step in created}
+        wanted |= {step.target.name: step.source.partitions for step in grown}
+        deadline = asyncio.get_running_loop().time() + CREATED_WITHIN_S
+        while True:
+            view = await self._target.look_again()
+            known = all(name in view.topics and view.topics[name].partitions >= wanted[name] for name in wanted)
+            if known or asyncio.get_running_loop().time() > deadline:
+                return view
+            await asyncio.sleep(POLL_S)
+
+    def _tell(self, lines: dict[str, str]) -> None:
+        """Each fault and remark is logged when it comes up or changes, not at every refresh."""
+        for topic, line in lines.items():
+            if self._told.get(topic) != line:
+                log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
+        for topic in self._told.keys() - lines.keys():
+            log.info("topic_in_order", flow=self._flow.name, topic=topic)
+        self._told = lines
+
+
+class _Memory:
+    """A cluster's topics, where one that is missing once is still there."""
+
+    def __init__(self, admin: TopicAdmin) -> None:
+        self.admin = admin
+        self._seen: Mapping[str, Topic] = {}
+
+    async def look(self) -> ClusterTopics:
+        view = await self.admin.look()
+        before, self._seen = self._seen, view.topics
+        return msgspec.structs.replace(view, topics={**before, **view.topics})
+
+    async def look_again(self) -> ClusterTopics:
+        """Right after a look; what is missing now does not count as missing twice."""
+        view = await self.admin.look()
+        self._seen = {**self._seen, **view.topics}
+        return msgspec.structs.replace(view, topics=self._seen)
+
+
+def _created(plan: TopicsPlan, steps: Iterable[CreateTopic]) -> Iterable[TopicCreated]:
+    ids = {lane.target_topic: lane.key.target_topic_id for lane in plan.lanes}
+    for step in steps:
+        if step.target_topic in ids:
+            yield TopicCreated(
+                step.source.name,
+                step.source.topic_id,
+                step.target_topic,
+                ids[step.target_topic],
+                step.source.partitions,
+            )
+
+
+def _grown(plan: TopicsPlan, steps: Iterable[GrowTopic]) -> Iterable[PartitionsGrown]:
+    lanes = {(lane.target_topic, lane.key.partition) for lane in plan.lanes}
+    for step in steps:
+        if (step.target.name, step.source.partitions - 1) in lanes:
+            yield PartitionsGrown(step.target.name, step.target.topic_id, step.source.partitions)

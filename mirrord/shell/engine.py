@@ -1,0 +1,69 @@
+"""What runs replicators, as supervision sees it: processes on Ray (`actors.engine`) or tasks of this process.
+
+Liveness is advice, the target log is truth: `ReplicatorDead` is said only when the process is known to have ended, and
+then nothing more can be written by it than what was already on its way. Everything else is `ReplicatorUnsure`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId
+
+
+class ReplicatorDead(EnvironmentFault):
+    """The replicator's process has ended."""
+
+
+class ReplicatorUnsure(EnvironmentFault):
+    """The replicator did not answer in time, or cannot be reached; it may live and go on copying."""
+
+
+class ReplicatorHandle(Protocol):
+    """One replicator. Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else."""
+
+    @property
+    def name(self) -> str:
+        """Of this replicator and no other, ever: it stands in the ledger."""
+        ...
+
+    async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Give it lanes; they start by themselves. A lane that it has already is left as it is."""
+        ...
+
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+        """Let it drain lanes; for each whether it was left cleanly: nothing of it is on its way."""
+        ...
+
+    async def report(self) -> ReplicatorReport:
+        """How it sees itself now."""
+        ...
+
+    async def close(self, deadline_s: float) -> None:
+        """Let it drain what it has and end."""
+        ...
+
+    async def kill(self) -> None:
+        """End it at once. Returns when it is known to have ended; raises ReplicatorUnsure when that is not known."""
+        ...
+
+
+class Engine(Protocol):
+    """Where replicators run."""
+
+    @property
+    def cores(self) -> int:
+        """How many replicators can work at the same time."""
+        ...
+
+    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> ReplicatorHandle:
+        """Start a replicator; `on_death` is called once, from the event loop, when it ended by itself.
+
+        Raises EnvironmentFault when it does not start.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End every replicator that still runs."""
+        ...

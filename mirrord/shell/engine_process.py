@@ -1,0 +1,80 @@
+"""Replicators as tasks of this process: for tests, for small machines, and where Ray is not wanted."""
+
+from collections.abc import Callable, Sequence
+
+from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.errors import MirrordError
+from mirrord.model.names import LaneId
+from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.ledger_log import LedgerLog
+from mirrord.shell.replicator import Replicator
+
+
+class ProcessEngine:
+    """An `Engine` whose replicators share this event loop."""
+
+    cores = 1
+    """One event loop is one core, however many the machine has."""
+
+    def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
+        """`topics` gives a new connection to the ledger of a flow, not opened yet."""
+        self._topics = topics
+        self._running: dict[str, _Task] = {}
+
+    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
+        """Open a replicator. It ends with this process, so `on_death` is never called. Raises EnvironmentFault."""
+        replicator = Replicator(name, setup, self._topics(setup))
+        try:
+            await replicator.open()
+        except BaseException:
+            await replicator.close(0)
+            raise
+        task = self._running[name] = _Task(name, replicator, self._running)
+        return task
+
+    async def close(self) -> None:
+        """End every replicator that still runs."""
+        for task in list(self._running.values()):
+            await task.kill()
+
+
+class _Task:
+    """A `ReplicatorHandle`."""
+
+    def __init__(self, name: str, replicator: Replicator, running: dict[str, "_Task"]) -> None:
+        self.name = name
+        self._replicator = replicator
+        self._running = running
+
+    async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Give it lanes."""
+        self._check()
+        await self._replicator.assign(lanes)
+
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+        """Let it drain lanes."""
+        self._check()
+        return await self._replicator.release(lanes, deadline_s)
+
+    async def report(self) -> ReplicatorReport:
+        """How it is now."""
+        self._check()
+        return self._replicator.report()
+
+    async def close(self, deadline_s: float) -> None:
+        """Let it drain what it has and end."""
+        self._check()
+        del self._running[self.name]
+        try:
+            await self._replicator.close(deadline_s)
+        except MirrordError as error:
+            raise ReplicatorUnsure(str(error)) from error
+
+    async def kill(self) -> None:
+        """End it without waiting for what is on its way."""
+        if self._running.pop(self.name, None) is not None:
+            await self._replicator.close(0)
+
+    def _check(self) -> None:
+        if self.name not in self._running:
+            raise ReplicatorDead(f"{self.name} has ended")

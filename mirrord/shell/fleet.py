@@ -1,0 +1,365 @@
+"""The replicators of one flow under one lease: carries out what `cluster.reconcile` plans, and watches over them.
+
+A lane stands with a replicator from the moment that the replicator is told of it until it gave the lane back or is
+gone. Calls run beside each other, so that a slow replicator holds up nobody else's lanes.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
+
+import structlog
+
+from mirrord.cluster.reconcile import Assign, Host, Release, StartReplicator, Step, StopReplicator, reconcile
+from mirrord.cluster.topics import PlannedLane
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
+from mirrord.model.config import ReplicatorsConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId
+from mirrord.shell.clock import Clock
+from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorHandle, ReplicatorUnsure
+
+MOVE_S = 5.0
+"""How long a lane that moves may take to drain."""
+REPEAT_S = 3.0
+"""A lane that a replicator was told of and does not report after so long is told again."""
+SILENT_S = 10.0
+"""A replicator that has not answered for so long, or whose loop has not come round, is ended: its lanes stand still."""
+LONGEST_PAUSE_S = 10.0
+"""Between two tries to start replicators."""
+
+_WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
+
+log = structlog.get_logger()
+
+
+class _Held(NamedTuple):
+    """The last replicator that a lane was given to, and what was known then of the one before."""
+
+    name: str
+    former: Former
+    until: float
+    """The one before may be writing until then."""
+    left: bool = False
+
+
+@dataclass(eq=False)
+class _Member:
+    """One replicator."""
+
+    name: str
+    slot: int
+    state: Literal["starting", "serving", "stopping"] = "starting"
+    handle: ReplicatorHandle | None = None
+    lanes: set[LaneId] = field(default_factory=set[LaneId])
+    leaving: set[LaneId] = field(default_factory=set[LaneId])
+    told: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
+    """When it was last told of a lane that it has not reported since."""
+    sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    """Assignments on their way to it: a release must not overtake them."""
+    report: ReplicatorReport | None = None
+    heard: float = 0.0
+    """When it last answered."""
+
+
+class Fleet:
+    """The replicators of one flow. `changed` is set whenever there may be another step to take."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        setup: FlowSetup,
+        config: ReplicatorsConfig,
+        instance: str,
+        ledger: Callable[[], FlowState],
+        clock: Clock,
+    ) -> None:
+        self.changed = asyncio.Event()
+        self.note = ""
+        """Why replicators do not start, or empty."""
+        self._engine = engine
+        self._setup = setup
+        self._config = config
+        self._prefix = f"{instance}/{setup.flow.name}"
+        self._ledger = ledger
+        self._clock = clock
+        self._log = log.bind(flow=setup.flow.name)
+        self._wanted: dict[LaneId, PlannedLane] = {}
+        self._members: dict[str, _Member] = {}
+        self._orphans: set[LaneId] = set()
+        self._held: dict[LaneId, _Held] = {}
+        self._dead: set[str] = set()
+        self._started = 0
+        self._failed_starts = 0
+        self._start_after = 0.0
+        self._closing = False
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def reports(self) -> Mapping[str, ReplicatorReport]:
+        """The last report of each replicator that serves."""
+        return {name: member.report for name, member in self._members.items() if member.report is not None}
+
+    def want(self, lanes: Iterable[PlannedLane]) -> None:
+        """The lanes that there should be from now on."""
+        self._wanted = {lane.lane: lane for lane in lanes}
+        self.changed.set()
+
+    def step(self) -> list[Step]:
+        """Begin the next steps, if there are any; they go on by themselves."""
+        if self._closing:
+            return []
+        hosts = [
+            Host(member.name, member.slot, member.state, frozenset(member.lanes), frozenset(member.leaving))
+            for member in self._members.values()
+        ]
+        steps = reconcile(list(self._wanted), hosts, self._config, self._engine.cores, self._orphans)
+        for step in steps:
+            match step:
+                case StartReplicator() if self._clock.monotonic() >= self._start_after:
+                    self._start(step.slot)
+                case StartReplicator():
+                    pass
+                case Assign():
+                    self._assign(self._members[step.host], step.lanes)
+                case Release():
+                    member = self._members[step.host]
+                    member.leaving.update(step.lanes)
+                    self._spawn(self._release(member, step.lanes))
+                case StopReplicator():
+                    member = self._members[step.host]
+                    member.state = "stopping"
+                    self._spawn(self._stop(member))
+        return steps
+
+    async def poll(self) -> None:
+        """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
+        await asyncio.gather(*(self._poll(member) for member in self._serving()))
+
+    async def drain(self, deadline_s: float) -> None:
+        """Let all replicators drain their lanes and end; those that have not by then are ended."""
+        self._closing = True
+        await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
+        await self._end_tasks()
+
+    async def abandon(self) -> None:
+        """End all replicators at once: the flow belongs to somebody else."""
+        self._closing = True
+        await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
+        await self._end_tasks()
+
+    # steps
+
+    def _start(self, slot: int) -> None:
+        self._started += 1
+        name = f"{self._prefix}/replicator-{slot}.g{self._setup.lease_epoch}.{self._started}"
+        member = self._members[name] = _Member(name, slot)
+        self._spawn(self._bring_up(member))
+
+    async def _bring_up(self, member: _Member) -> None:
+        try:
+            handle = await self._engine.start(member.name, self._setup, partial(self._died, member))
+        except EnvironmentFault as fault:
+            self._members.pop(member.name, None)
+            self._failed_starts += 1
+            pause_s = min(2.0 ** (self._failed_starts - 1), LONGEST_PAUSE_S)
+            self._start_after = self._clock.monotonic() + pause_s
+            if self.note != str(fault):
+                self._log.error("replicator_not_started", replicator=member.name, reason=str(fault))
+            self.note = str(fault)
+            return
+        self._failed_starts = 0
+        self.note = ""
+        member.handle = handle
+        member.heard = self._clock.monotonic()
+        if self._closing or member.name not in self._members:
+            await self._kill(member)
+            return
+        member.state = "serving"
+        self._log.info("replicator_started", replicator=member.name)
+        self.changed.set()
+
+    def _assign(self, member: _Member, lanes: Collection[LaneId]) -> None:
+        now = self._clock.monotonic()
+        for lane in lanes:
+            former = self._former(lane, now)
+            self._held[lane] = _Held(member.name, former, now + self._setup.barrier_s(former))
+            self._orphans.discard(lane)
+            member.lanes.add(lane)
+        self._tell(member, lanes)
+
+    def _tell(self, member: _Member, lanes: Iterable[LaneId]) -> None:
+        assignments: list[LaneAssignment] = []
+        for lane in lanes:
+            planned = self._wanted[lane]
+            former = self._held[lane].former
+            assignments.append(LaneAssignment(planned.key, planned.source_topic, planned.target_topic, former))
+            member.told[lane] = self._clock.monotonic()
+        sending = self._spawn(self._send(member, assignments))
+        member.sending.add(sending)
+        sending.add_done_callback(member.sending.discard)
+
+    async def _send(self, member: _Member, assignments: list[LaneAssignment]) -> None:
+        assert member.handle is not None  # noqa: S101 - only who serves is given lanes
+        try:
+            await member.handle.assign(assignments)
+        except ReplicatorDead:
+            self._died(member)
+        except ReplicatorUnsure as fault:
+            self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
+
+    async def _release(self, member: _Member, lanes: tuple[LaneId, ...]) -> None:
+        assert member.handle is not None  # noqa: S101
+        if member.sending:
+            await asyncio.wait(member.sending)
+        try:
+            left = await member.handle.release(lanes, MOVE_S)
+        except ReplicatorDead:
+            self._died(member)
+            return
+        except ReplicatorUnsure as fault:
+            self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
+            # Asked again by the next step, if it is still wanted.
+            member.leaving.difference_update(lanes)
+            return
+        for lane in lanes:
+            self._give_back(member, lane, left=left.get(lane, False))
+        self.changed.set()
+
+    async def _stop(self, member: _Member) -> None:
+        await self._close(member, MOVE_S)
+        self._log.info("replicator_stopped", replicator=member.name)
+        self.changed.set()
+
+    def _give_back(self, member: _Member, lane: LaneId, *, left: bool) -> None:
+        member.lanes.discard(lane)
+        member.leaving.discard(lane)
+        member.told.pop(lane, None)
+        held = self._held.get(lane)
+        if held is not None and held.name == member.name:
+            self._held[lane] = held._replace(left=left)
+
+    def _former(self, lane: LaneId, now: float) -> Former:
+        """What is known of the lane's former holder: of the last one under this lease, or else by the ledger."""
+        held = self._held.get(lane)
+        if held is None:
+            return former_of(self._ledger(), lane)
+        if held.left:
+            former: Former = "left"
+        else:
+            former = "dead" if held.name in self._dead else "unknown"
+        # The one before the last one may not have run out of time yet.
+        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
+
+    # watching
+
+    async def _poll(self, member: _Member) -> None:
+        assert member.handle is not None  # noqa: S101
+        asked = self._clock.monotonic()
+        try:
+            report = await member.handle.report()
+        except ReplicatorDead:
+            self._died(member)
+            return
+        except ReplicatorUnsure as fault:
+            if self._clock.monotonic() - member.heard > SILENT_S:
+                self._log.error("replicator_silent", replicator=member.name, reason=str(fault))
+                await self._kill(member)
+            return
+        member.heard = self._clock.monotonic()
+        member.report = report
+        if report.loop_age_ms > SILENT_S * 1000:
+            self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
+            await self._kill(member)
+            return
+        self._compare(member, report, asked)
+
+    def _compare(self, member: _Member, report: ReplicatorReport, asked: float) -> None:
+        phases = {lane.lane: lane.phase for lane in report.lanes}
+        for lane in list(member.lanes - member.leaving):
+            told = member.told.get(lane, asked)
+            if phases.get(lane) == "gone":
+                # It gave the lane up because somebody else has it: who that is stands in the ledger.
+                self._held.pop(lane, None)
+                self._give_back(member, lane, left=False)
+                self.changed.set()
+            elif lane in phases:
+                member.told.pop(lane, None)
+            elif lane not in member.told:
+                member.told[lane] = asked
+            elif asked - told > REPEAT_S and lane in self._wanted:
+                self._log.warning("lane_told_again", replicator=member.name, lane=lane)
+                self._tell(member, [lane])
+
+    def _died(self, member: _Member) -> None:
+        if member.name in self._members:
+            self._log.warning("replicator_died", replicator=member.name, lanes=len(member.lanes))
+        self._ended(member)
+
+    def _ended(self, member: _Member) -> None:
+        """Its process has ended; what it had is without a host."""
+        self._dead.add(member.name)
+        self._lost(member)
+
+    def _lost(self, member: _Member) -> None:
+        if self._members.pop(member.name, None) is not None:
+            self._orphans |= member.lanes
+            self.changed.set()
+
+    async def _close(self, member: _Member, deadline_s: float) -> None:
+        if member.handle is not None:
+            try:
+                await member.handle.close(deadline_s)
+            except ReplicatorDead:
+                pass
+            except ReplicatorUnsure as fault:
+                self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
+                await self._kill(member)
+        self._members.pop(member.name, None)
+
+    async def _kill(self, member: _Member) -> None:
+        if member.handle is None:
+            return
+        try:
+            await member.handle.kill()
+        except ReplicatorUnsure as fault:
+            self._log.error("replicator_not_ended", replicator=member.name, reason=str(fault))
+            self._lost(member)
+        except ReplicatorDead:
+            self._ended(member)
+        else:
+            self._ended(member)
+
+    def _serving(self) -> list[_Member]:
+        return [member for member in self._members.values() if member.state == "serving"]
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        self.changed.set()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._log.error("step_failed", exc_info=error)
+
+    async def _end_tasks(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def former_of(state: FlowState, lane: LaneId) -> Former:
+    """What the ledger knows of the lane's last holder; it is true if the ledger was read since the lease was taken."""
+    known = state.lanes.get(lane)
+    if known is None or known.grant == 0:
+        return "none"
+    progress = state.progress.get(lane)
+    if progress is not None and progress.state == "drained" and progress.grant == known.grant:
+        return "left"
+    return "unknown"

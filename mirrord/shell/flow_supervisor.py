@@ -1,0 +1,399 @@
+"""One flow, from its ledger to its replicators: takes the lease, keeps the right lanes running, gives the lease back.
+
+Nothing here ends on its own: what fails is told in the status and tried again. Another flow is not concerned.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+import structlog
+
+from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.records import StateRecord
+from mirrord.ledger.state import FlowState as LedgerState
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.facts import AnyFact, FlowOpened, Holder, LeaseRenewed
+from mirrord.model.names import Alias, ClusterId, LaneId, TopicPartition
+from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, ReplicatorStatus, Totals
+from mirrord.shell.clock import Clock
+from mirrord.shell.discovery import Claims, Discovered, Discovery
+from mirrord.shell.engine import Engine
+from mirrord.shell.fleet import Fleet
+from mirrord.shell.lane_view import Rates, recorded_lanes, reported_lane
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.topics import TopicAdmin
+from mirrord.shell.watch import ClusterWatch, WatchedAdmin
+
+RETRY_S = 1.0
+REFUSED_S = 30.0
+"""Between two tries when the ledger belongs to other clusters: only an operator can change that."""
+POLL_S = 1.0
+PRUNE_S = 300.0
+STEP_S = 1.0
+"""Steps are looked for at least this often, and at once when something has changed."""
+DRAIN_S = 5.5
+RELEASE_S = 1.5
+"""Drain and release together stay within what `supervise.STOP_S` leaves a flow."""
+
+log = structlog.get_logger()
+
+
+class Services(NamedTuple):
+    """What the flows of one daemon share."""
+
+    config: Config
+    engine: Engine
+    holder: Holder
+    clock: Clock
+    claims: Claims
+    watches: dict[Alias, ClusterWatch]
+    admin: Callable[[Alias], TopicAdmin]
+    """A new one for each flow."""
+    ledger: Callable[[FlowConfig], LedgerStore]
+    """A new one, not opened yet, for each try."""
+
+
+class FlowSupervisor:
+    """One flow of one daemon."""
+
+    def __init__(self, flow: FlowConfig, services: Services) -> None:
+        self.flow = flow
+        self._services = services
+        self._source = services.watches[flow.source]
+        self._target = services.watches[flow.target]
+        self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
+        self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
+        self._discovery = Discovery(flow, self._source_admin, self._target_admin, services.claims)
+        self._log = log.bind(flow=flow.name)
+        self._state: FlowState = "starting"
+        self._note = ""
+        self._stopping = asyncio.Event()
+        self._store: LedgerStore | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._fleet: Fleet | None = None
+        self._discovered: Discovered | None = None
+        self._unwritten: list[AnyFact] = []
+        self._rates = Rates()
+        self._lease_seen = 0.0
+
+    async def run(self) -> None:
+        """Keeps the flow running until `stop`; then drains it."""
+        while not self._stopping.is_set():
+            attempt = asyncio.create_task(self._attempt())
+            stopping = asyncio.create_task(self._stopping.wait())
+            try:
+                await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                attempt.cancel()
+                raise
+            finally:
+                stopping.cancel()
+            if self._fleet is None:
+                attempt.cancel()
+            pause_s = await self._outcome(attempt)
+            if not self._stopping.is_set():
+                self._state = "starting"
+                await _wait(self._stopping, pause_s)
+        self._state = "stopped"
+        await asyncio.gather(self._source_admin.close(), self._target_admin.close())
+
+    def stop(self) -> None:
+        """Begins to drain; `run` returns when that is done."""
+        self._stopping.set()
+
+    def ready(self) -> str:
+        """Empty when the flow can serve, as its holder or as a standby; else why not."""
+        if self._state in {"running", "standby"}:
+            return ""
+        return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
+
+    def status(self) -> FlowStatus:
+        """As it is now, from memory."""
+        lanes = self._lanes()
+        return FlowStatus(
+            name=self.flow.name,
+            source=self._source.status(),
+            target=self._target.status(),
+            state=self._shown_state(),
+            lease=self._lease(),
+            totals=Totals.of(lanes),
+            lanes=lanes,
+            replicators=self._replicators(),
+            note=self._remark(),
+        )
+
+    # one try
+
+    async def _outcome(self, attempt: asyncio.Task[None]) -> float:
+        """Waits for the end of a try; how long to wait before the next one."""
+        try:
+            await attempt
+        except asyncio.CancelledError:
+            if not self._stopping.is_set():
+                raise
+        except ForeignFlow as fault:
+            self._tell(str(fault))
+            return REFUSED_S
+        except MirrordError as fault:
+            clusters_answer = self._source.status().reachable and self._target.status().reachable
+            self._tell(str(fault) if clusters_answer else "")
+        except Exception as error:  # noqa: BLE001 - one flow must not take the others with it
+            self._log.error("flow_failed", exc_info=error)
+            self._note = f"internal error: {error!r}"
+        return RETRY_S
+
+    async def _attempt(self) -> None:
+        """From opening the ledger to the end of the lease, or to the end of a drain."""
+        source_id, target_id = await self._cluster_ids()
+        self._store = store = self._services.ledger(self.flow)
+        try:
+            await store.open()
+            store.on_record(self._see_renewal)
+            self._lease_seen = self._services.clock.monotonic()
+            await open_flow(store, FlowOpened(self.flow.name, source_id, target_id))
+            runtime = self._services.config.runtime
+            self._keeper = keeper = LeaseKeeper(
+                store, self._services.holder, runtime.lease_ttl_ms, self._services.clock
+            )
+            self._tell("")
+            self._state = "standby"
+            epoch = await keeper.acquire()
+            clusters = self._services.config.clusters
+            setup = FlowSetup(
+                flow=self.flow,
+                source=clusters[self.flow.source],
+                target=clusters[self.flow.target],
+                runtime=runtime,
+                lease_epoch=epoch,
+                source_cluster_id=source_id,
+                target_cluster_id=target_id,
+            )
+            await self._serve(store, keeper, setup)
+        finally:
+            if self._keeper is not None:
+                await self._keeper.close()
+            await store.close()
+            self._store = self._keeper = None
+            self._discovered = None
+            self._unwritten = []
+
+    async def _cluster_ids(self) -> tuple[ClusterId, ClusterId]:
+        """Both are asked, so that the status tells of both."""
+        looks = (self._source_admin.look([]), self._target_admin.look([]))
+        source, target = await asyncio.gather(*looks, return_exceptions=True)
+        if isinstance(source, BaseException):
+            raise source
+        if isinstance(target, BaseException):
+            raise target
+        return source.cluster_id, target.cluster_id
+
+    async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
+        """As the holder of the lease."""
+        services = self._services
+        self._fleet = fleet = Fleet(
+            services.engine,
+            setup,
+            services.config.replicators,
+            services.config.instance,
+            lambda: store.state,
+            services.clock,
+        )
+        self._state = "running"
+        self._log.info("flow_running", epoch=setup.lease_epoch)
+        work = [
+            asyncio.create_task(coroutine)
+            for coroutine in (
+                self._discover(store, keeper, fleet),
+                self._reconcile(fleet),
+                self._poll(fleet),
+                self._prune(store),
+            )
+        ]
+        ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]
+        try:
+            await asyncio.wait([*work, *ends], return_when=asyncio.FIRST_COMPLETED)
+            for task in work:
+                task.cancel()
+            results = await asyncio.gather(*work, return_exceptions=True)
+            if self._stopping.is_set() and not keeper.lost.is_set():
+                await self._leave(fleet, keeper)
+            else:
+                self._log.warning("flow_lost", epoch=setup.lease_epoch)
+                await fleet.abandon()
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+        finally:
+            for task in (*work, *ends):
+                task.cancel()
+            self._fleet = None
+            self._services.claims.hold(self.flow.name, setup.target_cluster_id, {})
+            for name in (setup.flow.source, setup.flow.target):
+                services.watches[name].forget(f"{self.flow.name}/replicators")
+
+    async def _leave(self, fleet: Fleet, keeper: LeaseKeeper) -> None:
+        self._state = "draining"
+        await fleet.drain(DRAIN_S)
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await keeper.release()
+        except (LedgerUnavailable, TimeoutError) as error:
+            self._log.warning("lease_not_released", error=str(error) or f"no answer within {RELEASE_S:g} s")
+        else:
+            self._log.info("flow_drained")
+
+    async def _discover(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
+        while True:
+            try:
+                self._discovered = await self._discovery.refresh()
+            except EnvironmentFault:
+                pass  # the watch of the cluster tells it; the lanes that are known go on
+            else:
+                fleet.want(self._discovered.lanes)
+                self._unwritten += self._discovered.facts
+                await self._write(store, keeper)
+            await asyncio.sleep(self.flow.refresh_ms / 1000)
+
+    async def _write(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
+        if not self._unwritten or not keeper.is_valid:
+            return
+        with suppress(LedgerUnavailable):  # kept for the next refresh
+            await store.append(keeper.epoch, self._unwritten)
+            self._unwritten = []
+
+    async def _reconcile(self, fleet: Fleet) -> None:
+        while True:
+            fleet.changed.clear()
+            fleet.step()
+            await _wait(fleet.changed, STEP_S)
+
+    async def _poll(self, fleet: Fleet) -> None:
+        observer = f"{self.flow.name}/replicators"
+        while True:
+            await fleet.poll()
+            now = self._services.clock.monotonic()
+            reports = fleet.reports
+            for host, report in reports.items():
+                for lane in report.lanes:
+                    self._rates.note(host, lane, now)
+            self._rates.keep({(lane.lane, host) for host, report in reports.items() for lane in report.lanes})
+            if reports:
+                self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
+                self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
+            await asyncio.sleep(POLL_S)
+
+    async def _prune(self, store: LedgerStore) -> None:
+        """Forget runs whose records neither cluster has any more; the keeper's next trim takes them from the topics."""
+        clusters = self._services.config.clusters
+        while True:
+            await asyncio.sleep(PRUNE_S)
+            wanted = self._discovered.lanes if self._discovered else ()
+            lanes = [
+                lane for lane in wanted if lane.lane in store.state.lanes and _has_many_runs(store.state, lane.lane)
+            ]
+            if not lanes:
+                continue
+            source = {lane: TopicPartition(lane.source_topic, lane.key.partition) for lane in lanes}
+            target = {lane: TopicPartition(lane.target_topic, lane.key.partition) for lane in lanes}
+            try:
+                source_starts = await log_offsets(clusters[self.flow.source], set(source.values()), "start")
+                target_starts = await log_offsets(clusters[self.flow.target], set(target.values()), "start")
+            except EnvironmentFault:
+                continue  # whoever copies tells that
+            for lane in lanes:
+                if source[lane] in source_starts and target[lane] in target_starts:
+                    store.prune(lane.lane, source_starts[source[lane]], target_starts[target[lane]])
+
+    # what is told
+
+    def _lanes(self) -> tuple[LaneStatus, ...]:
+        if self._store is None:
+            return ()
+        now_ms = self._services.clock.wall_ms()
+        state = self._store.state
+        if self._fleet is None:
+            return recorded_lanes(state, state.lanes, {}, now_ms)
+        lanes = {
+            lane.lane: reported_lane(lane, host, self._rates.of(host, lane.lane), state.lanes.get(lane.lane), now_ms)
+            for host, report in self._fleet.reports.items()
+            for lane in report.lanes
+        }
+        wanted = self._discovered.lanes if self._discovered else ()
+        unreported = [lane for lane in wanted if lane.lane not in lanes]
+        recorded = recorded_lanes(state, [lane.lane for lane in unreported if lane.lane in state.lanes], {}, now_ms)
+        unknown = [
+            LaneStatus(
+                topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
+            )
+            for lane in unreported
+            if lane.lane not in state.lanes
+        ]
+        return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
+
+    def _replicators(self) -> tuple[ReplicatorStatus, ...]:
+        reports = self._fleet.reports.values() if self._fleet is not None else ()
+        return tuple(
+            ReplicatorStatus(
+                name=report.name,
+                host=report.host,
+                pid=report.pid,
+                lanes=len(report.lanes),
+                cpu_seconds=report.cpu_seconds,
+                rss_bytes=report.rss_bytes,
+                loop_age_ms=report.loop_age_ms,
+            )
+            for report in sorted(reports, key=lambda report: report.name)
+        )
+
+    def _shown_state(self) -> FlowState:
+        if self._state != "standby" or self._store is None:
+            return self._state
+        ledger = self._store.state
+        return "standby" if ledger.lease_epoch and not ledger.released else "starting"
+
+    def _lease(self) -> LeaseStatus | None:
+        if self._store is None:
+            return None
+        ledger = self._store.state
+        holder = ledger.holder
+        if holder is None or ledger.released:
+            return None
+        age_s = self._services.clock.monotonic() - self._lease_seen
+        return LeaseStatus(holder.host, holder.pid, holder.instance, holder.http, ledger.lease_epoch, int(age_s * 1000))
+
+    def _see_renewal(self, record: StateRecord) -> None:
+        if isinstance(record, LeaseRenewed):
+            self._lease_seen = self._services.clock.monotonic()
+
+    def _remark(self) -> str:
+        """The one line for people."""
+        if self._note:
+            return self._note
+        if self._fleet is not None and self._fleet.note:
+            return f"no replicator starts: {self._fleet.note}"
+        if self._discovered is None:
+            return ""
+        lines = [*self._discovered.faults.values(), *self._discovered.remarks.values()]
+        return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
+
+    def _tell(self, line: str) -> None:
+        if line and line != self._note:
+            self._log.error("flow_not_running", reason=line)
+        self._note = line
+
+
+def _has_many_runs(state: LedgerState, lane: LaneId) -> bool:
+    return len(state.lanes[lane].source_runs) > 1 or len(state.lanes[lane].target_runs) > 1
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    """Until the event is set, or so long. Unlike `asyncio.wait_for` of Python 3.11 it never swallows a cancellation."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()

@@ -1,0 +1,65 @@
+"""Received frames, and the large buffers that they are received into."""
+
+from collections import deque
+
+from mirrord.wire.primitives import Reader
+
+_GRAIN = 64 * 1024
+
+
+class BufferPool:
+    """Large receive buffers that are used again.
+
+    A fresh buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying that much. Buffers are
+    never resized. One pool serves all pipes of an event loop; it holds at most `limit_bytes` of idle buffers.
+    """
+
+    def __init__(self, limit_bytes: int = 64 << 20) -> None:
+        self.limit_bytes = limit_bytes
+        self.idle_bytes = 0
+        self._idle: deque[bytearray] = deque()
+
+    def acquire(self, size: int) -> bytearray:
+        """A buffer of at least `size` bytes, with anything in it."""
+        idle = self._idle
+        for at in range(len(idle) - 1, -1, -1):  # the last one released is the warmest
+            if size <= len(idle[at]) <= 2 * size + _GRAIN:
+                buffer = idle[at]
+                del idle[at]
+                self.idle_bytes -= len(buffer)
+                return buffer
+        # Rounded up by at most an eighth, so that the next frame, which has another length, fits as well.
+        grain = max(_GRAIN, 1 << max(size.bit_length() - 4, 0))
+        return bytearray(-(-size // grain) * grain)
+
+    def release(self, buffer: bytearray) -> None:
+        """Take a buffer back that nobody reads any more; the ones idle for longest go if there are too many."""
+        self._idle.append(buffer)
+        self.idle_bytes += len(buffer)
+        while self.idle_bytes > self.limit_bytes:
+            self.idle_bytes -= len(self._idle.popleft())
+
+
+class Frame:
+    """One answer: the body is buffer[start:end], behind the answer's header.
+
+    Whoever receives a frame owns its buffer. `release` gives it back once nothing refers to its bytes any more, neither
+    the owner nor a transport; a frame that is never released is simply freed.
+    """
+
+    __slots__ = ("_pool", "buffer", "end", "start")
+
+    def __init__(self, buffer: bytearray, start: int, end: int, pool: BufferPool | None = None) -> None:
+        self.buffer = buffer
+        self.start = start
+        self.end = end
+        self._pool = pool
+
+    def reader(self) -> Reader:
+        return Reader(self.buffer, self.start, self.end)
+
+    def release(self) -> None:
+        """Give the buffer back; a second call does nothing."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.release(self.buffer)

@@ -1,0 +1,478 @@
+"""Drives lanes: every observation goes through `lane.step`, every effect is performed here.
+
+Nothing here decides what a lane does. A fault in this program halts the lane that met it and no other.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from mirrord.flow.halting import halt
+from mirrord.flow.lane import STILL, step
+from mirrord.flow.report import describe, progress
+from mirrord.flow.signals import (
+    Append,
+    AppendFailed,
+    AskCheck,
+    AskEnd,
+    AskProducerId,
+    AskProducers,
+    AskScan,
+    AskStart,
+    AskVisible,
+    Bound,
+    Checked,
+    Drain,
+    Drained,
+    Effect,
+    EndTold,
+    Fenced,
+    FetchFrom,
+    Gone,
+    Halted,
+    Input,
+    Produce,
+    ProducerEntry,
+    ProducerIdTold,
+    ProducersTold,
+    SaveProgress,
+    Scanned,
+    Start,
+    StartTold,
+    StopFetch,
+    TargetMoved,
+    VisibleTold,
+    Wake,
+    Woken,
+)
+from mirrord.flow.state import Lane, Limits, Phase
+from mirrord.ledger.state import LaneState
+from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
+from mirrord.model.errors import MirrordError
+from mirrord.model.facts import Entry, LaneTaken, Progress
+from mirrord.model.names import LaneId
+from mirrord.shell.asks import Asks
+from mirrord.shell.budget import Budget
+from mirrord.shell.clock import Clock
+from mirrord.shell.compare import Comparison
+from mirrord.shell.ledger_outbox import Bound as BoundFacts
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.links import Backoff
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.reading import ReadFailed, Stretches, own_batches
+from mirrord.shell.records import rebuild
+from mirrord.shell.source import Source, Tap
+from mirrord.shell.target import Outlet, Target
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.producers import ActiveProducer
+
+BEAT_S = 1.0
+TIMER_GRAIN_S = 0.002
+LANE_FETCH_BYTES = 4 << 20
+"""What one fetch brings for one lane at most."""
+
+log = structlog.get_logger()
+
+
+class Hosted:
+    """A lane and what the shell keeps for it."""
+
+    def __init__(self, host: "Host", assignment: LaneAssignment, lane: Lane, replicator: str) -> None:
+        self.assignment = assignment
+        self.lane = lane
+        self.tell: Callable[[Input], None] = partial(host.tell, self)
+        self.replicator = replicator
+        """Names this attempt."""
+        key = assignment.key
+        self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
+        self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
+        self.tap = Tap(self.source, LANE_FETCH_BYTES, self.tell)
+        self.outlet: Outlet | None = None
+        self.outlet_round = -1
+        self.connections = 0
+        self.started = False
+        self.forgotten = False
+        self.saved: Progress | None = None
+        """What the state topic is known to hold."""
+        self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Set when the lane has come to its end here: whether it was left cleanly."""
+
+
+class Host:
+    """The lanes of one replicator, all on one event loop."""
+
+    def __init__(
+        self,
+        setup: FlowSetup,
+        clock: Clock,
+        store: LedgerStore,
+        may_write: Callable[[], bool],
+        source: ClusterView,
+        target: ClusterView,
+    ) -> None:
+        self._setup = setup
+        self._clock = clock
+        self._store = store
+        self._source_view = source
+        self._target_view = target
+        self._loop = asyncio.get_running_loop()
+        self._read_committed = setup.flow.isolation == "read_committed"
+        patience_s = setup.runtime.request_timeout_ms / 1000
+        self._source_asks = Asks(source, read_committed=self._read_committed)
+        self._target_asks = Asks(target, read_committed=False)
+        self._source_stretches = Stretches(source, patience_s)
+        self._target_stretches = Stretches(target, patience_s)
+        budget = Budget(setup.flow.limits.in_flight_bytes)
+        self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
+        self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
+        self._limits = Limits(
+            buffer_bytes=max(1 << 20, min(8 << 20, budget.limit_bytes // 8)),
+            request_timeout_s=setup.runtime.request_timeout_ms / 1000,
+        )
+        self._lanes: dict[LaneId, Hosted] = {}
+        self._unsaved: set[Hosted] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._end_subscription = store.on_entry(self._folded)
+        target.on_change.append(self._look_for_moves)
+        self._beat = self._loop.call_later(BEAT_S, self._save_what_moved)
+        self._perform: dict[type[Effect], Callable[[Hosted, Any], None]] = {
+            Produce: self._target.produce,
+            FetchFrom: self._fetch,
+            StopFetch: self._stop_fetch,
+            Append: self._append,
+            AskEnd: self._ask_end,
+            AskProducers: self._ask_producers,
+            AskVisible: self._ask_visible,
+            AskProducerId: self._ask_producer_id,
+            AskStart: self._ask_start,
+            AskScan: self._scan,
+            AskCheck: self._check,
+            Wake: self._wake,
+            SaveProgress: self._save_progress,
+            Halted: self._halted,
+            Drained: self._drained,
+            Gone: self._gone,
+        }
+
+    # lanes
+
+    def add(self, assignment: LaneAssignment, replicator: str) -> Hosted | None:
+        """Host a lane; `start` follows. None when it is hosted already."""
+        known = self._lanes.get(assignment.lane)
+        if known is not None and known.lane.phase is not Phase.GONE:
+            return None
+        lane = Lane(
+            assignment.lane,
+            assignment.source_topic,
+            assignment.target_topic,
+            assignment.key.partition,
+            self._setup.flow.isolation,
+            self._read_committed,
+            rebuild,
+            self._limits,
+        )
+        hosted = Hosted(self, assignment, lane, replicator)
+        self._lanes[assignment.lane] = hosted
+        self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
+        self._target_view.watch(hosted.target.topic, hosted.target.topic_id)
+        return hosted
+
+    def expect_expiry(self, producer_expiry_ms: int) -> None:
+        """How long the target remembers a producer; counts for lanes that start from now on."""
+        self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
+
+    def start(self, hosted: Hosted) -> None:
+        """Let a lane begin; the ledger was read to its end since it was added."""
+        former = hosted.assignment.former
+        lane_id = hosted.lane.id
+        hosted.started = True
+        hosted.lane.limits = self._limits
+        progress_mark = self._store.state.progress.get(lane_id)
+        barrier_s = self._setup.barrier_s(former)
+        start = Start(self._record(hosted), progress_mark, hosted.replicator, barrier_s, former == "left")
+        hosted.tell(start)
+
+    def hosted(self, lane: LaneId) -> Hosted | None:
+        """A lane that is here, or was and is gone."""
+        return self._lanes.get(lane)
+
+    def lane_ids(self) -> list[LaneId]:
+        """All of them."""
+        return list(self._lanes)
+
+    def drain(self, hosted: Hosted) -> None:
+        """Let a lane come to its end; `hosted.left` tells when."""
+        if hosted.lane.phase is Phase.GONE and not hosted.left.done():
+            hosted.left.set_result(False)
+        hosted.tell(Drain())
+
+    def remove(self, hosted: Hosted) -> None:
+        """Host a lane no longer; what is on its way for it is forgotten."""
+        hosted.tell(Fenced())
+        self._forget(hosted)
+        if self._lanes.get(hosted.lane.id) is hosted:
+            del self._lanes[hosted.lane.id]
+
+    def reports(self) -> tuple[LaneReport, ...]:
+        """The lanes as they are now. May be called from another thread."""
+        return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
+
+    def _report(self, hosted: Hosted) -> LaneReport:
+        while True:
+            try:
+                report = describe(hosted.lane, self._clock.wall_ms())
+                break
+            except IndexError:  # asked from another thread, while the lane took a batch from a queue
+                continue
+        if report.note:
+            return report
+        for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
+            if view.gone(partition.topic_id):
+                note = f"{view.alias} has no topic {partition.topic} of that id any more: deleted, or created anew"
+                return replace(report, note=note)
+        return report
+
+    def fence(self) -> None:
+        """The flow belongs to another daemon: no lane writes any more."""
+        for hosted in list(self._lanes.values()):
+            hosted.tell(Fenced())
+
+    async def close(self) -> None:
+        """End everything here; the lanes were drained or are given up."""
+        self._beat.cancel()
+        self._end_subscription()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._source_asks.close()
+        self._target_asks.close()
+        self._source.close()
+        self._target.close()
+
+    # the one door
+
+    def tell(self, hosted: Hosted, signal: Input) -> None:
+        """Tell a lane something, and do what it wants."""
+        try:
+            for effect in step(hosted.lane, self._loop.time(), signal):
+                self._perform[type(effect)](hosted, effect)
+        except Exception:
+            log.exception("lane_failed", lane=str(hosted.lane), signal=type(signal).__name__)
+            self._halt(hosted)
+
+    def _halt(self, hosted: Hosted) -> None:
+        lane = hosted.lane
+        if lane.phase in STILL:
+            return
+        line = "an error inside mirrord; the log has its traceback"
+        for effect in halt(lane, "internal", line, lane.position, lane.position):
+            self._perform[type(effect)](hosted, effect)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("host_task_failed", exc_info=error)
+
+    def _record(self, hosted: Hosted) -> LaneState | None:
+        return self._store.state.lanes.get(hosted.lane.id)
+
+    # source
+
+    def _fetch(self, hosted: Hosted, effect: FetchFrom) -> None:
+        self._source.want(hosted.tap, effect)
+
+    def _stop_fetch(self, hosted: Hosted, _effect: StopFetch) -> None:
+        self._source.stop(hosted.tap)
+
+    def _ask_start(self, hosted: Hosted, _effect: AskStart) -> None:
+        def told(error: int, offset: int) -> None:
+            hosted.tell(StartTold(error, offset))
+
+        self._source_asks.start(hosted.source, self._setup.flow.start, told)
+
+    # target
+
+    def _ask_end(self, hosted: Hosted, effect: AskEnd) -> None:
+        def told(error: int, leader_epoch: int, end: int) -> None:
+            hosted.tell(EndTold(effect.round, error, leader_epoch, end))
+
+        self._target_asks.end(hosted.target, told)
+
+    def _ask_producers(self, hosted: Hosted, effect: AskProducers) -> None:
+        def told(error: int, known: ActiveProducer | None) -> None:
+            entry = None
+            if known is not None:
+                entry = ProducerEntry(known.last_sequence, self._clock.wall_ms() - known.last_timestamp_ms)
+            hosted.tell(ProducersTold(effect.round, error, entry))
+
+        self._target_asks.producer(hosted.target, effect.producer_id, told)
+
+    def _ask_visible(self, hosted: Hosted, effect: AskVisible) -> None:
+        def told(error: int, high_watermark: int, log_start: int) -> None:
+            hosted.tell(VisibleTold(effect.round, error, high_watermark, log_start))
+
+        self._target_asks.bounds(hosted.target, effect.leader_epoch, told)
+
+    def _ask_producer_id(self, hosted: Hosted, _effect: AskProducerId) -> None:
+        def told(error: int, producer_id: int, producer_epoch: int) -> None:
+            hosted.tell(ProducerIdTold(error, producer_id, producer_epoch))
+
+        self._target_asks.producer_id(told)
+
+    def _scan(self, hosted: Hosted, effect: AskScan) -> None:
+        where = (hosted.target, effect.producer_id, effect.start, effect.end)
+
+        async def scan() -> Scanned:
+            own = await own_batches(self._target_stretches, *where)
+            return Scanned(effect.round, 0, effect.purpose, effect.start, effect.end, own)
+
+        def failed(error: int) -> Scanned:
+            return Scanned(effect.round, error, effect.purpose, effect.start, effect.end, ())
+
+        self._begin(self._read(hosted, effect.round, scan, failed))
+
+    def _check(self, hosted: Hosted, effect: AskCheck) -> None:
+        record = hosted.lane.record
+        if record is None:
+            raise RuntimeError("a lane without a record asks for a comparison")
+        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        runs = record.source_runs
+
+        async def check() -> Checked:
+            finding = await Comparison(*sides, runs, effect).run()
+            return Checked(effect.round, 0, effect.first, effect.last, finding.outcome, finding.note)
+
+        def failed(error: int) -> Checked:
+            return Checked(effect.round, error, effect.first, effect.last, "unverifiable")
+
+        self._begin(self._read(hosted, effect.round, check, failed))
+
+    async def _read(
+        self, hosted: Hosted, number: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
+    ) -> None:
+        """Read and tell. A lane that copies on meanwhile does not ask twice, so a failure is tried again for it."""
+        backoff = Backoff()
+        while True:
+            try:
+                told = await read()
+            except ReadFailed as failure:
+                lane = hosted.lane
+                copies_on = lane.round == number and lane.phase is Phase.COPYING and not lane.confirming
+                if copies_on and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE:
+                    await asyncio.sleep(backoff.next_s())
+                    continue
+                told = failed(failure.error)
+            hosted.tell(told)
+            return
+
+    def _look_for_moves(self) -> None:
+        for hosted in list(self._lanes.values()):
+            leader = self._target_view.leader(hosted.target)
+            if leader is not None and leader.epoch > hosted.lane.end_epoch >= 0:
+                hosted.tell(TargetMoved(leader.epoch))
+
+    def _wake(self, hosted: Hosted, effect: Wake) -> None:
+        if effect.refresh:
+            self._target_view.refresh()
+        # A timer of uvloop may fire half a millisecond early, and a lane that is woken too early is not woken again.
+        self._loop.call_at(effect.at + TIMER_GRAIN_S, hosted.tell, Woken(effect.round))
+
+    # ledger
+
+    def _append(self, hosted: Hosted, effect: Append) -> None:
+        async def append() -> None:
+            try:
+                bound = await self._store.append(self._setup.lease_epoch, effect.facts)
+            except MirrordError as error:
+                log.debug("ledger_append_failed", lane=hosted.lane.id, error=str(error))
+                hosted.tell(AppendFailed(effect.tag, self._record(hosted)))
+            else:
+                hosted.tell(Bound(effect.tag, bound, self._record(hosted)))
+
+        self._begin(append())
+
+    def _folded(self, _offset: int, entry: Entry, bound: BoundFacts) -> None:
+        for fact, binds in zip(entry.facts, bound, strict=True):
+            if binds and isinstance(fact, LaneTaken):
+                hosted = self._lanes.get(fact.lane)
+                if hosted is not None and hosted.started and fact.replicator != hosted.replicator:
+                    hosted.tell(Fenced())
+
+    def _save_progress(self, hosted: Hosted, _effect: SaveProgress) -> None:
+        if not self._unsaved:
+            self._loop.call_soon(self._save_unsaved)
+        self._unsaved.add(hosted)
+
+    def _save_unsaved(self) -> None:
+        hosted, self._unsaved = self._unsaved, set()
+        self._begin(self._save(hosted))
+
+    def _save_what_moved(self) -> None:
+        self._beat = self._loop.call_later(BEAT_S, self._save_what_moved)
+        moved = [hosted for hosted in self._lanes.values() if self._has_moved(hosted)]
+        if moved:
+            self._begin(self._save(moved))
+
+    def _has_moved(self, hosted: Hosted) -> bool:
+        if hosted.lane.phase in {Phase.GONE, Phase.DRAINED}:
+            return False
+        saved = hosted.saved
+        now = progress(hosted.lane, self._setup.lease_epoch, 0 if saved is None else saved.at_ms)
+        return now is not None and now != saved
+
+    async def _save(self, lanes: Iterable[Hosted]) -> None:
+        at_ms = self._clock.wall_ms()
+        marks = {
+            hosted: known
+            for hosted in lanes
+            if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
+            if (known := progress(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
+        }
+        if not marks:
+            return
+        try:
+            await self._store.save(*marks.values())
+        except MirrordError as error:
+            log.debug("progress_not_saved", lanes=len(marks), error=str(error))  # the next beat tries again
+        else:
+            for hosted, mark in marks.items():
+                hosted.saved = mark
+
+    # ends
+
+    def _halted(self, hosted: Hosted, effect: Halted) -> None:
+        log.error("lane_halted", lane=hosted.lane.id, line=effect.line)
+
+    def _drained(self, hosted: Hosted, effect: Drained) -> None:
+        async def leave() -> None:
+            # Whoever comes next trusts the mark alone, so it must be there first.
+            await self._save([hosted])
+            saved = hosted.saved is not None and hosted.saved.state == "drained"
+            if not hosted.left.done():
+                hosted.left.set_result(effect.clean and saved)
+
+        self._begin(leave())
+
+    def _gone(self, hosted: Hosted, effect: Gone) -> None:
+        log.info("lane_gone", lane=hosted.lane.id, why=effect.why)
+        self._forget(hosted)
+        if not hosted.left.done():
+            hosted.left.set_result(False)
+
+    def _forget(self, hosted: Hosted) -> None:
+        if hosted.forgotten:
+            return
+        hosted.forgotten = True
+        self._source.stop(hosted.tap)
+        self._target.forget(hosted)
+        self._source_view.unwatch(hosted.source.topic_id)
+        self._target_view.unwatch(hosted.target.topic_id)

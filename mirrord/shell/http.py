@@ -1,0 +1,139 @@
+"""The daemon's HTTP door: health, status, metrics, one page for people, and the order to stop.
+
+Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
+this machine, or with the configured token, and never from a page that a browser happens to show.
+"""
+
+import errno
+import hmac
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from mirrord.model.config_units import HostPort
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import Status
+from mirrord.shell.metrics import CONTENT_TYPE
+
+DEFAULT_PORT = 8182
+PORTS_TRIED = 100
+_PAGE = Path(__file__).with_name("page.html")
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PAGE_HEADERS = _HEADERS | {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
+
+class StatusSource(Protocol):
+    """What the daemon lets the outside see and do."""
+
+    def status(self) -> Status:
+        """The present status, from memory: it must not wait for any cluster."""
+        ...
+
+    def ready(self) -> tuple[bool, list[str]]:
+        """Whether the daemon can serve, and if not, why. Lag and loss are metrics, not reasons."""
+        ...
+
+    def metrics_text(self) -> bytes:
+        """Prometheus's text form."""
+        ...
+
+    async def stop(self) -> None:
+        """Begins to drain and returns at once. May be called again."""
+        ...
+
+
+class HttpServer:
+    """Serves one `StatusSource` until it is closed."""
+
+    def __init__(self, source: StatusSource, listen: HostPort | None, token: str | None) -> None:
+        self._source = source
+        self._listen = listen
+        self._token = token
+        application = web.Application()
+        application.add_routes(
+            [
+                web.get("/", self._page),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/status", self._status),
+                web.get("/metrics", self._metrics),
+                web.post("/stop", self._stop),
+            ]
+        )
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+
+    async def start(self) -> HostPort:
+        """Listens; returns the address. Raises EnvironmentFault when the given one, or every default one, is taken."""
+        await self._runner.setup()
+        reason = ""
+        for address in self._candidates():
+            try:
+                await web.TCPSite(self._runner, address.host, address.port).start()
+            except OSError as error:
+                reason = error.strerror or str(error)
+                if error.errno != errno.EADDRINUSE:
+                    break
+            else:
+                return address
+        await self._runner.cleanup()
+        if self._listen is not None:
+            raise EnvironmentFault(f"http.listen: cannot listen on {self._listen}: {reason}")
+        last = DEFAULT_PORT + PORTS_TRIED - 1
+        raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
+
+    async def close(self) -> None:
+        """Stops listening and ends open connections."""
+        await self._runner.cleanup()
+
+    def _candidates(self) -> Iterator[HostPort]:
+        if self._listen is not None:
+            yield self._listen
+        else:
+            yield from (HostPort("127.0.0.1", DEFAULT_PORT + step) for step in range(PORTS_TRIED))
+
+    async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002 - the shape of a handler
+        return web.Response(text=_PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=_PAGE_HEADERS)
+
+    async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json({"alive": True})
+
+    async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        ready, reasons = self._source.ready()
+        return _json({"ready": ready, "reasons": reasons}, status=200 if ready else 503)
+
+    async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
+
+    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": "orders are taken from this machine, or with the token of [http] token"}, status=403)
+        await self._source.stop()
+        return _json({"stopping": True}, status=202)
+
+    def _may_order(self, request: web.Request) -> bool:
+        # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.
+        if "Origin" in request.headers:
+            return False
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+        if self._token is not None and hmac.compare_digest(given, self._token.encode()):
+            return True
+        # Behind a proxy on this machine every caller looks local.
+        forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+        return not forwarded and request.remote is not None and ipaddress.ip_address(request.remote).is_loopback
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)

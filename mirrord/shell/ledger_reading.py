@@ -1,0 +1,62 @@
+"""The entries of a ledger from its beginning on, for people: nothing is created, nothing is written."""
+
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from mirrord.ledger.codec import decode_entry, decode_state
+from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.fold import fold
+from mirrord.ledger.snapshot import restore
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import Entry
+from mirrord.shell.ledger_log import LedgerLog, LedgerRow
+from mirrord.shell.ledger_outbox import Bound
+
+
+class ReadEntry(NamedTuple):
+    """An entry as it stands in the ledger."""
+
+    offset: int
+    entry: Entry | LedgerCorrupt
+    bound: Bound | None
+    """None where it can no longer be told: the entries before it were trimmed."""
+    left: int
+    """How many entries that stood in the ledger when reading began are still to come."""
+
+
+class LedgerReading:
+    """Reads a ledger once, and on from there."""
+
+    def __init__(self, topics: LedgerLog) -> None:
+        self._log = topics
+        self.state = FlowState()
+        """Folded up to the last entry that was read; before the first entry what the snapshots hold, if need be."""
+
+    async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
+        """All entries; with `follow`, also those that are yet to come, without end.
+
+        Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read.
+        """
+        await self._log.open(read_only=True)
+        try:
+            rows = {row.key: row.value for row in await self._log.load_state()}
+            ends = await self._log.ends()
+            if ends.start > 0:
+                self.state = restore({key: decode_state(key, value) for key, value in rows.items() if value})
+            self._log.seek(ends.start)
+            position = ends.start
+            while follow or position < ends.end:
+                for row in await self._log.read():
+                    if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):
+                        position = row.offset + 1
+                        yield self._fold(row, left=max(0, ends.end - position))
+        finally:
+            await self._log.close()
+
+    def _fold(self, row: LedgerRow, *, left: int) -> ReadEntry:
+        try:
+            entry = decode_entry(row.value)
+        except LedgerCorrupt as error:
+            return ReadEntry(row.offset, error, None, left)
+        is_folded = row.offset < self.state.next_offset
+        return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)

@@ -1,0 +1,414 @@
+"""The flow's ledger as everyone uses it: append facts, learn what bound, see what others append, keep snapshots.
+
+A store reads both topics and folds as it reads. `append` returns when its facts were read back in the order of the
+ledger, so what it says is what every other reader sees. The state is only to be looked at, and always by way of
+`LedgerStore.state`: a store that fell behind a trimmed ledger starts over with a new one.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+import structlog
+
+from mirrord.ledger.codec import decode_entry, decode_state, encode_state
+from mirrord.ledger.errors import ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.fold import fold
+from mirrord.ledger.prune import prune
+from mirrord.ledger.records import LEASE_KEY, LedgerMark, StateRecord, state_key
+from mirrord.ledger.snapshot import Kept, newest_mark, restore, snapshots
+from mirrord.ledger.state import FlowState
+from mirrord.model.errors import MirrordError
+from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
+from mirrord.model.names import LaneId
+from mirrord.shell.clock import Clock
+from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.shell.ledger_outbox import Bound, Outbox
+
+DEADLINE_SECONDS = 10.0
+TRIM_ENTRIES = 20_000
+"""Entries behind the last cut that make it time for a new one."""
+KEPT_ENTRIES = 1_000
+"""Entries that a trim leaves below its cut, for readers that are a little behind."""
+LOAD_TRIES = 5
+RETRY_SECONDS = 0.5
+SAVED_TOGETHER = 100
+
+LOST = "facts are lost; `mirrord rebuild` makes a new ledger from the records of both clusters"
+
+OnEntry = Callable[[int, Entry, Bound], None]
+OnRecord = Callable[[StateRecord], None]
+OnLeap = Callable[[], None]
+Callback = TypeVar("Callback")
+
+log = structlog.get_logger()
+
+
+class LedgerStore:
+    """One process's view of a flow's ledger.
+
+    Errors: LedgerUnavailable when something was not confirmed in time; whatever else the ledger is found to be
+    (LedgerCorrupt, LedgerWentBack) ends the store, and everyone who waits or asks later gets that error.
+    """
+
+    def __init__(self, topics: LedgerLog, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self._log = topics
+        self._clock = clock
+        self._deadline = deadline_seconds
+        self._state = FlowState()
+        self._kept = Kept()
+        self._cut = 0
+        self._ends: LogEnds | None = None
+        self._outbox = Outbox(secrets.token_hex(6))
+        self._saves: list[tuple[list[StateRow], asyncio.Future[None]]] = []
+        self._saves_wanted = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._on_entry: list[OnEntry] = []
+        self._on_record: list[OnRecord] = []
+        self._on_leap: list[OnLeap] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: MirrordError | None = None
+        self._renewal: LeaseRenewed | None = None
+
+    @property
+    def renewal(self) -> LeaseRenewed | None:
+        """The newest sign of life of a lease's holder."""
+        return self._renewal
+
+    @property
+    def state(self) -> FlowState:
+        """The ledger, folded as far as it was read."""
+        return self._state
+
+    @property
+    def failure(self) -> MirrordError | None:
+        """Why the store ended, if it did."""
+        return self._failure
+
+    @property
+    def mark(self) -> LedgerMark:
+        """How far the ledger was known to reach when its end was last asked for."""
+        if self._ends is None:
+            raise RuntimeError("the store is not open")
+        return LedgerMark(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the ledger's tail is so long that it is time to trim."""
+        return self._state.next_offset - self._cut > TRIM_ENTRIES
+
+    async def open(self, *, read_only: bool = False) -> None:
+        """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended.
+
+        Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        """
+        await self._log.open(read_only=read_only)
+        try:
+            await self._start()
+        except BaseException:
+            await self._log.close()
+            raise
+        work = [self._read()] if read_only else [self._read(), self._send_entries(), self._send_saves()]
+        self._tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    async def close(self) -> None:
+        """Stop reading; whoever still waits gets LedgerUnavailable."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self._end(LedgerUnavailable("the ledger was closed"))
+        await self._log.close()
+
+    async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> Bound:
+        """Append facts under a lease epoch and wait until they were read back; for each, whether it bound.
+
+        Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable when that is
+        not known in time: the facts may be in the ledger, or come into it later. To append the same facts again under
+        the same epoch is safe: they bind once, and the answer is what they bound.
+        """
+        self._check()
+        append = self._outbox.add(lease_epoch, tuple(facts))
+        assert append.waiter is not None  # noqa: S101
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await append.waiter
+        except TimeoutError:
+            if append.bound is not None:  # in the same tick
+                return append.bound
+            self._outbox.give_up(append)
+            raise LedgerUnavailable(f"no answer from {self._log.topic} within {self._deadline:g} s") from None
+        except BaseException:
+            self._outbox.give_up(append)
+            raise
+
+    async def save(self, *records: StateRecord) -> None:
+        """Write records to the state topic, in order; returns when they are replicated. Raises LedgerUnavailable."""
+        await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
+        for record in records:
+            self._kept.note(state_key(record), record)
+
+    async def read_to_end(self) -> None:
+        """Ask where both topics end, and wait until all below was read. Raises LedgerUnavailable."""
+        try:
+            async with asyncio.timeout(self._deadline):
+                ends = await self._log.ends()
+                await self.until(
+                    lambda: self._state.next_offset >= ends.end and self._log.state_position >= ends.state_end
+                )
+        except TimeoutError:
+            raise LedgerUnavailable(f"{self._log.topic} was not read within {self._deadline:g} s") from None
+        self._ends = ends
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        """Wait until a condition on the state holds; it is tried whenever something was read."""
+        while not met():
+            self._check()
+            await self._changed.wait()
+
+    def on_entry(self, callback: OnEntry) -> Callable[[], None]:
+        """Call with (offset, entry, what bound) for every entry that is folded from now on; returns how to end it."""
+        return _subscribe(self._on_entry, callback)
+
+    def on_record(self, callback: OnRecord) -> Callable[[], None]:
+        """Call with every record that is read from the state topic from now on; returns how to end it."""
+        return _subscribe(self._on_record, callback)
+
+    def on_leap(self, callback: OnLeap) -> Callable[[], None]:
+        """Call when the store fell so far behind that entries were trimmed before it read them: it goes on with what
+        the snapshots say, and no one was told of those entries. Returns how to end it."""
+        return _subscribe(self._on_leap, callback)
+
+    def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
+        """Drop a lane's runs below both clusters' log starts; how many. The next trim keeps it so."""
+        return prune(self._state, lane, source_log_start, target_log_start)
+
+    async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
+        """Write snapshots, then remove the entries that they cover. Only the lease's holder may.
+
+        Wherever it ends halfway, what stands can be read, and the next trim finishes it. Raises LedgerUnavailable.
+        """
+        await self.read_to_end()
+        cut = snapshots(self._state, self._kept, self.mark)
+        lanes = cut.records[:-1]
+        for first in range(0, len(lanes), SAVED_TOGETHER):
+            await self.save(*lanes[first : first + SAVED_TOGETHER])
+        await self.save(cut.records[-1])
+        if self._state.lease_epoch != cut.lease_epoch:
+            return
+        await self._log.delete_below(max(0, cut.offset - kept_entries))
+        self._cut = cut.offset
+        stale = cut.stale(self._kept)
+        if stale:
+            await self._save([StateRow(key, None) for key in stale])
+        for key in stale:
+            self._kept.note(key, None)
+        log.info("ledger_trimmed", topic=self._log.topic, offset=cut.offset, snapshots=len(cut.records))
+
+    async def _start(self) -> None:
+        """Snapshots, and the tail up to its present end."""
+        while True:
+            try:
+                ends = await self._load()
+                while self._state.next_offset < ends.end:
+                    self._take(await self._log.read())
+            except LogTrimmed:
+                continue
+            return
+
+    async def _load(self) -> LogEnds:
+        """Start from the newest snapshots. They may be replaced and the ledger be trimmed meanwhile: then once more."""
+        for attempt in range(1, LOAD_TRIES + 1):
+            rows = {row.key: row.value for row in await self._log.load_state()}
+            records = {key: decode_state(key, value) for key, value in rows.items() if value is not None}
+            self._ends = ends = await self._log.ends()
+            await self._check_end(newest_mark(records.values()), ends)
+            try:
+                state = restore(records)
+                if state.next_offset < ends.start:
+                    raise LedgerCorrupt(
+                        f"{self._log.topic} begins at offset {ends.start}, its snapshots end at {state.next_offset}:"
+                        f" {LOST}"
+                    )
+                self._log.seek(state.next_offset)
+            except LedgerCorrupt:
+                if attempt == LOAD_TRIES:
+                    raise
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            renewal = records.get(LEASE_KEY)
+            self._renewal = renewal if isinstance(renewal, LeaseRenewed) else None
+            self._kept = Kept()
+            for key, record in records.items():
+                self._kept.note(key, record)
+            self._state, self._cut = state, state.next_offset
+            return ends
+        raise AssertionError
+
+    async def _check_end(self, mark: LedgerMark | None, ends: LogEnds) -> None:
+        if mark is None:
+            return
+        what = ""
+        if mark.topic_id != ends.topic_id:
+            what = "was deleted and created again"
+        elif ends.end < mark.end:
+            what = f"ends at offset {ends.end} but reached {mark.end} before"
+        elif ends.leader_epoch > mark.leader_epoch and 0 <= await self._log.epoch_end(mark.leader_epoch) < mark.end:
+            what = f"lost what it held below offset {mark.end} when its leader changed"
+        if what:
+            raise went_back(self._log.topic, what)
+
+    async def _read(self) -> None:
+        behind = False
+        while True:
+            try:
+                if behind:
+                    log.warning("ledger_trimmed_ahead", topic=self._log.topic, offset=self._state.next_offset)
+                    await self._load()
+                    self._leap()
+                    behind = False
+                self._take(await self._log.read())
+            except LogTrimmed:
+                behind = True
+            except LedgerUnavailable as error:
+                log.warning("ledger_unreadable", topic=self._log.topic, error=str(error))
+                await self._clock.sleep(RETRY_SECONDS)
+            except MirrordError as error:
+                log.error("ledger_failed", topic=self._log.topic, error=str(error))
+                self._end(error)
+                return
+
+    def _leap(self) -> None:
+        own = self._state.writers.get(self._outbox.writer)
+        if own is not None:
+            self._outbox.skipped(own.number)
+        for callback in tuple(self._on_leap):
+            callback()
+        self._wake()
+
+    def _take(self, rows: Iterable[LedgerRow | StateRow]) -> None:
+        for row in rows:
+            if isinstance(row, LedgerRow):
+                self._take_entry(row)
+            else:
+                self._take_record(row)
+        self._wake()
+
+    def _take_entry(self, row: LedgerRow) -> None:
+        if row.offset < self._state.next_offset:
+            return
+        if row.offset > self._state.next_offset:
+            raise LedgerCorrupt(f"{self._log.topic} lacks the offsets {self._state.next_offset} to {row.offset - 1}")
+        entry = decode_entry(row.value)
+        bound = fold(self._state, entry, row.offset)
+        self._outbox.folded(entry, bound)
+        for callback in tuple(self._on_entry):
+            callback(row.offset, entry, bound)
+
+    def _take_record(self, row: StateRow) -> None:
+        if row.value is None:
+            self._kept.note(row.key, None)
+            return
+        record = decode_state(row.key, row.value)
+        if isinstance(record, Progress):
+            self._state.mark_progress(record)
+        elif isinstance(record, LeaseRenewed):
+            self._renewal = record
+        self._kept.note(row.key, record)
+        for callback in tuple(self._on_record):
+            callback(record)
+
+    async def _send_entries(self) -> None:
+        while True:
+            await self._outbox.wanted.wait()
+            entries = self._outbox.take(self._clock.wall_ms())
+            if not entries:
+                continue
+            try:
+                await self._log.append([entry.data for entry in entries])
+            except LedgerUnavailable as error:
+                self._outbox.fail(entries, error)
+
+    async def _save(self, rows: list[StateRow]) -> None:
+        self._check()
+        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._saves.append((rows, saved))
+        self._saves_wanted.set()
+        try:
+            async with asyncio.timeout(self._deadline):
+                await saved
+        except TimeoutError:
+            raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
+
+    async def _send_saves(self) -> None:
+        while True:
+            await self._saves_wanted.wait()
+            self._saves_wanted.clear()
+            saves, self._saves = [save for save in self._saves if not save[1].done()], []
+            error = None
+            try:
+                await self._log.save([row for rows, _ in saves for row in rows])
+            except LedgerUnavailable as failed:
+                error = failed
+            for _, saved in saves:
+                if saved.done():
+                    continue
+                if error is None:
+                    saved.set_result(None)
+                else:
+                    saved.set_exception(error)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("ledger_failed", topic=self._log.topic, exc_info=error)
+            self._end(LedgerUnavailable(f"{self._log.topic} is read no longer: {error!r}"))
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _end(self, error: MirrordError) -> None:
+        self._failure = self._failure or error
+        self._outbox.fail_all(error)
+        for _, saved in self._saves:
+            if not saved.done():
+                saved.set_exception(error)
+        self._wake()
+
+
+async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
+    """Make the ledger that of this flow, if it is of none yet. Raises ForeignFlow when it belongs to other clusters."""
+    if not store.state.flow:
+        await store.append(0, (opened,))
+    check_clusters(store.state, opened)
+
+
+def check_clusters(state: FlowState, opened: FlowOpened) -> None:
+    """Raises ForeignFlow when the ledger belongs to other clusters; one without a first fact belongs to none yet."""
+    if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
+        raise ForeignFlow(
+            f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"
+            f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose another name"
+        )
+
+
+def went_back(topic: str, what: str) -> LedgerWentBack:
+    """The error that says what happened to the ledger and what to do."""
+    return LedgerWentBack(f"{topic} {what}: {LOST}")
+
+
+def _subscribe(callbacks: list[Callback], callback: Callback) -> Callable[[], None]:
+    callbacks.append(callback)
+
+    def end() -> None:
+        if callback in callbacks:
+            callbacks.remove(callback)
+
+    return end

@@ -1,0 +1,252 @@
+"""The two topics of a flow's ledger on a real cluster: found or created, asked where they end, trimmed.
+
+Every question begins with fresh metadata, because a topic of the same name may be another topic by now, and carries the
+leader epoch that was told, so that a broker which leads no longer does not answer (KIP-320).
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar, cast
+
+from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import TopicAlreadyExistsError
+from aiokafka.structs import TopicPartition
+
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable
+from mirrord.model.config import ClusterConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId, ledger_topic, state_topic
+from mirrord.shell.connections import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.shell.frames import BufferPool
+from mirrord.shell.ledger_log import LogEnds
+from mirrord.shell.links import Backoff, Link
+from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.topics import Admin
+from mirrord.wire import metadata, offsets
+from mirrord.wire.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from mirrord.wire.errors import ErrorCode, WireError
+
+Answer = TypeVar("Answer")
+
+REPLICAS = 3
+IN_SYNC = 2
+RECORD_BYTES = 16 << 20
+"""The largest record batch that the topics take: above what one append of a lane can need."""
+SHARED_SETTINGS = {
+    "max.message.bytes": str(RECORD_BYTES),
+    # A broker refuses records from more than an hour ahead; of these topics no one reads the times.
+    "message.timestamp.type": "LogAppendTime",
+    "unclean.leader.election.enable": "false",
+}
+LEDGER_SETTINGS = SHARED_SETTINGS | {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # Trimmed records leave the disk by whole segments.
+    "segment.bytes": str(16 << 20),
+}
+STATE_SETTINGS = SHARED_SETTINGS | {
+    "cleanup.policy": "compact",
+    # A start reads all of it, and only closed segments are compacted.
+    "segment.bytes": str(4 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(10 * 60_000),
+}
+NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+NEEDED_STATE_SETTINGS = ("cleanup.policy",)
+
+DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class AskAgain(EnvironmentFault):
+    """A broker cannot answer now: leaders change, or do not know everything yet."""
+
+
+class LedgerTopics:
+    """Asks the brokers about the topics of one flow. Raises LedgerUnavailable when there is no answer in time."""
+
+    def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float) -> None:
+        self.flow = flow
+        self.ledger = ledger_topic(flow)
+        self.state = state_topic(flow)
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
+        self._pool = BufferPool(limit_bytes=0)
+        self._links: dict[tuple[str, int], Link] = {}
+
+    async def find(self, *, create: bool) -> None:
+        """See that both topics are there and set up as they must be. Raises LedgerMissing, EnvironmentFault."""
+        missing, brokers = await self._retry(self._missing)
+        if missing and not create:
+            raise LedgerMissing(f"there is no flow {self.flow} on this cluster: it has no topic {missing[0]}")
+        if missing:
+            await self._retry(lambda: self._create(missing, brokers))
+            await self._retry(self._await_leaders)
+        elif create:
+            await self._retry(self._check_settings)
+
+    async def ends(self) -> tuple[LogEnds, int]:
+        """Where both topics end, and where the state topic begins."""
+        return await self._retry(self._ends)
+
+    async def epoch_end(self, leader_epoch: int) -> int:
+        """Where a leader epoch of the ledger ends; -1 when its leader cannot tell."""
+        return await self._retry(lambda: self._epoch_end(leader_epoch))
+
+    async def delete_below(self, offset: int) -> None:
+        """Remove the ledger's records below an offset."""
+        await self._retry(lambda: self._delete_below(offset))
+
+    def close(self) -> None:
+        """End the connections."""
+        for link in self._links.values():
+            link.close()
+
+    async def _retry(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+        backoff, fault = Backoff(), None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except (AskAgain, Unreachable, ConnectionLost, WireError) as error:
+                        fault = error
+                    await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self._timeout_s:g} s'}") from fault
+
+    async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
+        known = list(self._links)
+        bootstrap = [_address(text) for text in self._cluster.bootstrap]
+        fault: EnvironmentFault | None = None
+        for address in dict.fromkeys((*known, *bootstrap)):
+            try:
+                connection = await self._connection(address)
+                version = connection.version(METADATA)
+                return metadata.decode(
+                    version, await connection.call(METADATA, metadata.encode(version, names), version)
+                )
+            except (Unreachable, ConnectionLost) as error:
+                fault = fault or error
+        raise fault or Unreachable("no address is known")
+
+    async def _connection(self, address: tuple[str, int]) -> Connection:
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(
+                lambda: connect(*address, self._cluster.security, self._pool, self._options)
+            )
+        return await link.get()
+
+    async def _leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
+        """The leader's epoch, and a connection to it."""
+        partition = _topic(found, topic).partitions[0]
+        brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
+        if partition.leader not in brokers:
+            raise AskAgain(f"{topic} has no leader now")
+        return partition.leader_epoch, await self._connection(brokers[partition.leader])
+
+    async def _missing(self) -> tuple[list[str], int]:
+        found = await self._metadata((self.ledger, self.state))
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = [topic.name for topic in found.topics if topic.error == unknown and topic.name]
+        for name in {self.ledger, self.state}.difference(missing):
+            _topic(found, name)
+        return sorted(missing), len(found.brokers)
+
+    async def _await_leaders(self) -> None:
+        found = await self._metadata((self.ledger, self.state))
+        for name in (self.ledger, self.state):
+            await self._leader(found, name)
+
+    async def _create(self, names: Iterable[str], brokers: int) -> None:
+        replicas = min(REPLICAS, brokers)
+        in_sync = {"min.insync.replicas": str(IN_SYNC if replicas == REPLICAS else 1)}
+        settings = {self.ledger: LEDGER_SETTINGS | in_sync, self.state: STATE_SETTINGS | in_sync}
+        wanted = [NewTopic(name, 1, replicas, topic_configs=settings[name]) for name in names]
+        async with Admin(self._cluster, self._timeout_s) as admin:
+            answer = cast(Any, await admin.create_topics(wanted, int(self._timeout_s * 1000)))
+        for name, code, message in answer.topic_errors:
+            if code not in (ErrorCode.NONE, TopicAlreadyExistsError.errno):
+                told = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+                raise EnvironmentFault(f"the topic {name} cannot be created: {told}")
+
+    async def _check_settings(self) -> None:
+        """Topics that someone else created may forget what they must keep."""
+        needed = {
+            self.ledger: {key: LEDGER_SETTINGS[key] for key in NEEDED_LEDGER_SETTINGS},
+            self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
+        }
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(keys)) for name, keys in needed.items()]
+        async with Admin(self._cluster, self._timeout_s) as admin:
+            answers = cast(Any, await admin.describe_configs(resources))
+        for code, _, _, name, entries in (resource for answer in answers for resource in answer.resources):
+            if code in DENIED:
+                continue
+            if code:
+                raise AskAgain(f"the settings of {name} are not told: {ErrorCode.name_of(code)}")
+            for key, value, *_ in entries:
+                if key in needed[name] and value != needed[name][key]:
+                    raise EnvironmentFault(
+                        f"the topic {name} has {key}={value}, which loses facts; it must be {needed[name][key]}"
+                    )
+
+    async def _ends(self) -> tuple[LogEnds, int]:
+        found = await self._metadata((self.ledger, self.state))
+        start, end, state_start, state_end = await asyncio.gather(
+            self._offset(found, self.ledger, offsets.EARLIEST),
+            self._offset(found, self.ledger, offsets.LATEST),
+            self._offset(found, self.state, offsets.EARLIEST),
+            self._offset(found, self.state, offsets.LATEST),
+        )
+        topic_id = TopicId(_topic(found, self.ledger).id)
+        ends = LogEnds(topic_id, start.offset, end.offset, end.leader_epoch, state_end.offset)
+        return ends, state_start.offset
+
+    async def _offset(self, found: metadata.Metadata, topic: str, which: int) -> offsets.ListedOffset:
+        epoch, connection = await self._leader(found, topic)
+        question = offsets.OffsetQuestion(topic, 0, which, epoch)
+        body = offsets.encode_list_offsets([question], read_committed=False)
+        reader = await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
+        (listed,) = offsets.decode_list_offsets(reader)
+        _check(listed.error, topic)
+        return listed
+
+    async def _epoch_end(self, leader_epoch: int) -> int:
+        found = await self._metadata((self.ledger,))
+        epoch, connection = await self._leader(found, self.ledger)
+        body = offsets.encode_epoch_ends([offsets.EpochQuestion(self.ledger, 0, epoch, leader_epoch)])
+        version = connection.version(OFFSET_FOR_LEADER_EPOCH)
+        (told,) = offsets.decode_epoch_ends(await connection.call(OFFSET_FOR_LEADER_EPOCH, body, version))
+        _check(told.error, self.ledger)
+        return told.end
+
+    async def _delete_below(self, offset: int) -> None:
+        async with Admin(self._cluster, self._timeout_s) as admin:
+            await admin.delete_records({TopicPartition(self.ledger, 0): RecordsToDelete(offset)})
+
+
+def _topic(found: metadata.Metadata, name: str) -> metadata.Topic:
+    told = next((topic for topic in found.topics if topic.name == name), None)
+    if told is None:
+        raise AskAgain(f"nothing is told of {name}")
+    _check(told.error, name)
+    if len(told.partitions) != 1:
+        raise EnvironmentFault(f"the topic {name} has {len(told.partitions)} partitions; a ledger has one")
+    return told
+
+
+def _check(code: int, topic: str) -> None:
+    if code in DENIED:
+        raise EnvironmentFault(f"the topic {topic} may not be used: {ErrorCode.name_of(code)}")
+    if code:
+        raise AskAgain(f"{topic}: {ErrorCode.name_of(code)}")
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,134 @@
+"""Reading a stretch of a partition once, by batch headers: scans of the target, comparisons with the source.
+
+Not the hot path, but the same bytes: raw fetches without a session, one after the other, bounded in size.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from mirrord.flow.signals import OwnBatch
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.shell.links import ask
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
+from mirrord.wire.batch import Header, Scanned, records_digest, scan
+from mirrord.wire.crc32c import Bytes
+from mirrord.wire.errors import ErrorCode, WireError
+from mirrord.wire.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
+from mirrord.wire.primitives import Reader
+
+CHUNK_BYTES = 1 << 20
+"""A fetch brings about this much; a single batch may be larger."""
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+_LIMITS = FetchLimits(max_wait_ms=100, max_bytes=CHUNK_BYTES, read_committed=False)
+_AT_ONCE = 4
+_TURN = 200
+
+
+class ReadFailed(EnvironmentFault):
+    """The stretch could not be read; `error` is the Kafka error code, NETWORK_EXCEPTION without an answer."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(f"reading failed with {ErrorCode.name_of(error)}")
+        self.error = error
+
+
+class ReadBatch(NamedTuple):
+    """A batch as it stands in a log: buffer[start:end]."""
+
+    header: Header
+    buffer: Bytes
+    start: int
+    end: int
+
+    @property
+    def records_crc(self) -> int:
+        """The checksum of its records alone."""
+        return records_digest(self.buffer, self.start)
+
+
+class Stretches:
+    """Reads stretches of one cluster's partitions, a few at the same time."""
+
+    def __init__(self, view: ClusterView, patience_s: float) -> None:
+        """Nothing new for `patience_s` although the end is not reached means that it cannot be read now."""
+        self._view = view
+        self._patience_s = patience_s
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def read(self, partition: PartitionId, start: int, end: int) -> AsyncGenerator[ReadBatch, None]:
+        """The batches that hold offsets of [start, end), those of open and aborted transactions included.
+
+        Raises ReadFailed. What was read stays valid.
+        """
+        position = start
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        while position < end:
+            async with self._slots:
+                buffer, fetched = await self._fetch(partition, position)
+            batches = _scan(buffer, fetched)
+            for number, (at, behind, base, last, _, _, header) in enumerate(batches):
+                if number % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)  # a chunk of tiny batches must not hold up the lanes
+                if last >= position and base < end:
+                    yield ReadBatch(Header(*header), buffer, at, behind)
+            if batches:
+                position = batches[-1][3] + 1
+                deadline = loop.time() + self._patience_s
+            elif loop.time() > deadline:
+                raise ReadFailed(int(ErrorCode.REQUEST_TIMED_OUT))
+
+    async def _fetch(self, partition: PartitionId, position: int) -> tuple[Bytes, FetchedPartition]:
+        leader = self._view.leader(partition)
+        if leader is None:
+            self._view.refresh()
+            raise ReadFailed(int(ErrorCode.LEADER_NOT_AVAILABLE))
+        try:
+            connection = await self._view.link(leader.node, "read").get()
+            version = connection.version(FETCH)
+            topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
+            where = Position(position, leader.epoch, max_bytes=CHUNK_BYTES)
+            step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
+            buffers: list[Bytes] = []
+
+            def take(reader: Reader) -> list[FetchedPartition]:
+                buffers.append(reader.buffer)
+                response = decode(version, reader)
+                if response.error or not response.partitions:
+                    raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                return response.partitions
+
+            fetched = (await ask(connection, FETCH, encode(version, _LIMITS, step), version, take))[0]
+        except ReadFailed:
+            raise
+        except MirrordError as error:
+            self._view.refresh()
+            raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from error
+        if fetched.error:
+            raise ReadFailed(fetched.error)
+        return buffers[0], fetched
+
+
+def _scan(buffer: Bytes, fetched: FetchedPartition) -> list[Scanned]:
+    try:
+        return scan(buffer, fetched.records_start, fetched.records_end)[0]
+    except WireError as error:
+        raise ReadFailed(int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)) from error
+
+
+async def own_batches(
+    target: Stretches, partition: PartitionId, producer_id: int, start: int, end: int
+) -> tuple[OwnBatch, ...]:
+    """The lane's own batches with offsets of [start, end), in log order. Raises ReadFailed.
+
+    A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
+    """
+    own: list[OwnBatch] = []
+    async for batch in target.read(partition, start, end):
+        header = batch.header
+        if header.producer_id == producer_id:
+            count = header.last_offset_delta + 1
+            own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
+    return tuple(own)

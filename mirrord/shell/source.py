@@ -1,0 +1,383 @@
+"""Fetching: few connections to each source broker, many partitions in each request.
+
+A broker has two connections, each with a fetch session (KIP-227) and one request under way at a time. The idle one asks
+for all partitions that bring nothing at present, and waits long. The hot one asks for those that brought something
+within the last second and for those that are newly wanted, and waits for a short time only: a partition that is wanted
+while a request is under way waits until that comes back, and a broker looks at every partition of a session for every
+request. Under load both bring data all the time.
+
+A lost connection or a broker that is away concerns no lane: its wishes are kept and asked again elsewhere. A broker's
+refusal of a partition is the lane's business.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from mirrord.flow.signals import Chunk, FetchFrom
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.asks import Asks
+from mirrord.shell.budget import Budget
+from mirrord.shell.connections import Connection
+from mirrord.shell.frames import Frame
+from mirrord.shell.links import Backoff, Link
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.pipe import ConnectionLost
+from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
+from mirrord.wire.errors import ErrorCode, WireError
+from mirrord.wire.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
+from mirrord.wire.fetch_session import FetchSession
+
+IDLE_WAIT_MS = 500
+HOT_WAIT_MS = 5
+LONGEST_HOT_WAIT_MS = 40
+"""While nothing comes, the hot requests' waits double up to this."""
+HOT_S = 1.0
+"""How long a partition that brought something is expected to bring more."""
+REQUEST_BYTES = 8 << 20
+LEAST_REQUEST_BYTES = 64 << 10
+OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+
+class Tap:
+    """One lane's wish for source data. `deliver` gets the chunk; it may wish for the next one at once."""
+
+    __slots__ = (
+        "deliver",
+        "feed",
+        "high_watermark",
+        "hot_until",
+        "lane_bytes",
+        "partition",
+        "position",
+        "timer",
+        "wish",
+    )
+
+    def __init__(self, partition: PartitionId, lane_bytes: int, deliver: Callable[[Chunk], None]) -> None:
+        self.partition = partition
+        self.lane_bytes = lane_bytes
+        """What a fetch may bring for this partition."""
+        self.deliver = deliver
+        self.wish: FetchFrom | None = None
+        self.position = Position(0)
+        """The wish as a broker is told."""
+        self.high_watermark = -1
+        """As the lane was told last."""
+        self.hot_until = 0.0
+        """Until then more is expected soon, on the event loop's clock."""
+        self.feed: Feed | None = None
+        """Where the wish is kept, if it is at a broker's."""
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Source:
+    """All fetching of one replicator."""
+
+    def __init__(self, view: ClusterView, asks: Asks, budget: Budget, *, read_committed: bool) -> None:
+        self.view = view
+        self.asks = asks
+        self.budget = budget
+        self.read_committed = read_committed
+        self._loop = asyncio.get_running_loop()
+        self._feeds: dict[int, Feed] = {}
+        self._homeless: set[Tap] = set()
+        """Wishes for partitions that nobody is known to lead."""
+        self._search: asyncio.TimerHandle | None = None
+        self._pause = Backoff(5.0)
+        view.on_change.append(self._find_homes)
+        budget.on_room = self._room
+
+    def close(self) -> None:
+        """End all connections."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    def want(self, tap: Tap, wish: FetchFrom) -> None:
+        """Fetch the next chunk for a tap; a newer wish replaces an older one."""
+        self.stop(tap)
+        tap.wish = wish
+        if wish.refresh:
+            self.view.refresh()
+        if wish.delay_s > 0:
+            tap.timer = self._loop.call_later(wish.delay_s, self._place, tap)
+        else:
+            self._place(tap)
+
+    def stop(self, tap: Tap) -> None:
+        """Forget a tap's wish; what is under way for it will be thrown away."""
+        tap.wish = None
+        self._homeless.discard(tap)
+        if tap.timer is not None:
+            tap.timer.cancel()
+            tap.timer = None
+        if tap.feed is not None:
+            tap.feed.drop(tap)
+
+    def request_bytes(self) -> int:
+        """How much one request may bring, so that all requests together leave room for what is on its way."""
+        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, self.budget.limit_bytes // (8 * max(len(self._feeds), 1))))
+
+    def _place(self, tap: Tap) -> None:
+        tap.timer = None
+        leader = self.view.leader(tap.partition)
+        if leader is None:
+            self._homeless.add(tap)
+            if self._search is None:
+                self._search = self._loop.call_later(self._pause.next_s(), self._look_again)
+            return
+        feed = self._feeds.get(leader.node)
+        if feed is None:
+            feed = self._feeds[leader.node] = Feed(self, leader.node)
+        if tap.wish is not None:
+            size = min(self.request_bytes(), tap.lane_bytes)
+            tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
+            feed.add(tap)
+
+    def _look_again(self) -> None:
+        self._search = None
+        if self._homeless:
+            self.view.refresh()
+
+    def _find_homes(self) -> None:
+        taps, self._homeless = self._homeless, set()
+        for feed in self._feeds.values():
+            for tap in feed.waiting_taps():
+                leader = self.view.leader(tap.partition)
+                if leader is None or leader.node != feed.node:
+                    feed.drop(tap)
+                    taps.add(tap)
+        for tap in taps:
+            self._place(tap)
+        if not self._homeless:
+            self._pause.reset()
+
+    def _room(self) -> None:
+        for feed in self._feeds.values():
+            feed.pump_soon()
+
+
+class Feed:
+    """The fetching from one broker."""
+
+    def __init__(self, source: Source, node: int) -> None:
+        self.source = source
+        self.node = node
+        self._loop = asyncio.get_running_loop()
+        view = source.view
+        self._idle = Channel(self, view.link(node, "fetch-idle"))
+        self._hot = Channel(self, view.link(node, "fetch-hot"))
+        self._hot_wait_ms = HOT_WAIT_MS
+        self._new: set[Tap] = set()
+        """Wishes that no request has carried yet."""
+        self._cold: set[Tap] = set()
+        """Taps of the hot channel that wait for the idle one to come round."""
+        self._scheduled = False
+
+    def add(self, tap: Tap) -> None:
+        """Ask for a tap's wish with the next request."""
+        tap.feed = self
+        self._new.add(tap)
+        self.pump_soon()
+
+    def drop(self, tap: Tap) -> None:
+        """Ask for it no more."""
+        tap.feed = None
+        self._new.discard(tap)
+        self._cold.discard(tap)
+        self._hot.drop(tap)
+        self._idle.drop(tap)
+
+    def waiting_taps(self) -> list[Tap]:
+        """Those that no open request asks for."""
+        return list(self._new)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._idle.link.close()
+        self._hot.link.close()
+
+    def pump_soon(self) -> None:
+        """Send what can be sent, once per tick: what comes in until then shares a request."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what can be sent."""
+        if not self._idle.busy and (self._cold or self._idle.taps) and self._idle.ask(self._cold, IDLE_WAIT_MS):
+            # Where a hot request still asks for them too, what it brings is thrown away.
+            for tap in self._cold:
+                self._hot.drop(tap)
+            self._cold.clear()
+        if not self._hot.busy and (self._new or self._hot.taps) and self._hot.ask(self._new, self._hot_wait_ms):
+            self._new.clear()
+
+    def came_round(self, channel: "Channel", *, brought: bool) -> None:
+        """A channel's answer was handed out; the taps that it still has got nothing."""
+        if channel is self._hot:
+            self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
+            now = self._loop.time()
+            self._cold.update(tap for tap in channel.taps.values() if tap.hot_until <= now)
+        self.pump()
+
+    def failed(self, channel: "Channel", pause_s: float) -> None:
+        """A channel lost its connection, or got none: its wishes are asked for again after a pause."""
+        taps = channel.take_all()
+        self._cold.difference_update(taps)
+        self._new.update(taps)
+        self.source.view.refresh()
+        self._loop.call_later(pause_s, self.pump_soon)
+
+
+class Channel:
+    """One connection, its fetch session and at most one request under way."""
+
+    def __init__(self, feed: Feed, link: Link) -> None:
+        self.link = link
+        self.busy = False
+        self.taps: dict[TopicPartition, Tap] = {}
+        """What the request under way asks for, or the next one will."""
+        self._feed = feed
+        self._source = feed.source
+        self._session = FetchSession()
+        self._connection: Connection | None = None
+        self._version = 0
+        self._by_id = True
+        self._promised = 0
+        self._backoff = Backoff()
+
+    def key(self, tap: Tap) -> TopicPartition:
+        """How this connection names a tap's partition."""
+        partition = tap.partition
+        return (partition.topic_id if self._by_id else partition.topic, partition.partition)
+
+    def drop(self, tap: Tap) -> None:
+        """Ask for it no more."""
+        key = self.key(tap)
+        if self.taps.get(key) is tap:
+            del self.taps[key]
+
+    def take_all(self) -> list[Tap]:
+        """Its taps, which it has no longer."""
+        taps = list(self.taps.values())
+        self.taps.clear()
+        return taps
+
+    def ask(self, taps: set[Tap], wait_ms: int) -> bool:
+        """Send a request for its own taps and these; False when there is no room or no connection yet."""
+        connection = self.link.live
+        if connection is None:
+            self._connect()
+            return False
+        if connection is not self._connection:
+            self._adopt(connection)
+        size = self._source.request_bytes()
+        if not self._source.budget.promise(size):
+            return False
+        self._promised = size
+        for tap in taps:
+            self.taps[self.key(tap)] = tap
+        self.busy = True
+        limits = FetchLimits(wait_ms, 1, size, self._source.read_committed)
+        step = self._session.next_step({key: tap.position for key, tap in self.taps.items()})
+        body = encode(self._version, limits, step)
+        connection.pipe.request(FETCH, self._version, [body], len(body), partial(self._answered, connection))
+        return True
+
+    def _adopt(self, connection: Connection) -> None:
+        taps = self.take_all()
+        self._connection = connection
+        self._version = connection.version(FETCH)
+        self._by_id = self._version >= FETCH_BY_TOPIC_ID
+        self._session = FetchSession()
+        self.taps = {self.key(tap): tap for tap in taps}
+
+    def _connect(self) -> None:
+        self.busy = True
+        task = asyncio.get_running_loop().create_task(self.link.get())
+        task.add_done_callback(self._connected)
+
+    def _connected(self, task: asyncio.Task[Connection]) -> None:
+        self.busy = False
+        if task.cancelled():
+            return
+        if isinstance(task.exception(), EnvironmentFault):
+            self._feed.failed(self, self._backoff.next_s())
+        else:
+            task.result()
+            self._backoff.reset()
+            self._feed.pump()
+
+    def _answered(self, connection: Connection, end: Frame | ConnectionLost) -> None:
+        self.busy = False
+        self._source.budget.settle(self._promised)
+        if isinstance(end, ConnectionLost):
+            self._feed.failed(self, self._backoff.next_s())
+            return
+        try:
+            response = decode(self._version, end.reader())
+        except WireError as error:
+            connection.pipe.close(str(error), error)
+            self._feed.failed(self, self._backoff.next_s())
+            return
+        brought = self._hand_out(response, end)
+        self._feed.came_round(self, brought=brought)
+
+    def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
+        """Give each tap its part; whether there were any records."""
+        if not self._session.answered(response):
+            frame.release()
+            return False
+        held = self._source.budget.hold(frame)
+        buffer = frame.buffer
+        hot_until = asyncio.get_running_loop().time() + HOT_S
+        brought = False
+        for fetched in response.partitions:
+            tap = self.taps.get((fetched.topic, fetched.partition))
+            if tap is None or tap.wish is None:
+                continue
+            if fetched.error == OUT_OF_RANGE:
+                self._feed.drop(tap)
+                self._find_bounds(tap, tap.wish)
+                continue
+            if fetched.records_end > fetched.records_start:
+                tap.hot_until = hot_until
+                brought = True
+            elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
+                continue  # a broker tells of each partition that is new to its session; the wish stands
+            wish, tap.wish = tap.wish, None
+            tap.high_watermark = fetched.high_watermark
+            self._feed.drop(tap)
+            tap.deliver(
+                Chunk(
+                    wish.round,
+                    fetched.error,
+                    fetched.high_watermark,
+                    fetched.last_stable_offset,
+                    fetched.log_start_offset,
+                    fetched.aborted,
+                    buffer,
+                    fetched.records_start,
+                    fetched.records_end,
+                    held,
+                    fetched.diverging_end,
+                )
+            )
+        return brought
+
+    def _find_bounds(self, tap: Tap, wish: FetchFrom) -> None:
+        def told(error: int, high_watermark: int, log_start: int) -> None:
+            if tap.wish is not wish:
+                return
+            if not error and log_start <= wish.position <= high_watermark:
+                error = NOT_AVAILABLE  # a leader that was behind for a moment
+            empty = bytearray()
+            tap.deliver(Chunk(wish.round, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
+
+        self._source.asks.bounds(tap.partition, -1, told)

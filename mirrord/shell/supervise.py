@@ -1,0 +1,122 @@
+"""One daemon: its flows and its HTTP door, on whatever engine, in the foreground process or in the Ray supervisor."""
+
+import asyncio
+from contextlib import suppress
+
+import structlog
+
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.names import Alias
+from mirrord.model.status import Status
+from mirrord.model.version import version
+from mirrord.shell.clock import Clock, SystemClock
+from mirrord.shell.discovery import Claims
+from mirrord.shell.engine import Engine
+from mirrord.shell.flow_supervisor import FlowSupervisor, Services
+from mirrord.shell.http import HttpServer
+from mirrord.shell.lease_holder import this_process
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
+from mirrord.shell.metrics import metrics_text
+from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
+from mirrord.shell.watch import ClusterWatch
+
+STOP_S = 7.5
+CLOSE_S = 0.5
+"""A stop takes at most both; what Ray needs to end comes on top, and all of it stays within 10 s."""
+
+log = structlog.get_logger()
+
+
+class Surroundings:
+    """How clusters and ledgers are reached; tests have their own."""
+
+    def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
+        """`patience_s` is how long a ledger may take for an answer."""
+        self._config = config
+        self._patience_s = patience_s
+        self.clock: Clock = SystemClock()
+
+    def admin(self, alias: Alias) -> TopicAdmin:
+        """A new connection to a cluster, not opened yet."""
+        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+
+    def ledger(self, flow: FlowConfig) -> LedgerStore:
+        """A new view of a flow's ledger, not opened yet."""
+        topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
+        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s)
+
+
+class Supervisor:
+    """All flows of one daemon. It is what the HTTP door shows (`mirrord.shell.http.StatusSource`)."""
+
+    def __init__(self, config: Config, engine: Engine, surroundings: Surroundings | None = None) -> None:
+        self._config = config
+        self._engine = engine
+        self._surroundings = surroundings or Surroundings(config)
+        self._stopping = asyncio.Event()
+        self._flows: list[FlowSupervisor] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        token = config.http.token
+        self._http = HttpServer(self, config.http.listen, token.resolve() if token else None)
+
+    async def start(self) -> str:
+        """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
+        address = f"http://{await self._http.start()}"
+        clock = self._surroundings.clock
+        services = Services(
+            config=self._config,
+            engine=self._engine,
+            holder=this_process(self._config.instance, address),
+            clock=clock,
+            claims=Claims(),
+            watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
+            admin=self._surroundings.admin,
+            ledger=self._surroundings.ledger,
+        )
+        self._flows = [FlowSupervisor(flow, services) for flow in self._config.flows]
+        self._tasks = [asyncio.create_task(flow.run(), name=flow.flow.name) for flow in self._flows]
+        log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
+        return address
+
+    async def wait(self) -> None:
+        """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
+        try:
+            await self._stopping.wait()
+            _, late = await asyncio.wait(self._tasks, timeout=STOP_S)
+            for task in late:
+                log.warning("flow_not_drained", flow=task.get_name())
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await asyncio.gather(self._engine.close(), self._http.close())
+            log.info("daemon_stopped")
+
+    def status(self) -> Status:
+        """The present status, from memory."""
+        return Status(
+            version=version(),
+            instance=self._config.instance,
+            at_ms=self._surroundings.clock.wall_ms(),
+            gathered="daemon",
+            flows=tuple(flow.status() for flow in self._flows),
+        )
+
+    def ready(self) -> tuple[bool, list[str]]:
+        """Whether every flow is served here or stands by."""
+        reasons = [reason for flow in self._flows if (reason := flow.ready())]
+        return not reasons, reasons
+
+    def metrics_text(self) -> bytes:
+        """Prometheus's text form."""
+        return metrics_text(self.status())
+
+    async def stop(self) -> None:
+        """Begins to drain and returns at once. May be called again."""
+        if not self._stopping.is_set():
+            log.info("daemon_stopping")
+        self._stopping.set()
+        for flow in self._flows:
+            flow.stop()

@@ -1,0 +1,274 @@
+"""Producing: one connection to each target broker, requests pipelined, several lanes in each.
+
+A lane's batches of one round go over one connection, in order. When that is lost, what was sent is answered with
+NETWORK_EXCEPTION (it may or may not be in the log) and what was not sent with NOT_LEADER_OR_FOLLOWER (it is not); what
+the lane still sends in that round is refused the same way, because only a new round begins with a window of one.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mirrord.flow.packing import Packer
+from mirrord.flow.signals import Answer, Batch, Input, Produce
+from mirrord.flow.state import Lane
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.connections import Connection
+from mirrord.shell.frames import Frame
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.pipe import ConnectionLost
+from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.wire.errors import ErrorCode, WireError
+from mirrord.wire.produce import Entry, decode, encode
+
+IN_FLIGHT = 32
+"""Requests without an answer on one connection."""
+WRITE_BYTES = 1 << 20
+"""Requests are put into one system call up to this size. The lease is looked at right before."""
+UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
+NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+LEASE_POLL_S = 0.05
+_LINGER_S = 1.0
+
+
+class Sender(Protocol):
+    """A lane as the target side needs it."""
+
+    lane: Lane
+    tell: Callable[[Input], None]
+    target: PartitionId
+    outlet: "Outlet | None"
+    """Where the present round's batches go."""
+    outlet_round: int
+    connections: int
+    """Which connection of the outlet they go over, counted from its first."""
+
+
+Item = tuple[Sender, int, Batch]
+"""A lane's batch of a round."""
+
+
+class Target:
+    """All producing of one replicator."""
+
+    def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
+        self.view = view
+        self.may_write = may_write
+        """Asked right before each write: whether the lease holds."""
+        self.request_timeout_ms = request_timeout_ms
+        self._outlets: dict[int, Outlet] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def produce(self, sender: Sender, effect: Produce) -> None:
+        """Send a lane's batches; each is answered exactly once, in order, later."""
+        if sender.outlet_round != effect.round:
+            self._bind(sender, effect.round)
+        outlet = sender.outlet
+        if outlet is None or sender.connections != outlet.connections:
+            self._loop.call_soon(self.refuse, [(sender, effect.round, batch) for batch in effect.batches])
+        else:
+            outlet.add(sender, effect.round, effect.batches)
+
+    def forget(self, sender: Sender) -> None:
+        """The lane is hosted no longer."""
+        for outlet in self._outlets.values():
+            outlet.forget(sender)
+
+    def close(self) -> None:
+        """End all connections."""
+        for outlet in self._outlets.values():
+            outlet.link.close()
+
+    def refuse(self, items: Sequence[Item]) -> None:
+        """Answer batches that were not sent."""
+        for sender, number, batch in items:
+            sender.tell(Answer(number, batch, NOT_SENT, -1))
+
+    def _bind(self, sender: Sender, number: int) -> None:
+        sender.outlet_round = number
+        sender.outlet = None
+        leader = self.view.leader(sender.target)
+        # The round learnt where the log ends from the leader of one epoch; another leader may have another log.
+        if leader is None or leader.epoch != sender.lane.end_epoch:
+            self.view.refresh()
+            return
+        outlet = self._outlets.get(leader.node)
+        if outlet is None:
+            outlet = self._outlets[leader.node] = Outlet(self, leader.node)
+        sender.outlet, sender.connections = outlet, outlet.connections
+
+
+class Outlet:
+    """The connection to one target broker."""
+
+    def __init__(self, target: Target, node: int) -> None:
+        self.link = target.view.link(node, "produce")
+        self.connections = 0
+        """Grows when a connection is given up: who was bound to it has to begin a new round."""
+        self._target = target
+        self._loop = asyncio.get_running_loop()
+        self._packer: Packer[Item] = Packer()
+        self.answering = False
+        """Answers are being taken in; what they lead to is sent behind the last of them."""
+        self._scheduled = False
+        self._opening = False
+        self._connection: Connection | None = None
+        self._version = 0
+        self._awaiting_lease = False
+
+    def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
+        """Send batches with what else comes in this tick."""
+        add = self._packer.add
+        for batch in batches:
+            add(sender, batch.end - batch.start, (sender, number, batch))
+        self._flush_soon()
+
+    def forget(self, sender: Sender) -> None:
+        """Nothing of this lane will be added again."""
+        self._packer.forget(sender)
+
+    def _flush_soon(self) -> None:
+        """Once per tick; while answers are being taken in, right behind the last of them."""
+        if not self._scheduled:
+            self._scheduled = True
+            if not self.answering:
+                self._loop.call_soon(self._flush)
+
+    def _answers_taken(self) -> None:
+        self.answering = False
+        if self._scheduled:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        connection = self._connection
+        if connection is None or connection.pipe.lost is not None:
+            self._open()
+            return
+        pipe, packer = connection.pipe, self._packer
+        while packer and pipe.in_flight < IN_FLIGHT and pipe.writable:
+            if not self._target.may_write():
+                self._await_lease()
+                return
+            if self.link.overdue(connection):
+                # Answers come in the order of the batches: what waits is refused when nothing is on its way.
+                if pipe.in_flight == 0:
+                    self._give_up()
+                return
+            pipe.hold()
+            size = 0
+            while packer and pipe.in_flight < IN_FLIGHT and size < WRITE_BYTES:
+                size += self._send(connection, packer.take())
+            pipe.send_held()
+
+    def _await_lease(self) -> None:
+        """What waits is old when the lease holds again: it is refused then, and the lanes look at the log anew."""
+        if not self._awaiting_lease:
+            self._awaiting_lease = True
+            self._loop.call_later(LEASE_POLL_S, self._look_at_lease)
+
+    def _look_at_lease(self) -> None:
+        self._awaiting_lease = False
+        connection = self._connection
+        if connection is None or not self._packer:
+            return
+        if self._target.may_write() and connection.pipe.in_flight == 0:
+            self._give_up()
+        else:
+            self._await_lease()
+
+    def _send(self, connection: Connection, items: list[Item]) -> int:
+        by_id = self._version >= PRODUCE_BY_TOPIC_ID
+        entries: list[Entry] = []
+        sent: list[Item] = []
+        for item in items:
+            sender, number, batch = item
+            # A lane that has begun another round since does not want these any more.
+            if number == sender.lane.round:
+                topic, topic_id, partition = sender.target
+                data = memoryview(batch.buffer)[batch.start : batch.end]
+                entries.append((topic_id if by_id else topic, partition, data))
+                sent.append(item)
+        if not sent:
+            return 0
+        parts, size = encode(self._version, self._target.request_timeout_ms, entries)
+        connection.pipe.request(PRODUCE, self._version, parts, size, _Pending(self, connection, self._version, sent))
+        return size
+
+    def _open(self) -> None:
+        if not self._opening and self._packer:
+            self._opening = True
+            self._loop.create_task(self.link.get()).add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[Connection]) -> None:
+        self._opening = False
+        if task.cancelled():
+            return
+        if isinstance(task.exception(), EnvironmentFault):
+            self._give_up()
+            return
+        self._connection = connection = task.result()
+        self._version = connection.version(PRODUCE)
+        connection.pipe.on_writable = self._flush
+        connection.pipe.on_read = self._answers_taken
+        connection.pipe.on_lost = self._lost
+        if connection.pipe.lost is not None:
+            self._give_up()
+        else:
+            self._flush()
+
+    def _lost(self, lost: ConnectionLost) -> None:  # noqa: ARG002 -- the links' view of it is enough
+        self._target.view.refresh()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Whoever is bound to this connection needs a new round; what was not sent will not be."""
+        self.connections += 1
+        self.answering = self._scheduled = False
+        self._connection = None  # the link opens another one if this one is lost or overdue
+        packer = self._packer
+        waiting = [item for _ in range(len(packer)) for item in packer.take()]
+        self._target.refuse(waiting)
+
+    def answered(self, items: Sequence[Item], errors: Sequence[tuple[int, int]]) -> None:
+        """Tell the lanes, and send what this made room for."""
+        for (sender, number, batch), (error, base_offset) in zip(items, errors, strict=True):
+            sender.tell(Answer(number, batch, error, base_offset))
+        if self._packer:
+            self._flush_soon()
+
+
+class _Pending:
+    """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
+
+    __slots__ = ("_connection", "_items", "_outlet", "_version")
+
+    def __init__(self, outlet: Outlet, connection: Connection, version: int, items: list[Item]) -> None:
+        self._outlet = outlet
+        self._connection = connection
+        self._version = version
+        self._items = items
+
+    def __call__(self, end: Frame | ConnectionLost) -> None:
+        items = self._items
+        if isinstance(end, ConnectionLost):
+            # uvloop closes an aborted transport one turn of the loop later: until then it may read these buffers.
+            asyncio.get_running_loop().call_later(_LINGER_S, list[Item], items)
+            self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
+            return
+        self._outlet.answering = True
+        try:
+            partitions = decode(self._version, end.reader()).partitions
+        except WireError as error:
+            # First these, then all behind them: a lane is answered in the order of its batches.
+            self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
+            self._connection.pipe.close(str(error), error)
+            return
+        if len(items) == 1 and len(partitions) == 1:
+            self._outlet.answered(items, ((partitions[0].error, partitions[0].base_offset),))
+            return
+        told = {(each.topic, each.partition): (each.error, each.base_offset) for each in partitions}
+        by_id = self._version >= PRODUCE_BY_TOPIC_ID
+        targets = [item[0].target for item in items]
+        keys = [(each.topic_id if by_id else each.topic, each.partition) for each in targets]
+        self._outlet.answered(items, [told.get(key, (UNKNOWN, -1)) for key in keys])

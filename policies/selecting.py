@@ -1,0 +1,57 @@
+"""Which topics of the source a flow copies, and the reason why not for each of the others.
+
+A topic is selected when its whole name matches one of the includes and none of the excludes. Three kinds are never
+selected, whatever the lists say: Kafka's own topics, the topics that mirrord and MirrorMaker 2 keep their state in, and
+a topic that came from the target in the first place. User topics whose names merely end in `.internal` are selected
+(KIP-1074).
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+from mirrord.model.names import Alias
+from policies.naming import Naming
+
+Refusal = Literal["internal", "excluded", "not-included", "cycle"]
+"""Why a topic is not copied."""
+
+_INTERNAL = re.compile(
+    r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
+    r"|mirrord\.[^.]+\.(ledger|state)"
+    # MirrorMaker 2: offset syncs, Connect's own topics, checkpoints; "-" is its other internal separator (KIP-949).
+    r"|mm2-(offset-syncs|configs|offsets|status)[.-].+[.-]internal"
+    r"|.+[.-]checkpoints[.-]internal"
+)
+
+
+def is_internal(topic: str) -> bool:
+    """Whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user."""
+    return _INTERNAL.fullmatch(topic) is not None
+
+
+class Selection:
+    """The topics of one flow."""
+
+    def __init__(self, include: Iterable[str], exclude: Iterable[str], target: Alias, naming: Naming) -> None:
+        self._include = [re.compile(pattern) for pattern in include]
+        self._exclude = [re.compile(pattern) for pattern in exclude]
+        self._target = target
+        self._naming = naming
+
+    def refusal(self, topic: str) -> Refusal | None:
+        """Why this source topic is not copied; None when it is."""
+        if is_internal(topic):
+            return "internal"
+        if not any(pattern.fullmatch(topic) for pattern in self._include):
+            return "not-included"
+        if any(pattern.fullmatch(topic) for pattern in self._exclude):
+            return "excluded"
+        # Every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in MirrorSourceConnector.isCycle.
+        if self._target in self._naming.hops(topic):
+            return "cycle"
+        return None
+
+    def selects(self, topic: str) -> bool:
+        """Whether this source topic is copied."""
+        return self.refusal(topic) is None

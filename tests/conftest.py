@@ -1,0 +1,45 @@
+"""What every tier shares: one random seed, shown in the header, and the counts that `tests.tiers` adds up."""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+pytest_plugins = ["tests.fixtures.lab"]
+
+SEED = "MIRRORD_SEED"
+TALLY = "MIRRORD_TALLY"
+
+# No deadline: how fast a machine is says nothing about whether the code is right.
+settings.register_profile("mirrord", deadline=None)
+settings.load_profile("mirrord")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    # Through the environment, so that the workers of pytest-xdist have the same one.
+    seed = os.environ.setdefault(SEED, str(random.SystemRandom().randrange(2**32)))
+    if config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = seed
+
+
+def pytest_report_header() -> str:
+    return f"random seed: {SEED}={os.environ[SEED]}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
+    if exitstatus:
+        terminalreporter.write_line(f"the same again: {SEED}={os.environ[SEED]}")
+    tally = os.environ.get(TALLY)
+    if tally:
+        counts = {outcome: len(reports) for outcome, reports in terminalreporter.stats.items()}
+        Path(tally).write_text(json.dumps(counts))
+
+
+@pytest.fixture(scope="session")
+def seed() -> int:
+    """The seed of this run; a test that needs chance makes its own `random.Random(seed)`."""
+    return int(os.environ[SEED])

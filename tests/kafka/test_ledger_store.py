@@ -1,0 +1,271 @@
+"""The ledger store on real brokers: the contract, and what brokers do that memory does not."""
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from mirrord.cli.main import main
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.ports import free_ports
+from mirrord.lab.settings import ADMIN
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
+from mirrord.model.config import ClusterConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import LaneTaken, SourceRun, Verdict, VerdictGiven
+from mirrord.model.names import ledger_topic, state_topic
+from mirrord.model.runs import Run
+from mirrord.model.security import Security
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from tests.fixtures.lab import LabFactory, LabPair, client_settings
+from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
+from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
+from tests.fixtures.wire import security_of
+
+SECONDS = 60
+
+
+def config(cluster: Cluster, user: str = ADMIN) -> ClusterConfig:
+    return ClusterConfig(tuple(cluster.bootstrap.split(",")), security_of(cluster, user))
+
+
+class Flow:
+    """The ledger of one flow, with a name of its own."""
+
+    def __init__(self, cluster: Cluster, deadline_seconds: float = 20) -> None:
+        self.cluster = cluster
+        self.name = f"flow-{uuid.uuid4().hex[:8]}"
+        self.deadline_seconds = deadline_seconds
+        self.stores: list[LedgerStore] = []
+
+    def make(self, user: str = ADMIN) -> LedgerStore:
+        log = KafkaLog(self.name, config(self.cluster, user), deadline_seconds=self.deadline_seconds)
+        return LedgerStore(log, SystemClock(), deadline_seconds=self.deadline_seconds)
+
+    async def open(self) -> LedgerStore:
+        self.stores.append(self.make())
+        await self.stores[-1].open()
+        return self.stores[-1]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(store.close() for store in self.stores))
+
+    def settings(self, topic: str) -> dict[str, str]:
+        admin = AdminClient(client_settings(self.cluster))
+        (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+        return {key: entry.value for key, entry in told.result(SECONDS).items()}
+
+    def delete(self, topic: str) -> None:
+        admin = AdminClient(client_settings(self.cluster))
+        admin.delete_topics([topic])[topic].result(SECONDS)
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {SECONDS} s: {what}"
+        await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def flow(lab_pair: LabPair) -> AsyncGenerator[Flow]:
+    flow = Flow(lab_pair.target)
+    yield flow
+    await flow.close()
+
+
+@pytest.fixture
+def make_store(flow: Flow) -> MakeStore:
+    return flow.make
+
+
+@pytest.fixture
+def open_store(flow: Flow) -> OpenStore:
+    return flow.open
+
+
+class TestOnBrokers(LedgerContract):
+    pass
+
+
+async def test_the_topics_are_created_once_and_keep_what_they_must(flow: Flow) -> None:
+    await asyncio.gather(*(flow.open() for _ in range(3)))
+    ledger, state = flow.settings(ledger_topic(flow.name)), flow.settings(state_topic(flow.name))
+    assert (ledger["cleanup.policy"], ledger["retention.ms"], ledger["min.insync.replicas"]) == ("delete", "-1", "1")
+    assert (state["cleanup.policy"], state["min.insync.replicas"]) == ("compact", "1")
+
+
+async def test_read_only_creates_nothing(flow: Flow) -> None:
+    with pytest.raises(LedgerMissing, match=f"there is no flow {flow.name} on this cluster"):
+        await flow.make().open(read_only=True)
+    topics = AdminClient(client_settings(flow.cluster)).list_topics(timeout=SECONDS).topics
+    assert not [topic for topic in topics if flow.name in topic]
+
+
+async def test_topics_that_would_forget_are_refused(flow: Flow) -> None:
+    admin = AdminClient(client_settings(flow.cluster))
+    wrong = [
+        NewTopic(ledger_topic(flow.name), 1, 1, config={"retention.ms": "1000"}),
+        NewTopic(state_topic(flow.name), 1, 1),
+    ]
+    for created in admin.create_topics(wrong).values():
+        created.result(SECONDS)
+    with pytest.raises(EnvironmentFault, match=r"ledger has retention.ms=1000, which loses facts; it must be -1"):
+        await flow.open()
+
+
+async def test_a_ledger_of_several_partitions_is_refused(flow: Flow) -> None:
+    admin = AdminClient(client_settings(flow.cluster))
+    for created in admin.create_topics([NewTopic(ledger_topic(flow.name), 2, 1)]).values():
+        created.result(SECONDS)
+    with pytest.raises(EnvironmentFault, match="has 2 partitions; a ledger has one"):
+        await flow.open()
+
+
+async def test_a_deleted_ledger_is_found_out(flow: Flow) -> None:
+    flow.deadline_seconds = 3
+    store = await flow.open()
+    await start_flow(store)
+    await store.read_to_end()
+    await store.save(store.mark)
+    flow.delete(ledger_topic(flow.name))
+    with pytest.raises((LedgerWentBack, LedgerUnavailable)):
+        await store.append(1, [opened(1)])
+    await store.close()
+    with pytest.raises(LedgerWentBack, match=r"`mirrord rebuild`"):
+        await flow.open()
+
+
+async def test_the_state_survives_compaction_of_a_large_flow(flow: Flow) -> None:
+    store = await flow.open()
+    await start_flow(store, lanes=20)
+    runs = tuple(Run(number * 2, number * 3) for number in range(20_000))
+    await asyncio.gather(*(store.append(1, [SourceRun(lane_id(number), 1, runs)]) for number in range(20)))
+    for ordinal in range(5):
+        await asyncio.gather(*(store.save(progress(number, ordinal)) for number in range(20)))
+        await store.trim(kept_entries=0)
+        await store.append(1, [SourceRun(LANE, 1, (Run(60_000 + ordinal, 200_000 + 2 * ordinal),))])
+    later = await flow.open()
+    assert plain(later.state) == plain(store.state)
+
+
+async def repeat(append: Callable[[], Coroutine[Any, Any, tuple[bool, ...]]]) -> tuple[bool, ...]:
+    """Append until there is an answer."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            with suppress(LedgerUnavailable):
+                return await append()
+
+
+async def test_a_broker_that_is_killed_and_comes_back_costs_nothing(flow: Flow) -> None:
+    flow.deadline_seconds = 2
+    store, other = await flow.open(), await flow.open()
+    await start_flow(store)
+    flow.cluster.kill()
+    try:
+        facts = [LaneTaken(LANE, 2, "r2"), VerdictGiven(LANE, 2, (Verdict(0, 7, "control"),))]
+        lost = await asyncio.gather(store.append(1, facts), store.save(progress(0, 1)), return_exceptions=True)
+        assert [type(error) for error in lost] == [LedgerUnavailable] * 2
+    finally:
+        await asyncio.to_thread(flow.cluster.restart)
+    assert await repeat(lambda: store.append(1, facts)) == (True, True)
+    await other.read_to_end()
+    assert other.state.lanes[LANE].verdicts.counts == {"control": 7}
+    assert plain(other.state) == plain(store.state)
+
+
+async def test_a_ledger_behind_tls_and_acls(lab_sasl: Cluster) -> None:
+    flow = Flow(lab_sasl)
+    try:
+        store = await flow.open()
+        await start_flow(store)
+        await store.trim(kept_entries=0)
+        assert plain((await flow.open()).state) == plain(store.state)
+        with pytest.raises(EnvironmentFault, match="may not be used: TOPIC_AUTHORIZATION_FAILED"):
+            await flow.make("stranger").open(read_only=True)
+    finally:
+        await flow.close()
+
+
+def test_the_verb_reads_a_real_ledger(lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    flow = Flow(lab_pair.target)
+
+    async def fill() -> None:
+        store = await flow.open()
+        await start_flow(store)
+        await store.trim(kept_entries=1)
+        await store.append(1, [LaneTaken(LANE, 2, "r2")])
+        await flow.close()
+
+    asyncio.run(fill())
+    capsys.readouterr()
+    conf = tmp_path / "conf.toml"
+    conf.write_text(
+        f'[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "{flow.cluster.bootstrap}"\n'
+        f'[[flows]]\nname = "{flow.name}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+    )
+    assert main(["ledger", "show", str(conf)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[4] for line in lines] == ["lane_opened", "lane_taken", "lane_taken"]
+    assert lines[2].endswith("orders-0: grant 2 taken by r2")
+    conf.write_text(conf.read_text().replace(flow.name, "nobody"))
+    assert main(["ledger", "show", str(conf)]) == 1
+    assert "there is no flow nobody on this cluster" in capsys.readouterr().err
+
+
+async def test_of_two_keepers_one_wins_and_the_other_takes_over(flow: Flow) -> None:
+    clock = SystemClock()
+    stores = [await flow.open() for _ in range(2)]
+    await open_flow(stores[0], FLOW)
+    keepers = [LeaseKeeper(store, HOLDER, 1500, clock) for store in stores]
+    races = [asyncio.create_task(keeper.acquire()) for keeper in keepers]
+    done, _ = await asyncio.wait(races, timeout=SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    assert [race.result() for race in done] == [1]
+    winner, standby = (0, 1) if races[0].done() else (1, 0)
+    renewed_from = keepers[winner].valid_until
+    await until(lambda: keepers[winner].valid_until > renewed_from + 2, "renewed for longer than it lasts")
+    assert not races[standby].done()
+    await keepers[winner].close()
+    assert await asyncio.wait_for(races[standby], SECONDS) == 2
+    await asyncio.wait_for(stores[winner].until(lambda: stores[winner].state.lease_epoch == 2), SECONDS)
+    await keepers[standby].release()
+    third = LeaseKeeper(stores[winner], HOLDER, 60_000, clock)
+    assert await asyncio.wait_for(third.acquire(), SECONDS) == 3
+    await third.close()
+
+
+async def test_a_cluster_of_three_keeps_the_ledger_through_a_leader_change(lab_cluster: LabFactory) -> None:
+    flow = Flow(lab_cluster(brokers=3))
+    try:
+        store = await flow.open()
+        await start_flow(store)
+        assert flow.settings(ledger_topic(flow.name))["min.insync.replicas"] == "2"
+        topics = AdminClient(client_settings(flow.cluster)).list_topics(timeout=SECONDS).topics
+        partition = topics[ledger_topic(flow.name)].partitions[0]
+        assert len(partition.replicas) == 3
+        flow.cluster.kill(partition.leader)
+        assert await repeat(lambda: store.append(1, [LaneTaken(LANE, 2, "r2")])) == (True,)
+        later = await flow.open()
+        assert plain(later.state) == plain(store.state)
+    finally:
+        await flow.close()
+
+
+async def test_nobody_listens(free_port: int) -> None:
+    log = KafkaLog("nowhere", ClusterConfig((f"127.0.0.1:{free_port}",), Security()), deadline_seconds=1)
+    with pytest.raises(LedgerUnavailable, match=r"cannot be reached"):
+        await LedgerStore(log, SystemClock()).open()
+
+
+@pytest.fixture
+def free_port() -> int:
+    return free_ports(1)[0]

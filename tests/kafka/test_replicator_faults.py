@@ -1,0 +1,232 @@
+"""A replicator while brokers die, others race it, and the target has forgotten who wrote what."""
+
+import asyncio
+import random
+import time
+from collections.abc import Generator
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.model.facts import Holder, LeaseTaken
+from mirrord.shell.producer_expiry import producer_expiry_ms
+from mirrord.shell.replicator import Replicator
+from tests.fixtures.lab import LabFactory, LabPair
+from tests.fixtures.mirror import SECONDS, Mirror, Written, config_of, copy_of, ends, ids, mirror, until, write
+
+DAY_MS = 86_400_000
+EXPIRY_MS = 3_600_000
+KEPT = {"retention_ms": "-1"}
+"""Records of ten days ago would be deleted at once."""
+
+
+@pytest.fixture(scope="module")
+def pair() -> Generator[LabPair]:
+    """A source that compacts at once, and a target that forgets producers at once."""
+    source = LabOptions(properties={"log.cleaner.backoff.ms": "300"})
+    target = LabOptions(
+        properties={"producer.id.expiration.check.interval.ms": "2000", "producer.id.expiration.ms": str(EXPIRY_MS)}
+    )
+    with Cluster(source) as one, Cluster(target) as other:
+        yield LabPair(one, other)
+
+
+@pytest.fixture(autouse=True)
+def _revived(pair: LabPair) -> Generator[None]:
+    yield
+    for cluster in (pair.source, pair.target):
+        if not cluster.pids:
+            cluster.restart()
+
+
+def numbered(count: int, age_ms: int = 0, partitions: int = 1) -> list[Written]:
+    """Records that tell their place, `age_ms` old (0: of now)."""
+    time_ms = int(time.time() * 1000) - age_ms if age_ms else 0
+    return [
+        Written(b"%d" % number, b"value %d" % number, partition=number % partitions, time_ms=time_ms)
+        for number in range(count)
+    ]
+
+
+async def copied(replicator: Replicator, records: int) -> None:
+    """Wait until the replicator has copied so many records."""
+    await until(lambda: sum(lane.copied_records for lane in replicator.report().lanes) >= records)
+
+
+async def test_the_target_tells_how_long_it_remembers(pair: LabPair) -> None:
+    assert await producer_expiry_ms(config_of(pair.target), 1, SECONDS) == EXPIRY_MS
+
+
+async def test_holes_of_a_compacted_source(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic(
+            cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", min_compaction_lag_ms="0"
+        )
+        for turn in range(4):
+            keys = [Written(b"%d" % (number % 50), b"%d" % turn) for number in range(500)]
+            write(flow.source, topic, keys, batch_num_messages=20)
+            await asyncio.sleep(0.3)
+        await until_compacted(flow, topic, below=1_500)
+        reports = await flow.caught_up(await flow.copying())
+        assert reports[0].rebuilt["holes"] > 0
+        await flow.assert_same()
+        await flow.store.read_to_end()
+        assert flow.lane().verdicts.counts["compacted"] > 500
+
+
+async def until_compacted(flow: Mirror, topic: str, below: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        # Only a segment that is no longer written to is compacted.
+        write(flow.source, topic, [Written(b"last", b"v")])
+        originals, _ = await flow.batches(topic)
+        if sum(batch.header.record_count for batch in originals) < below:
+            return
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.3)
+
+
+@pytest.mark.parametrize(("side", "age_ms"), [("source", 0), ("target", 0), ("target", 10 * DAY_MS)])
+async def test_a_broker_is_killed(pair: LabPair, side: str, age_ms: int) -> None:
+    async with mirror(pair.source, pair.target, request_timeout_ms=2_000, lease_ttl_ms=3_000) as flow:
+        topic = flow.topic(2, KEPT, **KEPT)
+        await asyncio.to_thread(write, flow.source, topic, numbered(40_000, age_ms, 2), batch_num_messages=10)
+        replicator = await flow.copying()
+        victim = flow.source if side == "source" else flow.target
+        await copied(replicator, 10_000)
+        await asyncio.to_thread(victim.kill)
+        await asyncio.to_thread(victim.restart)
+        await flow.caught_up(replicator)
+        await flow.assert_same(records=40_000)
+
+
+@pytest.mark.parametrize("age_ms", [0, 10 * DAY_MS], ids=["fresh", "ten-days-old"])
+async def test_two_replicators_race(pair: LabPair, age_ms: int, seed: int) -> None:
+    chance = random.Random(seed)
+    async with mirror(pair.source, pair.target, request_timeout_ms=1_000, lease_ttl_ms=1_500) as flow:
+        topic = flow.topic(2, KEPT, **KEPT)
+        await asyncio.to_thread(write, flow.source, topic, numbered(30_000, age_ms, 2), batch_num_messages=10)
+        lanes = await flow.lanes("unknown")
+        one, other = await flow.replicator(), await flow.replicator()
+        await one.assign(lanes)
+        for turn in range(4):
+            await asyncio.sleep(chance.uniform(0.0, 0.5))
+            # Neither is told of the other: the ledger alone decides who has the lane.
+            await (other, one)[turn % 2].assign(lanes)
+        await flow.caught_up(one, other, seconds=120)
+        await flow.assert_same(records=30_000)
+
+
+async def test_a_replicator_that_died_is_followed(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target, request_timeout_ms=1_000, lease_ttl_ms=2_000) as flow:
+        topic = flow.topic(1, KEPT, **KEPT)
+        await asyncio.to_thread(write, flow.source, topic, numbered(50_000, 10 * DAY_MS), batch_num_messages=5)
+        former = await flow.copying()
+        for _ in range(3):
+            await copied(former, 5_000)
+            await former.close(0)
+            former = await flow.copying("dead")
+        await flow.caught_up(former)
+        await flow.assert_same(records=50_000)
+        await flow.store.read_to_end()
+        check = flow.lane().last_check
+        assert check is None or check.outcome == "equal"
+
+
+async def test_topics_that_are_only_just_being_created(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        for _ in range(4):
+            topic = flow.topic(partitions=3)
+            write(flow.source, topic, numbered(300, partitions=3), batch_num_messages=1)
+        await flow.caught_up(await flow.copying())
+        await flow.assert_same(records=1_200)
+
+
+async def test_a_source_that_comes_later(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic()
+        write(flow.source, topic, numbered(100))
+        lanes = await flow.lanes()
+        await asyncio.to_thread(flow.source.kill)
+        replicator = await flow.replicator()
+        await replicator.assign(lanes)
+        await until(lambda: replicator.report().source_error != "")
+        assert replicator.report().target_error == ""
+        await asyncio.to_thread(flow.source.restart)
+        await flow.caught_up(replicator)
+        await until(lambda: replicator.report().source_error == "")
+        await flow.assert_same(records=100)
+
+
+async def test_records_that_the_source_deleted_halt_the_lane(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic(partitions=2)
+        write(flow.source, topic, numbered(200, partitions=2))
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+        lanes = await flow.lanes("left")
+        await replicator.release(ids(lanes), 10)
+        write(flow.source, topic, numbered(200, partitions=2))
+        await delete_below(flow.source, topic, 150)
+        await replicator.assign(lanes)
+        await until(lambda: any(lane.phase == "halted" for lane in replicator.report().lanes))
+        notes = {lane.partition: lane.note for lane in replicator.report().lanes}
+        assert "offsets [100, 150) were deleted before they were copied" in notes[0]
+        await until(lambda: ends(flow.target, copy_of(topic))[1] == 200)
+        assert notes[1] == ""
+
+
+async def delete_below(cluster: Cluster, topic: str, offset: int) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        await asyncio.to_thread(future.result)
+
+
+async def test_another_lease_stops_every_lane(pair: LabPair) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic(partitions=3)
+        replicator = await flow.copying()
+        write(flow.source, topic, numbered(90, partitions=3))
+        await flow.caught_up(replicator)
+        epoch = flow.setup.lease_epoch + 1
+        await flow.store.append(epoch, [LeaseTaken(epoch, Holder("other", 1, "", ""), 6_000)])
+        await until(lambda: replicator.report().lost)
+        write(flow.source, topic, numbered(90, partitions=3))
+        report = replicator.report()
+        assert {lane.phase for lane in report.lanes} == {"gone"}
+        assert report.lease_valid_s == 0
+        assert ends(flow.target, copy_of(topic)) == {0: 30, 1: 30, 2: 30}
+
+
+async def test_leaders_change(lab_pair: LabPair, lab_cluster: LabFactory) -> None:
+    """The target has three brokers, two replicas of each partition, and loses one broker after the other."""
+    target = lab_cluster(brokers=3, properties={"min.insync.replicas": "1"})
+    async with mirror(lab_pair.source, target, request_timeout_ms=2_000, lease_ttl_ms=3_000) as flow:
+        topic = flow.topic(6, KEPT, **KEPT)
+        await asyncio.to_thread(write, flow.source, topic, numbered(30_000, partitions=6), batch_num_messages=10)
+        replicator = await flow.copying()
+        for broker, share in ((1, 0.2), (2, 0.6)):
+            await copied(replicator, int(30_000 * share))
+            await asyncio.to_thread(target.kill, broker)
+            await asyncio.to_thread(target.restart, broker)
+        await flow.caught_up(replicator)
+        await flow.assert_same(records=30_000)
+
+
+async def test_sessions_that_end_are_replaced(lab_cluster: LabFactory) -> None:
+    """SASL sessions last for two seconds (KIP-368), and records flow for longer."""
+    cluster = lab_cluster(protocol="SASL_PLAINTEXT", properties={"connections.max.reauth.ms": "2000"})
+    async with mirror(cluster, cluster) as flow:
+        topic = flow.topic(partitions=2)
+        replicator = await flow.copying()
+        begun = time.monotonic()
+        count = 0
+        while time.monotonic() < begun + 8:
+            await asyncio.to_thread(write, cluster, topic, numbered(20, partitions=2))
+            count += 20
+            await flow.caught_up(replicator, seconds=10)
+        assert replicator.report().target_error == ""
+        assert sum(lane.copied_records for lane in replicator.report().lanes) == count

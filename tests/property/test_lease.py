@@ -1,0 +1,111 @@
+"""However the keepers race and whatever fails: an epoch has one holder, and no two write at the same time."""
+
+import asyncio
+import random
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.lease_holder import this_process
+from mirrord.shell.ledger_memory import Fault, MemoryLedger
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from tests.fixtures.clock import FakeClock
+from tests.fixtures.ledger import FLOW, HOLDER, GatedLog
+
+TTL_MS = 6000
+# Its lease is taken at once, while those who joined it go on.
+DEAD = msgspec.structs.replace(this_process("mirrord", ""), pid=2**22 + 1)
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=12)
+def test_one_holder_at_a_time(seed: int) -> None:
+    asyncio.run(Race(random.Random(seed)).run())
+
+
+class Race:
+    """Keepers that take one lease from each other, and others that work under it, while requests fail."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.ledger = MemoryLedger()
+        self.clock = FakeClock()
+        self.logs: list[GatedLog] = []
+        self.stores: list[LedgerStore] = []
+        self.keepers: list[LeaseKeeper] = []
+        self.joiners: list[LeaseKeeper] = []
+        self.races: list[asyncio.Task[int]] = []
+
+    async def run(self) -> None:
+        for _ in range(3):
+            await self.add()
+        for _ in range(50):
+            await self.clock.advance(self.chance.random() * 3)
+            self.check()
+            await self.disturb()
+        for log in self.logs:
+            log.gate.set()
+        for race in self.races:
+            race.cancel()
+        for keeper in (*self.keepers, *self.joiners):
+            await keeper.close()
+        for store in self.stores:
+            await store.close()
+
+    async def add(self) -> None:
+        self.keepers.append(await self.keeper())
+        self.races.append(asyncio.create_task(self.keepers[-1].acquire()))
+
+    async def keeper(self) -> LeaseKeeper:
+        self.logs.append(GatedLog(self.ledger))
+        store = LedgerStore(self.logs[-1], self.clock, deadline_seconds=20)
+        await store.open()
+        await open_flow(store, FLOW)
+        self.stores.append(store)
+        return LeaseKeeper(store, self.chance.choice((HOLDER, HOLDER, DEAD)), TTL_MS, self.clock)
+
+    async def disturb(self) -> None:
+        ledger, chance = self.ledger, self.chance
+        match chance.randrange(12):
+            case 0 | 1:
+                faults = [chance.choice((None, *Fault)) for _ in range(chance.randrange(12))]
+                chance.choice((ledger.append_faults, ledger.save_faults)).extend(faults)
+            case 2:
+                ledger.is_reachable = False
+            case 3 | 4:
+                ledger.is_reachable = True
+                ledger.release()
+            case 5:
+                # One of them sees nothing for a while; what it sends arrives.
+                gate = chance.choice(self.logs).gate
+                gate.clear() if gate.is_set() else gate.set()
+            case 6 | 7 | 8:
+                # Starting something needs answers.
+                if ledger.is_reachable and not ledger.append_faults and not ledger.save_faults:
+                    await self.change()
+            case _:
+                pass
+
+    async def change(self) -> None:
+        """Someone joins the holder, or the holder dies, or there is one standby more."""
+        holders = [keeper for keeper in self.keepers if keeper.is_valid]
+        match self.chance.randrange(3):
+            case 0 if holders:
+                self.joiners.append(await self.keeper())
+                await self.joiners[-1].join(holders[-1].epoch)
+            case 1 if holders:
+                await self.chance.choice(holders).close()
+            case _ if len(self.keepers) < 8:
+                await self.add()
+            case _:
+                pass
+
+    def check(self) -> None:
+        won = [race.result() for race in self.races if race.done()]
+        assert len(won) == len(set(won)), "an epoch has one holder"
+        writers = [keeper for keeper in (*self.keepers, *self.joiners) if keeper.is_valid]
+        for holder in self.keepers:
+            if holder.is_valid and self.clock.now >= holder.former_until:
+                assert all(writer.epoch >= holder.epoch for writer in writers), "no one writes under an older lease"

@@ -1,0 +1,132 @@
+"""The daemon on a Ray of its own, on two real brokers: what dies comes back, what ends leaves nothing behind."""
+
+import os
+import signal
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+from mirrord.lab.cluster import Cluster
+from mirrord.model.status import FlowStatus, ReplicatorStatus
+from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import create_topic
+
+START_S = 150.0
+"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+BACK_S = 5.0
+PARTITIONS = 4
+
+
+def family(daemon: Daemon) -> list[psutil.Process]:
+    """The daemon's process and everything that it started."""
+    process = psutil.Process(daemon.process.pid)
+    return [process, *process.children(recursive=True)]
+
+
+def until_ended(processes: Iterable[psutil.Process], seconds: float = 30.0) -> None:
+    """Wait until the processes have ended; nobody may have to collect them."""
+    deadline = time.monotonic() + seconds
+    while left := [each for each in processes if is_alive(each)]:
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.1)
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def mirror(source: Cluster, target: Cluster, folder: Path) -> tuple[str, Path]:
+    """A topic, and a configuration that copies it by two replicators."""
+    topic = create_topic(source, unique("orders"), PARTITIONS)
+    more = "[replicators]\ncount = 2\n[ray]\ndashboard = false\n"
+    instance = unique("ray")
+    path = conf(folder, source, target, topic, flow=unique("ray"), engine="ray", more=more)
+    path.write_text(f'instance = "{instance}"\n{path.read_text()}')
+    return topic, path
+
+
+def is_copying(flow: FlowStatus) -> bool:
+    return len(flow.replicators) == 2 and flow.totals.lanes == {"copying": PARTITIONS}
+
+
+def replicator_of(flow: FlowStatus, partition: int) -> ReplicatorStatus:
+    name = next(lane.host for lane in flow.lanes if lane.partition == partition)
+    return next(each for each in flow.replicators if each.name == name)
+
+
+def finish(path: Path, source: Cluster, topic: str) -> None:
+    """Copy the rest, by a daemon that needs no Ray."""
+    path.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"'))
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, topic))
+        assert daemon.stop() == 0
+
+
+def test_replicators_and_supervisor_come_back_and_a_stop_leaves_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, path = mirror(source, target, tmp_path)
+    with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
+        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: is_copying(daemon.flow()))
+        load.wait_for(2_000)
+
+        flow = daemon.flow()
+        victim = replicator_of(flow, 0)
+        others = {lane.partition for lane in flow.lanes if lane.host != victim.name}
+        assert 0 < len(others) < PARTITIONS, "both replicators have lanes"
+        os.kill(victim.pid, signal.SIGKILL)
+
+        def back() -> bool:
+            lanes = [lane for lane in daemon.flow().lanes if lane.partition not in others]
+            return all(lane.state == "copying" and lane.host != victim.name for lane in lanes)
+
+        daemon.until(back, BACK_S)
+        daemon.until(lambda: is_copying(daemon.flow()))
+        assert all(each.pid != victim.pid for each in daemon.flow().replicators)
+
+        lease = daemon.flow().lease
+        assert lease is not None
+        former = [each.pid for each in daemon.flow().replicators]
+        os.kill(lease.pid, signal.SIGKILL)
+        daemon.until(lambda: came_back(daemon, lease.pid))
+        daemon.until(lambda: is_copying(daemon.flow()))
+        assert not set(former) & {each.pid for each in daemon.flow().replicators}
+        written = "".join(path.read_text() for path in (tmp_path / "logs").glob("*replicator-*.log"))
+        assert '"event_loop": "uvloop' in written, "Ray's async actors run on uvloop"
+        load.wait_for(2_000)
+        processes = family(daemon)
+        assert len(processes) > 5
+        assert daemon.stop() == 0
+    until_ended(processes)
+    finish(path, source, topic)
+    assert_same(source, target, [topic], load.written)
+
+
+def came_back(daemon: Daemon, former: int) -> bool:
+    """Another supervisor process answers at an HTTP door, and holds the lease."""
+    try:
+        lease = daemon.flow().lease
+    except OSError:
+        return False
+    return lease is not None and lease.pid != former
+
+
+def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_goes_on(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, path = mirror(source, target, tmp_path)
+    with Load(source, topic, PARTITIONS).running() as load:
+        with Daemon(path) as daemon:
+            daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+            daemon.until(lambda: is_copying(daemon.flow()))
+            load.wait_for(2_000)
+            processes = family(daemon)
+            daemon.kill()
+        until_ended(processes)
+    finish(path, source, topic)
+    assert_same(source, target, [topic], load.written)

@@ -1,0 +1,69 @@
+"""Daemons on a Ray cluster that is not theirs: kept apart by their instance names, and ended by `mirrord stop`."""
+
+import asyncio
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+import ray
+
+from actors.handles import names
+from actors.local import RayConnection
+from mirrord.lab.cluster import Cluster
+from mirrord.model.config import RayConfig
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import create_topic
+
+START_S = 150.0
+TOKEN = {"RAY_AUTH_MODE": "token"}
+"""A Ray that was started elsewhere does not say whether it wants its token."""
+
+
+@pytest.fixture
+def ray_address() -> Generator[str]:
+    connection = RayConnection(RayConfig(dashboard=False))
+    connection.connect()
+    yield ray.get_runtime_context().gcs_address
+    connection.close()
+
+
+def mirror(source: Cluster, target: Cluster, folder: Path, address: str) -> tuple[str, str, Path]:
+    """An instance name, a topic, and a configuration that copies it on this Ray."""
+    instance, topic = unique("daemon"), create_topic(source, unique("orders"), 1)
+    fill(source, topic, 1, 500)
+    more = f'[ray]\naddress = "{address}"'
+    path = conf(folder, source, target, topic, flow=unique("cluster"), engine="ray", more=more)
+    path.write_text(f'instance = "{instance}"\n{path.read_text()}')
+    return instance, topic, path
+
+
+def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_address: str) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    one, one_topic, one_path = mirror(source, target, tmp_path, ray_address)
+    other, other_topic, other_path = mirror(source, target, tmp_path, ray_address)
+    with Daemon(one_path, environment=TOKEN) as first, Daemon(other_path, environment=TOKEN) as second:
+        for daemon, topic in ((first, one_topic), (second, other_topic)):
+            daemon.until(lambda daemon=daemon: "daemon_ready" in daemon.output, START_S)
+            daemon.until_copied(all_ends(source, topic))
+        alive = asyncio.run(names())
+        assert {f"{one}/supervisor", f"{other}/supervisor"} <= set(alive)
+        assert all(name.startswith((f"{one}/", f"{other}/")) for name in alive)
+
+        with Daemon(one_path, environment=TOKEN) as twin:
+            assert twin.process.wait(SECONDS) == 1
+            assert f'a daemon of the instance "{one}" runs on this Ray cluster already' in twin.output
+
+        # The cluster keeps the daemon whose foreground process was killed, until it is told to stop.
+        first.kill()
+        stopped = mirrord("stop", one_path)
+        assert (stopped.returncode, stopped.stderr) == (0, "")
+        deadline = time.monotonic() + SECONDS
+        while any(name.startswith(f"{one}/") for name in asyncio.run(names())):
+            assert time.monotonic() < deadline, "it is still there"
+            time.sleep(0.2)
+        assert second.flow().state == "running"
+        assert second.stop() == 0
+    assert asyncio.run(names()) == []
+    assert_same(source, target, [one_topic, other_topic], 1_000)

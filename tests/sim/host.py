@@ -1,0 +1,181 @@
+"""A replicator of the simulation: the real lane, and a shell that performs its effects on the fake world."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from mirrord.flow import lane as flow_lane
+from mirrord.flow.signals import (
+    Answer,
+    Append,
+    AskCheck,
+    AskEnd,
+    AskProducerId,
+    AskProducers,
+    AskScan,
+    AskStart,
+    AskVisible,
+    Drained,
+    Effect,
+    FetchFrom,
+    Gone,
+    Halted,
+    Input,
+    Produce,
+    SaveProgress,
+    StopFetch,
+    Wake,
+)
+from mirrord.flow.state import Lane
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import AnyFact, Progress
+from mirrord.model.names import LaneKey, TopicId
+
+if TYPE_CHECKING:
+    from tests.sim.world import World
+
+LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
+TTL_S, REQUEST_S = 6.0, 8.0
+NETWORK, LOADING = 13, 14
+
+
+@dataclass
+class Shape:
+    """What kind of world: which faults exist in it."""
+
+    hosts: int = 2
+    record_age_ms: int = 0
+    forgetting: bool = False
+    transactions: bool = False
+    compaction: bool = False
+    elections: bool = True
+    unclean: bool = False
+    kills: bool = True
+    pauses: bool = True
+    ledger_faults: bool = True
+    refusals: bool = True
+    creating: bool = False
+    slow_replication: bool = False
+    slow_wire: bool = False
+    foreign: bool = False
+    """Somebody else writes into the target partition too."""
+    late: bool = False
+    """Bytes of a dead connection may arrive long after everybody gave them up."""
+    faults: tuple[str, ...] = ()
+    """What goes wrong more often in this world."""
+    window: int = 8
+    expiry_ms: int = 86_400_000
+
+
+@dataclass(eq=False)
+class Request:
+    """A produce request on its way to a broker."""
+
+    host: "Host"
+    broker: int
+    round: int
+    batch: Any
+    data: bytes
+    deadline: float
+    connection: int
+
+
+@dataclass(eq=False)
+class Host:
+    """A replicator with this lane: the shell of the simulation."""
+
+    name: str
+    world: "World"
+    lane: Lane
+    state: FlowState
+    alive: bool = True
+    paused: bool = False
+    leader: int = 0
+    connection: int = 0
+    lease_until: float = 0.0
+    started_at: float = 0.0
+    inbox: deque[tuple[str, Any]] = field(default_factory=deque)
+    """Questions and answers under way, by kind; several are chosen from in any order."""
+    appends: deque[tuple[int, tuple[AnyFact, ...]]] = field(default_factory=deque)
+    landed: dict[int, int] = field(default_factory=dict)
+    """Ledger offset → tag of own entries that are still to be read back."""
+    timers: list[tuple[float, int]] = field(default_factory=list)
+    sent: deque[Request] = field(default_factory=deque)
+    """Requests without an answer on the present connection."""
+    answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
+    """(request, error, base offset, epoch that took it)"""
+
+    def record(self) -> Any:
+        return self.state.lanes.get(LANE)
+
+    def take(self, signal: Input) -> None:
+        """Give the lane an input and perform what it asks for."""
+        for effect in flow_lane.step(self.lane, self.world.now, signal):
+            self.perform(effect)
+
+    def perform(self, effect: Effect) -> None:
+        match effect:
+            case Append():
+                self.appends.append((effect.tag, effect.facts))
+            case Produce():
+                self.world.note(f"{self.name} produce {effect.batches} lease {self.lease_until}")
+                self._produce(effect)
+            case Wake():
+                self.timers.append((effect.at, effect.round))
+                if effect.refresh:
+                    self.leader = self.world.target.leader
+            case FetchFrom():
+                self.inbox = deque(each for each in self.inbox if each[0] != "fetch")
+                self.inbox.append(("fetch", effect))
+            case StopFetch():
+                self.inbox = deque(each for each in self.inbox if each[0] != "fetch")
+            case SaveProgress():
+                self.save_progress()
+            case Gone() | Halted() | Drained():
+                self.world.note(f"{self.name} {effect}")
+                if isinstance(effect, Drained | Gone):
+                    self.alive = False
+                    self.world.left_cleanly = isinstance(effect, Drained) and effect.clean
+            case AskProducerId() | AskStart() | AskEnd() | AskProducers() | AskVisible() | AskScan() | AskCheck():
+                self.inbox.append(("ask", (effect, self.leader)))
+
+    def _produce(self, effect: Produce) -> None:
+        for batch in effect.batches:
+            data = bytes(batch.buffer[batch.start : batch.end])
+            request = Request(self, self.leader, effect.round, batch, data, self.world.now + REQUEST_S, self.connection)
+            if self.world.now < self.lease_until:
+                self.sent.append(request)
+                self.world.wire.append(request)
+            else:
+                self.sent.append(request)
+                self.answers.append((request, NETWORK, -1, 0))
+
+    def save_progress(self) -> None:
+        lane = self.lane
+        if lane.grant and not high_watermark_can_fall(self.world) and lane.expected > self.world.target.high_watermark:
+            raise AssertionError(f"{self.name} claims target offset {lane.expected}, which is not committed")
+        if lane.grant and not lane.notes and self.world.rng.random() < self.world.saves:
+            self.world.progress = Progress(
+                LANE, 1, lane.grant, lane.acked, lane.expected, lane.end_epoch, lane.position, lane.source_end, 0, 0,
+                lane.protected, lane.phase.value, source_epoch=lane.epoch,
+            )  # fmt: skip
+
+    def disconnect(self) -> None:
+        """The connection to the target ends: what is unanswered is in doubt, and some of it may still arrive."""
+        world = self.world
+        mine = [request for request in world.wire if request.host is self and request.connection == self.connection]
+        arriving = world.rng.randrange(len(mine) + 1)
+        for request in mine[arriving:]:
+            world.forsake(request)
+        self.connection += 1
+        if world.rng.random() < 0.5:
+            self.leader = world.target.leader
+        self.answers.clear()
+        lost, self.sent = list(self.sent), deque()
+        for request in lost:
+            self.take(Answer(request.round, request.batch, NETWORK, -1))
+
+
+def high_watermark_can_fall(world: "World") -> bool:
+    """The high watermark itself went back, so a claim that was true may no longer be."""
+    return world.shape.unclean or "bounce" in world.shape.faults

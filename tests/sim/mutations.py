@@ -1,0 +1,148 @@
+"""Each rule of DESIGN §3, switched off: the simulator must notice.
+
+A mutation replaces the one small function in which the rule lives. `tests/sim/test_mutations.py` pins a seed for each.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+
+from mirrord.flow import flight, lane, opening, resume
+from mirrord.flow.signals import Answer, Effects, EndTold
+from mirrord.flow.state import Lane, Phase, Stage
+
+
+class Mutation(NamedTuple):
+    """A rule that is switched off."""
+
+    rule: str
+    switch_off: Callable[[pytest.MonkeyPatch], None]
+    theme: str
+    """The kind of world (`scheduler.THEMES`) in which the rule matters most."""
+
+
+def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
+    true = flight.answered
+
+    def answered(state: Lane, now: float, answer: Answer) -> Effects:
+        expected = state.expected if answer.error == 0 else answer.base_offset
+        return true(state, now, msgspec.structs.replace(answer, base_offset=expected))
+
+    patch.setattr(flight, "answered", answered)
+
+
+def _full_window_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(flight, "window", lambda state: state.limits.window_batches)
+
+
+def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
+    true = flight._doubted
+
+    def doubted(*arguments: Any) -> Effects:
+        effects = true(*arguments)
+        arguments[0].suspicious = False
+        return effects
+
+    patch.setattr(flight, "_doubted", doubted)
+    patch.setattr(resume, "must_read", lambda _: False)
+
+
+def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
+    def same_leader(state: Lane, told: EndTold) -> bool:
+        state.end_epoch = told.leader_epoch
+        return True
+
+    patch.setattr(resume, "same_leader", same_leader)
+
+
+def _uncommitted_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "covers", lambda *_: True)
+    # The check reads what consumers see, so it would wait for the high watermark in the rule's place.
+    patch.setattr(resume, "must_check", lambda _: False)
+
+
+def _no_entry_means_nothing_written(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "must_read", lambda _: False)
+
+
+def _end_not_read_again(patch: pytest.MonkeyPatch) -> None:
+    true = resume.copy
+
+    def copy(state: Lane) -> Effects:
+        effects = true(state)
+        state.confirm_end = False
+        return effects
+
+    patch.setattr(resume, "copy", copy)
+
+
+def _no_barrier(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "barrier_until", lambda _: 0.0)
+
+
+def _went_back_is_lost(patch: pytest.MonkeyPatch) -> None:
+    def copy_again(state: Lane) -> Effects:
+        state.acked = state.trusted = resume._next_by_entry(state)
+        return resume._resume_at(state, state.acked)
+
+    true = resume._look_back
+    patch.setattr(resume, "_look_back", lambda state: copy_again(state) if resume.went_back(state) else true(state))
+
+
+def _last_fact_wins(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(opening, "is_ours", lambda *_: True)
+    true = lane._bound
+
+    def bound(state: Lane, now: float, told: Any) -> Effects:
+        return true(state, now, msgspec.structs.replace(told, bound=(True,) * len(told.bound)))
+
+    patch.setattr(lane, "_bound", bound)
+
+
+def _produce_before_intent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(flight, "explained_below", lambda _: None)
+
+
+def _no_resync(patch: pytest.MonkeyPatch) -> None:
+    true = resume.begin
+
+    def begin(state: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False) -> Effects:
+        if state.phase is not Phase.SETTLING:
+            return true(state, now, delay_s, refresh=refresh)
+        effects = true(state, now)
+        state.stage = Stage.DONE
+        state.resume_ordinal, state.end = state.acked, state.expected
+        return [effects[0], *resume.copy(state)]
+
+    patch.setattr(resume, "begin", begin)
+
+
+def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "must_check", lambda _: False)
+    true = opening.bound
+
+    def bound(state: Lane, now: float, told: Any) -> Effects:
+        effects = true(state, now, told)
+        state.check_first_ack = state.check_later = False
+        return effects
+
+    patch.setattr(opening, "bound", bound)
+
+
+MUTATIONS = (
+    Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
+    Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
+    Mutation("2 a success after a failure is a hole", _no_hole_after_a_failure, "refused and forgotten"),
+    Mutation("3 the sandwich: one leader epoch around it", _any_leader_will_do, "deposed, young topic"),
+    Mutation("3 the sandwich: wait for the high watermark", _uncommitted_counts, "deposed, young topic"),
+    Mutation("3 no entry means unknown", _no_entry_means_nothing_written, "zombies of old records"),
+    Mutation("3 the end once more before the first produce", _end_not_read_again, "late"),
+    Mutation("4 the lease barrier", _no_barrier, "slow wire, old records"),
+    Mutation("5 went back is not lost", _went_back_is_lost, "late"),
+    Mutation("6 first fact wins", _last_fact_wins, "zombies of old records"),
+    Mutation("intent before gap", _produce_before_intent, "transactions"),
+    Mutation("resync on doubt", _no_resync, "deposed"),
+    Mutation("trust, then check", _trust_without_check, "views"),
+)

@@ -1,0 +1,250 @@
+"""One seed, one story: a random but repeatable order of everything, faults included."""
+
+import random
+
+from mirrord.flow.signals import AppendFailed, Drain
+from mirrord.flow.state import Phase
+from tests.sim import truth
+from tests.sim.host import Host, Shape
+from tests.sim.world import World
+
+OLD_MS = 10 * 86_400_000
+STEPS = 150
+"""Steps of a story before the quiet time."""
+
+
+THEMES: dict[str, Shape] = {
+    "views": Shape(compaction=True, elections=False, ledger_faults=False, refusals=False, window=4,
+                   faults=("compact", "compact", "takeover", "disconnect")),
+    "views of old records": Shape(record_age_ms=OLD_MS, compaction=True, elections=False, refusals=False, window=4,
+                                  faults=("compact", "compact", "takeover", "disconnect")),
+    "late": Shape(record_age_ms=OLD_MS, late=True, forgetting=True, elections=False, ledger_faults=False,
+                  faults=("late", "late", "forget", "disconnect")),
+    "refused and forgotten": Shape(record_age_ms=OLD_MS, forgetting=True, elections=False, kills=False, pauses=False,
+                                   faults=("refuse-and-forget",)),
+    "new topic": Shape(creating=True, faults=("create", "refuse", "disconnect")),
+    "unclean": Shape(unclean=True, ledger_faults=False, faults=("bounce", "follower-lag", "elect", "learn")),
+    "unclean, old records": Shape(record_age_ms=OLD_MS, forgetting=True, unclean=True, ledger_faults=False,
+                                  faults=("bounce", "follower-lag", "elect", "learn")),
+    "deposed": Shape(kills=False, ledger_faults=False, refusals=False,
+                     faults=("elect", "disconnect", "elect", "learn")),
+    "transactions": Shape(transactions=True, faults=("takeover", "ledger")),
+    "zombies of old records": Shape(record_age_ms=OLD_MS, forgetting=True, transactions=True,
+                                    faults=("takeover", "pause", "wake", "forget", "disconnect")),
+    "deposed, young topic": Shape(kills=False, pauses=False, ledger_faults=False, refusals=False,
+                                  slow_replication=True, faults=("elect", "metadata", "disconnect")),
+    "foreign writers": Shape(foreign=True, transactions=True, faults=("foreign", "foreign", "takeover")),
+    "slow wire, old records": Shape(record_age_ms=OLD_MS, forgetting=True, slow_wire=True, elections=False,
+                                    ledger_faults=False, faults=("forget", "disconnect", "takeover")),
+}  # fmt: skip
+
+
+def shape_of(rng: random.Random) -> Shape:
+    """What the world of a seed is like: half of them have a theme, the others a bit of everything."""
+    if rng.random() < 0.5:
+        return THEMES[rng.choice(sorted(THEMES))]
+    old = rng.random() < 0.4
+    return Shape(
+        record_age_ms=OLD_MS if old else 0,
+        forgetting=old and rng.random() < 0.8,
+        transactions=rng.random() < 0.4,
+        compaction=rng.random() < 0.25,
+        elections=rng.random() < 0.6,
+        unclean=rng.random() < 0.15,
+        foreign=rng.random() < 0.15,
+        pauses=rng.random() < 0.6,
+        kills=rng.random() < 0.7,
+        ledger_faults=rng.random() < 0.5,
+        refusals=rng.random() < 0.5,
+        creating=rng.random() < 0.2,
+        window=rng.choice((2, 4, 8)),
+    )
+
+
+class Story:
+    """Plays a world from a seed."""
+
+    def __init__(self, seed: int, shape: Shape | None = None) -> None:
+        self.rng = random.Random(seed)
+        self.shape = shape or shape_of(self.rng)
+        self.world = World(seed, self.shape)
+        self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
+        self.writing = True
+
+    def run(self, steps: int) -> None:
+        """`steps` random steps with faults, then a quiet time in which everything must arrive."""
+        world = self.world
+        for _ in range(4):
+            self._write()
+        world.start_host(former_dead=False)
+        for _ in range(steps):
+            self.step()
+            truth.check(world)
+        self.settle()
+
+    def step(self) -> None:
+        world, rng = self.world, self.rng
+        if rng.random() < self.fault_rate:
+            self._fault()
+        elif self.writing and rng.random() < 0.08:
+            self._write()
+        else:
+            choices = world.choices()
+            later = world.next_time()
+            if choices and (later is None or rng.random() < 0.93):
+                world.do(rng.choice(choices))
+            elif later is not None:
+                world.advance(later)
+        if rng.random() < 0.1:
+            world.advance(world.now + rng.random() * 0.5)
+
+    def settle(self) -> None:
+        """All faults are over: the target becomes whole, a host is there, and the lane must come to the end."""
+        world = self.world
+        world.note("quiet from here on")
+        world.target.exists = True
+        world.target.refusals_left = 0
+        world.slow_replication = world.slow_wire = False
+        for producer in list(world.source.open):
+            world.source.finish(producer, world.record_ms(), commit=True)
+        world.target.learn(world.wall_ms)
+        for host in world.hosts:
+            host.paused = False
+        # While a replicator lives and was not replaced there is one; a supervisor would start one otherwise.
+        for _ in range(6000):
+            if self._done():
+                break
+            if not any(host.alive for host in world.hosts):
+                world.start_host(former_dead=False)
+            choices = world.choices()
+            if choices:
+                world.do(self.rng.choice(choices))
+                truth.check(world)
+            else:
+                self._pass_time()
+        truth.check(world, final=True)
+
+    def _pass_time(self) -> None:
+        later = self.world.next_time()
+        if later is not None:
+            self.world.advance(later)
+
+    def _done(self) -> bool:
+        world = self.world
+        live = [host for host in world.hosts if host.alive]
+        if not live or world.wire or any(host.appends or host.landed for host in live):
+            return False
+        lane = live[-1].lane
+        if lane.phase is Phase.HALTED:
+            return True
+        at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
+        at_end = at_end and lane.end_epoch == world.target.epoch
+        return at_end and lane.position >= world.source.end and not lane.check_later and not lane.confirming
+
+    # --- what goes wrong
+
+    def _write(self) -> None:
+        world, rng = self.world, self.rng
+        if self.shape.transactions and rng.random() < 0.5:
+            producer = rng.randrange(3)
+            if producer in world.source.open and rng.random() < 0.5:
+                world.source.finish(producer, world.record_ms(), commit=rng.random() < 0.5)
+                return
+            world.source.append(rng.randint(1, 3), world.record_ms(), producer)
+            return
+        world.source.append(rng.randint(1, 4), world.record_ms())
+
+    def _fault(self) -> None:
+        world, rng, shape = self.world, self.rng, self.shape
+        live = [host for host in world.hosts if host.alive]
+        running = [host for host in live if not host.paused]
+        kinds = ["disconnect", "takeover"]
+        kinds += ["elect", "learn", "follower-lag"] if shape.elections else []
+        kinds += ["forget"] * 2 if shape.forgetting else []
+        kinds += ["kill"] if shape.kills else []
+        kinds += ["pause", "wake"] if shape.pauses else []
+        kinds += ["ledger"] * 2 if shape.ledger_faults else []
+        kinds += ["refuse", "restart"] if shape.refusals else []
+        kinds += ["create"] if shape.creating else []
+        kinds += ["compact"] * 2 if shape.compaction else []
+        kinds += ["metadata"] if shape.elections else []
+        kinds += ["late"] if shape.late else []
+        kinds += ["foreign"] if shape.foreign else []
+        kinds += ["drain"]
+        kinds += shape.faults * 3
+        kind = rng.choice(kinds)
+        host = rng.choice(running) if running else None
+        world.note(f"fault {kind} {host.name if host else ''}")
+        self._strike(kind, host, live)
+
+    def _strike(  # noqa: C901, PLR0912, PLR0915 -- one case a fault
+        self, kind: str, host: Host | None, live: list[Host]
+    ) -> None:
+        world, rng = self.world, self.rng
+        match kind:
+            case "disconnect" if host is not None:
+                host.disconnect()
+            case "takeover" if len(live) < 3:
+                world.start_host(former_dead=not live)
+            case "elect":
+                follower = world.target.brokers[1 - world.target.leader]
+                if self.shape.unclean or follower.end >= world.target.high_watermark:
+                    world.target.elect()
+            case "learn":
+                world.target.learn(world.wall_ms)
+            case "follower-lag":
+                world.target.in_sync = False
+                world.target.advance()
+            case "forget":
+                world.target.forget(rng.randrange(2), world.wall_ms)
+            case "restart":
+                world.target.reload(rng.randrange(2), world.wall_ms)
+            case "kill" if host is not None:
+                self._kill(host)
+            case "pause" if host is not None:
+                host.paused = True
+            case "wake":
+                for each in live:
+                    each.paused = False
+            case "ledger" if host is not None and host.appends:
+                self._fail_append(host)
+            case "refuse":
+                world.target.refusal = rng.choice((6, 19, 3, 5))
+                world.target.refusals_left = rng.randint(1, 3)
+            case "refuse-and-forget":
+                world.target.refusal = rng.choice((19, 6, 3))
+                world.target.refusals_left = 1
+                world.target.forget_after = True
+            case "late":
+                if rng.random() < 0.5:
+                    world.target.forget(world.target.leader, world.wall_ms)
+                world.arrive_late()
+            case "bounce":
+                world.target.bounce(world.wall_ms, rng.randint(0, 3))
+            case "foreign":
+                world.target.foreign(rng.randint(1, 3), world.wall_ms)
+            case "metadata":
+                for each in live:
+                    each.leader = world.target.leader
+            case "create":
+                world.target.exists = True
+            case "compact":
+                # The cleaner leaves the active segment alone; what it touches may not be copied yet.
+                world.source.compact(world.source.end - rng.randint(0, 3))
+            case "drain" if host is not None:
+                host.take(Drain())
+            case _:
+                pass
+
+    def _kill(self, host: Host) -> None:
+        host.alive = False
+        host.sent.clear()
+        mine = [request for request in self.world.wire if request.host is host]
+        for request in mine[self.rng.randrange(len(mine) + 1) :]:
+            self.world.forsake(request)
+
+    def _fail_append(self, host: Host) -> None:
+        tag, facts = host.appends.popleft()
+        if self.rng.random() < 0.5:
+            self.world._write(facts, 1)
+        host.take(AppendFailed(tag, host.record()))

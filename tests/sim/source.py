@@ -1,0 +1,125 @@
+"""A fake source partition: plain, transactional and compacted logs of numbered records."""
+
+import random
+from dataclasses import dataclass
+
+from mirrord.wire.batch import CONTROL, HEADER, TRANSACTIONAL
+from tests.sim import toy
+
+
+@dataclass
+class SourceBatch:
+    base: int
+    last: int
+    records: list[tuple[int, int]]
+    """(offset, number)"""
+    attributes: int = 0
+    producer: int = -1
+    newest_ms: int = 0
+
+    def bytes(self) -> bytearray:
+        return toy.encode(
+            self.base,
+            self.last,
+            self.records,
+            newest_ms=self.newest_ms,
+            attributes=self.attributes,
+            producer=(self.producer, 0 if self.producer >= 0 else -1, 0 if self.producer >= 0 else -1),
+        )
+
+
+class FakeSource:
+    """One source partition."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.log: list[SourceBatch] = []
+        self.end = 0
+        self.open: dict[int, int] = {}
+        """Producer id → first offset of its transaction in progress."""
+        self.aborted: list[tuple[int, int, int]] = []
+        """(producer id, first offset, offset of the marker)"""
+        self.offset_of: dict[int, int] = {}
+        """Number → offset, of every record that was ever written."""
+        self.unwanted: set[int] = set()
+        """Numbers of aborted records and of records that compaction removed."""
+        self.number = 1000
+
+    def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
+        """Write a batch, in a transaction when a producer id is given."""
+        records: list[tuple[int, int]] = []
+        for offset in range(self.end, self.end + count):
+            self.number += 1
+            self.offset_of[self.number] = offset
+            records.append((offset, self.number))
+        attributes = TRANSACTIONAL if producer >= 0 else 0
+        if producer >= 0:
+            self.open.setdefault(producer, self.end)
+        self.log.append(SourceBatch(self.end, self.end + count - 1, records, attributes, producer, newest_ms))
+        self.end += count
+
+    def finish(self, producer: int, newest_ms: int, *, commit: bool) -> None:
+        """End a transaction: a marker takes one offset."""
+        first = self.open.pop(producer)
+        if not commit:
+            self.aborted.append((producer, first, self.end))
+            for batch in self.log:
+                if batch.producer == producer and batch.base >= first:
+                    self.unwanted.update(number for _, number in batch.records)
+        self.number += 1
+        marker = SourceBatch(
+            self.end, self.end, [(self.end, self.number)], TRANSACTIONAL | CONTROL, producer, newest_ms
+        )
+        self.log.append(marker)
+        self.end += 1
+
+    @property
+    def last_stable(self) -> int:
+        return min(self.open.values(), default=self.end)
+
+    def compact(self, below: int) -> bool:
+        """Remove a record somewhere below an offset, as the cleaner does; the batch keeps its span."""
+        candidates = [batch for batch in self.log if batch.last < below and batch.records and batch.producer < 0]
+        if not candidates:
+            return False
+        batch = self.rng.choice(candidates)
+        at = self.rng.randrange(len(batch.records))
+        self.unwanted.add(batch.records.pop(at)[1])
+        if not batch.records and self.rng.random() < 0.7:
+            self.log.remove(batch)
+        return True
+
+    def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
+        """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""
+        found = [batch for batch in self.log if batch.last >= position and batch.last < self.last_stable][:batches]
+        data = bytearray(b"".join(batch.bytes() for batch in found))
+        if not found:
+            return data, []
+        last = found[-1].last
+        aborted = [(p, first) for p, first, marker in self.aborted if first <= last and marker >= position]
+        return data, sorted(aborted, key=lambda each: each[1])
+
+    def has(self, position: int) -> bool:
+        """Whether a fetch from this position finds anything."""
+        stable = self.last_stable
+        return any(position <= batch.last < stable for batch in reversed(self.log))
+
+    def wanted(self) -> list[int]:
+        """The numbers that a read_committed reader should see by now, in order."""
+        return [
+            number
+            for batch in self.log
+            if not batch.attributes & CONTROL and batch.last < self.last_stable
+            for _, number in batch.records
+            if number not in self.unwanted
+        ]
+
+    def at(self, offset: int) -> int | None:
+        """The number that stands at an offset now."""
+        for batch in self.log:
+            if batch.base <= offset <= batch.last:
+                return dict(batch.records).get(offset)
+        return None
+
+
+assert HEADER.size == 61

@@ -1,0 +1,291 @@
+"""A fake target partition on two brokers that answers as real ones do (the table of DESIGN §3, contract-tested).
+
+Each broker has its own log, its own memory of producers and its own belief of who leads. The memory ages by record
+time. A deposed leader goes on answering from its own log until it learns of its successor.
+"""
+
+from dataclasses import dataclass, field
+
+import google_crc32c
+
+from mirrord.wire.batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
+from tests.sim import toy
+
+SEQUENCES = 1 << 31
+CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 45, 47
+INVALID_TXN, FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, INVALID_RECORD = 53, 74, 75, 78, 87
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A batch as it stands in a log."""
+
+    base: int
+    count: int
+    producer: int
+    epoch: int
+    sequence: int
+    newest_ms: int
+    numbers: tuple[int, ...]
+    leader_epoch: int
+
+    @property
+    def end(self) -> int:
+        return self.base + self.count
+
+
+@dataclass
+class Memory:
+    """What a broker remembers of one producer id: the last batches (at most five), newest last."""
+
+    epoch: int
+    newest_ms: int
+    batches: list[tuple[int, int, int]] = field(default_factory=list)
+    """(first sequence, last sequence, base offset)"""
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1][1]
+
+
+@dataclass
+class Broker:
+    log: list[Stored] = field(default_factory=list)
+    memory: dict[int, Memory] = field(default_factory=dict)
+    leads: bool = False
+    epoch: int = 0
+    began: int = 0
+    """Its end when it became the leader."""
+
+    @property
+    def end(self) -> int:
+        return self.log[-1].end if self.log else 0
+
+
+class FakeTarget:
+    """One partition. `now_ms` is the brokers' wall clock."""
+
+    def __init__(self, expiry_ms: int = 86_400_000) -> None:
+        self.brokers = [Broker(leads=True, epoch=1), Broker(epoch=1)]
+        self.leader = 0
+        self.epoch = 1
+        self.high_watermark = 0
+        self.start = 0
+        """Where the log begins; what was deleted below it is remembered all the same."""
+        self.in_sync = True
+        self.exists = True
+        self.refusal: int | None = None
+        """The next produce requests are refused with this error, before anything is appended."""
+        self.refusals_left = 0
+        self.forget_after = False
+        """With the last refusal comes the tick that forgets old producers."""
+        self.expiry_ms = expiry_ms
+        self.forgot = False
+        """Some producer was forgotten, or the log went back: from then on sequences alone no longer protect."""
+        self.leapt = False
+        """Having forgotten, a broker took a batch that does not follow the producer's last one."""
+
+    # --- what a broker answers
+
+    def produce(self, at: int, batch: bytes, now_ms: int) -> tuple[int, int]:
+        """(error, base offset), as if the request was handled now. Replication is apart: see `committed`."""
+        broker = self.brokers[at]
+        if not self.exists:
+            return UNKNOWN_TOPIC, -1
+        if not broker.leads:
+            return NOT_LEADER, -1
+        if self.refusals_left > 0 and self.refusal is not None:
+            self.refusals_left -= 1
+            if self.refusals_left == 0 and self.forget_after:
+                self.forget_after = False
+                self.forget(at, now_ms)
+            return self.refusal, -1
+        error = _invalid(batch, now_ms)
+        if error:
+            return error, -1
+        header = HEADER.unpack_from(batch, 0)
+        producer, epoch, sequence, count = header[9:13]
+        last = (sequence + count - 1) % SEQUENCES
+        known = broker.memory.get(producer)
+        if known is not None:
+            if epoch < known.epoch:
+                return INVALID_EPOCH, -1
+            for first_known, last_known, base in known.batches:
+                if (first_known, last_known) == (sequence, last) and epoch == known.epoch:
+                    return 0, base
+            wanted = 0 if epoch > known.epoch else (known.last_sequence + 1) % SEQUENCES
+            if sequence != wanted:
+                return OUT_OF_ORDER, -1
+        elif self.forgot:
+            before = [stored for stored in broker.log if stored.producer == producer]
+            after = before[-1].sequence + before[-1].count if before else 0
+            self.leapt = self.leapt or sequence > after
+        numbers = tuple(number for _, number in toy.records(batch))
+        stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
+        broker.log.append(stored)
+        _remember(broker, stored)
+        self.advance()
+        return 0, stored.base
+
+    def end_for(self, at: int, epoch: int) -> tuple[int, int, int]:
+        """OffsetForLeaderEpoch for the current epoch: (error, leader epoch, end)."""
+        broker = self.brokers[at]
+        error = self._fence(broker, epoch)
+        return (error, -1, -1) if error else (0, broker.epoch, broker.end)
+
+    def producers(self, at: int, producer: int, now_ms: int) -> tuple[int, tuple[int, int] | None]:
+        """DescribeProducers, answered by any replica: (error, (last sequence, age in ms) or None)."""
+        if not self.exists:
+            return UNKNOWN_TOPIC, None
+        known = self.brokers[at].memory.get(producer)
+        return 0, None if known is None else (known.last_sequence, now_ms - known.newest_ms)
+
+    def visible(self, at: int, epoch: int) -> tuple[int, int, int]:
+        """ListOffsets: (error, high watermark, log start). A deposed leader's high watermark stands still.
+
+        A new leader does not tell it before it covers what the former one may have told (KIP-207).
+        """
+        broker = self.brokers[at]
+        error = self._fence(broker, epoch)
+        if not error and self.high_watermark < broker.began:
+            error = NOT_AVAILABLE
+        return (error, -1, -1) if error else (0, min(self.high_watermark, broker.end), self.start)
+
+    def committed(self, at: int, stored_end: int, epoch: int) -> bool:
+        """Whether an append up to this end, taken in this epoch, may be acknowledged."""
+        return self.leader == at and self.epoch == epoch and self.high_watermark >= stored_end
+
+    def read(self, start: int, end: int) -> list[Stored]:
+        """What a consumer of the present leader sees in [start, end)."""
+        log = self.brokers[self.leader].log
+        first, last = max(start, self.start), min(end, self.high_watermark)
+        return [stored for stored in log if stored.end > first and stored.base < last]
+
+    def _fence(self, broker: Broker, epoch: int) -> int:
+        if not self.exists:
+            return UNKNOWN_TOPIC
+        if not broker.leads:
+            return NOT_LEADER
+        if epoch < broker.epoch:
+            return FENCED_EPOCH
+        return UNKNOWN_EPOCH if epoch > broker.epoch else 0
+
+    # --- what happens to brokers
+
+    def advance(self) -> None:
+        """Move the high watermark: to the lowest end of the in-sync replicas."""
+        leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
+        end = min(leader.end, follower.end) if self.in_sync else leader.end
+        self.high_watermark = max(self.high_watermark, end)
+
+    def replicate(self) -> bool:
+        """The follower copies one batch; False when there is none or it cannot."""
+        leader, follower = self.brokers[self.leader], self.brokers[1 - self.leader]
+        if follower.leads:
+            return False
+        missing = [stored for stored in leader.log if stored.base >= follower.end]
+        if not missing:
+            if not self.in_sync:
+                self.in_sync = True
+                return True
+            return False
+        follower.log.append(missing[0])
+        _remember(follower, missing[0])
+        self.advance()
+        return True
+
+    def elect(self) -> bool:
+        """The other broker leads; what only the old one had is lost. Unclean when it was out of sync.
+
+        It knows the producers that it has followed: nothing is forgotten.
+        """
+        old, new = self.leader, 1 - self.leader
+        if self.brokers[new].leads:
+            return False
+        if self.brokers[new].end < self.high_watermark:
+            self.forgot = True
+        self.leader = new
+        self.epoch += 1
+        broker = self.brokers[new]
+        broker.leads, broker.epoch, broker.began = True, self.epoch, broker.end
+        self.high_watermark = min(self.high_watermark, broker.end)
+        # Every other time the old leader stays in the ISR, so nothing is committed before it follows.
+        self.in_sync = self.epoch % 2 == 0 and self.brokers[old].end >= self.high_watermark
+        self.advance()
+        return True
+
+    def foreign(self, count: int, now_ms: int) -> None:
+        """Somebody else writes into the partition."""
+        broker = self.brokers[self.leader]
+        broker.log.append(Stored(broker.end, count, -1, -1, -1, now_ms, (), broker.epoch))
+        self.advance()
+
+    def bounce(self, now_ms: int, lost: int) -> bool:
+        """Leadership goes to the other broker, which lacks some batches, and comes back; connections live on."""
+        follower = self.brokers[1 - self.leader]
+        if not follower.leads:
+            del follower.log[max(0, len(follower.log) - lost) :]
+            self.reload(1 - self.leader, now_ms)
+        return self.elect() and self.learn(now_ms) and self.elect() and self.learn(now_ms)
+
+    def learn(self, now_ms: int) -> bool:
+        """A deposed leader learns of its successor and cuts its log back to what they share."""
+        at = 1 - self.leader
+        broker, leader = self.brokers[at], self.brokers[self.leader]
+        if not broker.leads:
+            return False
+        broker.leads, broker.epoch = False, self.epoch
+        shared = 0
+        while shared < min(len(broker.log), len(leader.log)) and broker.log[shared] == leader.log[shared]:
+            shared += 1
+        if shared < len(broker.log):
+            del broker.log[shared:]
+            self.reload(at, now_ms)
+        return True
+
+    def reload(self, at: int, now_ms: int) -> None:
+        """Restart, truncation: memory is made anew, as from a snapshot: the very last batch of a producer only.
+
+        A truncated log without a snapshot near its new end is read again, and more is known: this is the worst case.
+        """
+        broker = self.brokers[at]
+        broker.memory.clear()
+        for stored in broker.log:
+            _remember(broker, stored)
+        for known in broker.memory.values():
+            del known.batches[:-1]
+        self.forget(at, now_ms)
+
+    def forget(self, at: int, now_ms: int) -> bool:
+        """ProducerStateManager.isProducerExpired: by record time, not by the clock."""
+        memory = self.brokers[at].memory
+        old = [producer for producer, known in memory.items() if now_ms - known.newest_ms >= self.expiry_ms]
+        for producer in old:
+            del memory[producer]
+        self.forgot = self.forgot or bool(old)
+        return bool(old)
+
+
+def _invalid(batch: bytes, now_ms: int) -> int:
+    header = HEADER.unpack_from(batch, 0)
+    if header[5] & TRANSACTIONAL:
+        return INVALID_TXN
+    if header[1] + LENGTH_OFFSET != len(batch):
+        return INVALID_RECORD
+    if google_crc32c.value(bytes(batch[21:])) != header[4]:
+        return CORRUPT
+    if header[6] + 1 != header[12] or header[5] & CONTROL or header[0] != 0:
+        return INVALID_RECORD
+    return 32 if header[8] > now_ms + 3_600_000 else 0
+
+
+def _remember(broker: Broker, stored: Stored) -> None:
+    if stored.producer < 0:
+        return
+    last = (stored.sequence + stored.count - 1) % SEQUENCES
+    known = broker.memory.get(stored.producer)
+    if known is None or stored.epoch > known.epoch:
+        known = broker.memory[stored.producer] = Memory(stored.epoch, stored.newest_ms)
+    known.newest_ms = stored.newest_ms
+    known.batches.append((stored.sequence, last, stored.base))
+    del known.batches[:-5]

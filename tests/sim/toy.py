@@ -1,0 +1,66 @@
+"""Record batches small enough to play with: real v2 headers, and bodies of numbered records.
+
+A body is `count` times (offset delta, record number). Every record that is ever written to a fake source has a number
+of its own, so that a reader of the fake target knows which record it sees.
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+import google_crc32c
+
+from mirrord.flow.state import Rebuild, Rebuilt
+from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
+
+RECORD = Struct(">iq")
+
+
+def encode(
+    base: int,
+    last: int,
+    records: Iterable[tuple[int, int]],
+    *,
+    newest_ms: int,
+    attributes: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    leader_epoch: int = 0,
+) -> bytearray:
+    """A batch of (offset, number) records that spans the offsets base..last."""
+    body = b"".join(RECORD.pack(offset - base, number) for offset, number in records)
+    batch = bytearray(HEADER_LENGTH + len(body))
+    batch[HEADER_LENGTH:] = body
+    fields = [base, HEADER_LENGTH - 12 + len(body), leader_epoch, 2, 0, attributes, last - base, newest_ms, newest_ms]
+    HEADER.pack_into(batch, 0, *fields, *producer, len(body) // RECORD.size)
+    fields[4] = google_crc32c.value(bytes(batch[21:]))
+    HEADER.pack_into(batch, 0, *fields, *producer, len(body) // RECORD.size)
+    return batch
+
+
+def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
+    """The (offset delta, number) records of a batch."""
+    return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
+
+
+def rebuild(request: Rebuild) -> Rebuilt | None:
+    """The second path over toy batches."""
+    batch = request.buffer[request.start : request.end]
+    header = HEADER.unpack_from(batch, 0)
+    kept = [(header[0] + delta, number) for delta, number in records(batch) if header[0] + delta >= request.from_offset]
+    if not kept:
+        return None
+    pieces: list[tuple[int, int]] = []
+    for offset, _ in kept:
+        if pieces and sum(pieces[-1]) == offset:
+            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
+        else:
+            pieces.append((offset, 1))
+    data = encode(
+        0,
+        len(kept) - 1,
+        [(at, number) for at, (_, number) in enumerate(kept)],
+        newest_ms=header[8],
+        attributes=header[5] & ~(TRANSACTIONAL | CONTROL),
+        producer=(request.producer_id, request.producer_epoch, request.base_sequence),
+        leader_epoch=-1,
+    )
+    return Rebuilt(data, tuple(pieces), header[8])

@@ -1,0 +1,101 @@
+"""What must always be true, checked against fakes that know everything."""
+
+from tests.sim.host import LANE
+from tests.sim.world import World
+
+
+class Violation(AssertionError):
+    """Something was lost, doubled, reordered or told wrongly."""
+
+
+def check(world: World, *, final: bool = False) -> None:
+    """Compare the present leader's log with the source and with the ledger."""
+    record = world.truth.lanes.get(LANE)
+    log = world.target.brokers[world.target.leader].log
+    ours = [stored for stored in log if stored.producer >= 0]
+    if not ours:
+        if final:
+            _complete(world, [])
+        return
+    if record is None:
+        raise Violation("the target holds records of a lane that the ledger does not know")
+    holes = [(hole.first, hole.last, hole.again) for hole in record.holes]
+    halted = record.halted is not None
+    # Two writers that saw different views of a compacted source: the lane finds out and halts, but not at once.
+    views = world.shape.compaction and (halted or len(world.hosts) > 1)
+    numbers: list[int] = []
+    for stored in ours:
+        if stored.producer != record.producer_id:
+            raise Violation(f"producer id {stored.producer} wrote, the ledger knows {record.producer_id}")
+        for at, number in enumerate(stored.numbers):
+            offset = record.source_runs.offset_of(stored.sequence + at)
+            excused = (views and (halted or not final)) or number in world.excused
+            if offset != world.source.offset_of[number] and not excused:
+                raise Violation(
+                    f"the ledger says that ordinal {stored.sequence + at} is source offset {offset}, "
+                    f"the target holds offset {world.source.offset_of[number]}"
+                )
+            numbers.append(number)
+    _order(world, numbers, holes, excused=views and (halted or not final))
+    if final:
+        _complete(world, numbers)
+
+
+def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:
+    if len(set(numbers)) != len(numbers):
+        twice = sorted(number for number in set(numbers) if numbers.count(number) > 1)
+        if set(twice) <= world.excused:
+            return
+        raise Violation(f"doubled: source offsets {[world.source.offset_of[number] for number in twice]}")
+    # A broker that forgot the producer may take a batch behind one that it refused. That stands in the log before
+    # anybody can know; from then on only the end tells whether the lane found and mended it.
+    if holes or world.target.leapt or world.excused:
+        return
+    wanted = world.source.wanted()
+    position = {number: at for at, number in enumerate(wanted)}
+    last = -1
+    for number in numbers:
+        if number in world.source.unwanted:
+            if world.source.offset_of[number] in world.source_aborted_offsets():
+                raise Violation(f"the aborted record at offset {world.source.offset_of[number]} arrived")
+            continue
+        at = position.get(number)
+        if at is None:
+            raise Violation(f"source offset {world.source.offset_of[number]} arrived before it was stable")
+        if at != last + 1:
+            lost = [world.source.offset_of[each] for each in wanted[last + 1 : at]]
+            if not excused:
+                raise Violation(f"lost or reordered in front of offset {world.source.offset_of[number]}: {lost}")
+        last = at
+
+
+def _target_map(world: World) -> None:
+    """The map's other side: where the ledger says that the lane's ordinals stand at the target."""
+    record = world.truth.lanes[LANE]
+    for stored in world.target.brokers[world.target.leader].log:
+        if stored.producer < 0:
+            continue
+        for at in range(stored.count):
+            told = record.target_runs.offset_of(stored.sequence + at)
+            if told != stored.base + at:
+                raise Violation(f"ordinal {stored.sequence + at} stands at {stored.base + at}, the ledger says {told}")
+
+
+def _complete(world: World, numbers: list[int]) -> None:
+    """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
+    record = world.truth.lanes.get(LANE)
+    if record is not None and record.halted is not None:
+        if world.shape.compaction or world.shape.unclean or world.excused:
+            return
+        raise Violation(f"halted without a reason: {record.halted.line}")
+    arrived = set(numbers)
+    missing = [world.source.offset_of[number] for number in world.source.wanted() if number not in arrived]
+    if world.excused and len(arrived) != len(numbers):
+        raise Violation("records that arrived twice, long after their time, were not found")
+    if record is not None and not world.excused:
+        _target_map(world)
+    if missing:
+        raise Violation(f"never arrived: source offsets {missing}")
+    for host in world.hosts:
+        if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
+            raise Violation(f"{host.name} folded the same ledger to another state")

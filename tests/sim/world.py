@@ -1,0 +1,374 @@
+"""The whole mirror of one lane in one process: fake clusters, a fake ledger, the real fold and the real lane.
+
+Nothing happens by itself. `World.choices()` lists what could happen next, `World.do(choice)` lets it happen, and after
+every step `tests.sim.truth` compares the target log with the source and the ledger. Whoever chooses (a seeded
+scheduler, an exhaustive explorer) decides the order of everything, faults included.
+"""
+
+import random
+from typing import Any
+
+from mirrord.flow.signals import (
+    Answer,
+    AskCheck,
+    AskEnd,
+    AskProducerId,
+    AskProducers,
+    AskScan,
+    AskStart,
+    AskVisible,
+    Bound,
+    Checked,
+    Chunk,
+    EndTold,
+    Fenced,
+    FetchFrom,
+    Input,
+    OwnBatch,
+    ProducerEntry,
+    ProducerIdTold,
+    ProducersTold,
+    Scanned,
+    Start,
+    StartTold,
+    TargetMoved,
+    VisibleTold,
+    Woken,
+)
+from mirrord.flow.state import Lane, Limits, Phase
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import AnyFact, Entry, FlowOpened, Holder, LaneTaken, LeaseTaken, Progress
+from mirrord.model.names import ClusterId
+from tests.sim import toy
+from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape
+from tests.sim.source import FakeSource
+from tests.sim.target import NOT_LEADER, FakeTarget
+
+
+class World:
+    """Everything, and what can happen next."""
+
+    def __init__(self, seed: int, shape: Shape) -> None:
+        self.rng = random.Random(seed)
+        self.shape = shape
+        self.now = 0.0
+        self.source = FakeSource(self.rng)
+        self.target = FakeTarget(shape.expiry_ms)
+        self.target.exists = not shape.creating
+        self.ledger: list[Entry] = []
+        self.truth = FlowState()
+        """The ledger folded at once, as an all-seeing reader."""
+        self.hosts: list[Host] = []
+        self.wire: list[Request] = []
+        self.progress: Progress | None = None
+        self.left_cleanly = False
+        self.slow_replication = shape.slow_replication
+        self.slow_wire = shape.slow_wire
+        self.saves = 0.8
+        self.producer_ids = 500
+        self.given: set[int] = set()
+        self.trail: list[str] = []
+        self.limbo: list[Request] = []
+        """Requests of dead connections that nobody waits for any more and that may still arrive."""
+        self.excused: set[int] = set()
+        """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
+        self.attempts = 0
+        self.faults = True
+        self._write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
+        self._write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
+
+    def note(self, line: str) -> None:
+        self.trail.append(f"{self.now:7.2f} {line}")
+
+    @property
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + int(self.now * 1000)
+
+    def record_ms(self) -> int:
+        return self.wall_ms - self.shape.record_age_ms
+
+    def _write(self, facts: tuple[AnyFact, ...], epoch: int) -> int:
+        entry = Entry(epoch, 0, facts)
+        self.ledger.append(entry)
+        fold(self.truth, entry, len(self.ledger) - 1)
+        return len(self.ledger) - 1
+
+    # --- hosts
+
+    def start_host(self, *, former_dead: bool) -> Host:
+        """A new replicator takes the lane, as the supervisor would let it."""
+        self.attempts += 1
+        limits = Limits(
+            window_batches=self.shape.window,
+            producer_expiry_ms=self.shape.expiry_ms,
+            request_timeout_s=REQUEST_S,
+            skipped_offsets_noted=6,
+        )
+        name = f"r{self.attempts}"
+        lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits)
+        host = Host(name, self, lane, FlowState(), started_at=self.now)
+        host.leader = self.target.leader
+        host.lease_until = self.now + TTL_S
+        for offset, entry in enumerate(self.ledger):
+            fold(host.state, entry, offset)
+        self.hosts.append(host)
+        record = host.record()
+        progress = self.progress if self.left_cleanly else None
+        left = progress is not None and record is not None and progress.grant == record.grant
+        self.left_cleanly = False
+        barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
+        host.take(Start(record, self.progress, name, barrier, left))
+        return host
+
+    # --- what can happen
+
+    def choices(self) -> list[tuple[str, Any]]:  # noqa: C901 -- one line for each kind of thing that can happen
+        """Everything that could happen now, faults apart."""
+        found: list[tuple[str, Any]] = []
+        for host in self.hosts:
+            if host.paused or not host.alive:
+                continue
+            found += [("inbox", (host, at)) for at, each in enumerate(host.inbox) if self._answerable_now(each)]
+            if host.appends:
+                found.append(("append", host))
+            if host.state.next_offset < len(self.ledger):
+                found.append(("read", host))
+            if host.answers and self._answerable(host.answers[0]):
+                found.append(("answer", host))
+            if (
+                host.lane.phase is Phase.COPYING
+                and host.lane.end_epoch != self.target.epoch
+                and self.rng.random() < 0.2
+            ):
+                found.append(("moved", host))
+            if any(at <= self.now for at, _ in host.timers):
+                found.append(("timer", host))
+        heads: set[tuple[str, int]] = set()
+        for request in self.wire:
+            key = (request.host.name, request.connection)
+            if key not in heads:
+                heads.add(key)
+                if self.slow_wire and self.rng.random() < 0.9:
+                    continue
+                found.append(("arrive", request))
+        if any(self._reads_again(host, each) for each in self.limbo for host in self.hosts):
+            found.append(("late", None))
+        if self._behind() and not (self.slow_replication and self.rng.random() < 0.95):
+            found.append(("replicate", None))
+        return found
+
+    def _answerable_now(self, item: tuple[str, Any]) -> bool:
+        # A fetch at the end of the log is a long poll: nothing happens until something is written.
+        return item[0] != "fetch" or self.source.has(item[1].position)
+
+    def _behind(self) -> bool:
+        target = self.target
+        follower = target.brokers[1 - target.leader]
+        return not follower.leads and (follower.end < target.brokers[target.leader].end or not target.in_sync)
+
+    def _answerable(self, answer: tuple[Request, int, int, int]) -> bool:
+        request, error, base, epoch = answer
+        if error or self._deposed(request.broker, epoch):
+            return True
+        return self.target.committed(request.broker, base + request.batch.count, epoch)
+
+    def _deposed(self, broker: int, epoch: int) -> bool:
+        """The broker no longer leads in the epoch in which it took a batch: it answers so, whatever became of it."""
+        return not self.target.brokers[broker].leads or self.target.brokers[broker].epoch != epoch
+
+    def do(self, choice: tuple[str, Any]) -> None:
+        kind, what = choice
+        getattr(self, f"_do_{kind}")(what)
+
+    def _do_timer(self, host: Host) -> None:
+        timer = min(host.timers)
+        host.timers.remove(timer)
+        host.take(Woken(timer[1]))
+
+    def _do_moved(self, host: Host) -> None:
+        host.leader = self.target.leader
+        host.take(TargetMoved(self.target.epoch))
+
+    def _do_replicate(self, _: None) -> None:
+        self.target.replicate()
+
+    def _do_arrive(self, request: Request) -> None:
+        self.wire.remove(request)
+        error, base = self.target.produce(request.broker, request.data, self.wall_ms)
+        if self.shape.slow_wire and self.rng.random() < 0.3:
+            self.target.forget(request.broker, self.wall_ms)
+        self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
+        if request.connection == request.host.connection and request.host.alive:
+            request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
+
+    def forsake(self, request: Request) -> None:
+        """A request that does not arrive; in some worlds it only does not arrive yet."""
+        self.wire.remove(request)
+        if self.shape.late:
+            self.limbo.append(request)
+
+    def _do_late(self, _: None) -> None:
+        self.arrive_late()
+
+    def arrive_late(self) -> None:
+        """Bytes of a connection that died long ago reach the broker after all."""
+        if not self.limbo:
+            return
+        # The most telling moment is between a resume and its first produce.
+        telling = [each for each in self.limbo if any(self._reads_again(host, each) for host in self.hosts)]
+        request = self.rng.choice(telling or self.limbo)
+        self.limbo.remove(request)
+        error, base = self.target.produce(request.broker, request.data, self.wall_ms)
+        self.note(f"{request.host.name} late {request.batch}: {error} {base}")
+        if not error and not any(self._reads_again(host, request) for host in self.hosts):
+            self.excused.update(number for _, number in toy.records(request.data))
+
+    def _reads_again(self, host: Host, request: Request) -> bool:
+        """The lane will read the end once more before it sends these ordinals itself, so it must not double them."""
+        lane = host.lane
+        idle = not lane.in_flight and lane.acked == lane.resumed_at.ordinal and not lane.confirming
+        waits = lane.phase is Phase.COPYING and not lane.protected and idle
+        new = request.batch.first == lane.acked and self.target.brokers[self.target.leader].end == lane.expected
+        # After a hole the ordinals stand for other offsets: such bytes cannot be told from the right ones by number.
+        same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
+        return host.alive and waits and same
+
+    def _do_answer(self, host: Host) -> None:
+        request, error, base, epoch = host.answers.popleft()
+        host.sent.remove(request)
+        if not error and not self.target.committed(request.broker, base + request.batch.count, epoch):
+            error, base = NOT_LEADER, -1
+        if error:
+            host.leader = self.target.leader
+        host.take(Answer(request.round, request.batch, error, base))
+
+    def _do_append(self, host: Host) -> None:
+        tag, facts = host.appends.popleft()
+        host.landed[self._write(facts, 1)] = tag
+        self.note(f"{host.name} ledger {facts}")
+
+    def _do_read(self, host: Host) -> None:
+        offset = host.state.next_offset
+        entry = self.ledger[offset]
+        bound = fold(host.state, entry, offset)
+        tag = host.landed.pop(offset, None)
+        if tag is not None:
+            host.take(Bound(tag, bound, host.record()))
+            return
+        for fact, binds in zip(entry.facts, bound, strict=True):
+            if binds and isinstance(fact, LaneTaken) and host.lane.grant and fact.replicator != host.name:
+                host.take(Fenced())
+
+    def _do_inbox(self, what: tuple[Host, int]) -> None:
+        host, at = what
+        kind, content = host.inbox[at]
+        del host.inbox[at]
+        if kind == "fetch":
+            self._fetch(host, content)
+        elif kind == "tell":
+            host.take(content)
+        else:
+            question, broker = content
+            told = self._reply(host, question, broker)
+            if told is not None:
+                if getattr(told, "error", 0):
+                    host.leader = self.target.leader
+                host.inbox.append(("tell", told))
+
+    def _fetch(self, host: Host, effect: FetchFrom) -> None:
+        data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
+        end = self.source.end
+        chunk = Chunk(effect.round, 0, end, self.source.last_stable, 0, aborted, data, 0, len(data))
+        host.inbox.append(("tell", chunk))
+
+    def _reply(self, host: Host, question: Any, broker: int) -> Input | None:
+        target, epoch = self.target, self.target.brokers[broker].epoch
+        match question:
+            case AskProducerId():
+                self.producer_ids += 1
+                self.given.add(self.producer_ids)
+                return ProducerIdTold(0, self.producer_ids, 0)
+            case AskStart():
+                return StartTold(0, 0)
+            case AskEnd():
+                error, told, end = target.end_for(broker, epoch)
+                return EndTold(question.round, error, told, end)
+            case AskProducers():
+                error, entry = target.producers(broker, question.producer_id, self.wall_ms)
+                return ProducersTold(question.round, error, ProducerEntry(*entry) if entry else None)
+            case AskVisible():
+                error, watermark, start = target.visible(broker, question.leader_epoch)
+                return VisibleTold(question.round, error, watermark, start)
+            case AskScan():
+                return self._scan(question)
+            case AskCheck():
+                return self._check(host, question)
+            case _:
+                raise AssertionError(question)
+
+    def _scan(self, question: AskScan) -> Scanned:
+        error = 0 if self.target.high_watermark >= question.end else 7
+        found = self.target.read(question.start, question.end)
+        own = tuple(
+            OwnBatch(stored.base, stored.count, stored.sequence, 0)
+            for stored in found
+            if stored.producer == question.producer_id
+        )
+        return Scanned(question.round, error, question.purpose, question.start, question.end, own)
+
+    def _check(self, host: Host, question: AskCheck) -> Checked:
+        error = 0 if self.target.high_watermark >= question.end else 7
+        runs = host.record().source_runs
+        outcome, note = "equal", ""
+        for stored in self.target.read(question.start, question.end):
+            if stored.producer != question.producer_id:
+                continue
+            for at, number in enumerate(stored.numbers):
+                ordinal = stored.sequence + at
+                if not question.first <= ordinal <= question.last:
+                    continue
+                there = self.source.at(runs.offset_of(ordinal))
+                if there is None and outcome == "equal":
+                    outcome = "unverifiable"
+                elif there is not None and there != number:
+                    outcome, note = "different", f"ordinal {ordinal}"
+        return Checked(question.round, error, question.first, question.last, outcome, note)  # type: ignore[arg-type]
+
+    # --- time
+
+    def next_time(self) -> float | None:
+        """The next moment at which something becomes possible by itself; bytes on the wire do not outlive it."""
+        times = [at for host in self.hosts if host.alive and not host.paused for at, _ in host.timers if at > self.now]
+        times += [request.deadline for request in self.wire]
+        times += [host.sent[0].deadline for host in self.hosts if host.alive and not host.paused and host.sent]
+        return min(times, default=None)
+
+    def advance(self, to: float) -> None:
+        self.now = max(self.now, to)
+        for request in [each for each in self.wire if each.deadline <= self.now]:
+            if request in self.wire:
+                self.forsake(request)
+            if request.connection == request.host.connection and request.host.alive:
+                request.host.disconnect()
+        for host in self.hosts:
+            if host.alive and not host.paused and host.sent and host.sent[0].deadline <= self.now:
+                host.disconnect()
+            if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
+                # Its renewal is acknowledged and it has read the ledger to the end: nobody took the lane up to now.
+                host.lease_until = self.now + TTL_S
+
+    def source_aborted_offsets(self) -> set[int]:
+        """Offsets of records of aborted transactions."""
+        return {
+            offset
+            for producer, first, marker in self.source.aborted
+            for batch in self.source.log
+            if batch.producer == producer and first <= batch.base < marker
+            for offset, _ in batch.records
+        }
+
+    def phase(self) -> Phase | None:
+        """Phase of the newest live host's lane."""
+        live = [host for host in self.hosts if host.alive]
+        return live[-1].lane.phase if live else None

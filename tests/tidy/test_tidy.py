@@ -1,0 +1,141 @@
+"""Rules for the whole tree that no linter knows: sizes, nothing unused, nothing of one machine."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("mirrord", "actors", "policies")
+FILE_LINES = 500
+FUNCTION_LINES = 60
+# Modules that nothing has to import, and why.
+ENTRY_POINTS = {
+    "mirrord.cli.main": "the console script",
+    "mirrord.shell.ledger_memory": "the twin of the Kafka log, for tests",
+    "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
+}
+# Split, so that this file does not hold what it looks for.
+REGISTRY_HOSTS = tuple(
+    f"{name}.{domain}"
+    for name, domain in (
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("npmjs", "org"),
+        ("yarnpkg", "com"),
+        ("maven", "org"),
+        ("maven.apache", "org"),
+        ("anaconda", "org"),
+        ("crates", "io"),
+        ("proxy.golang", "org"),
+    )
+)
+REGISTRY_PATH = re.compile(r"\w+://\S+/(?:simple|maven2?)/")
+MACHINE_PATH = re.compile(r"(?<![\w./$}-])/(?:root|home|Users|work|opt/wheels|tmp/[a-z]\w*)/")
+
+
+def tracked_files() -> list[Path]:
+    names = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [path for name in names.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def tracked_modules() -> dict[str, Path]:
+    """The modules that the wheel holds, by dotted name; a package stands for its `__init__`."""
+    modules: dict[str, Path] = {}
+    for path in tracked_files():
+        relative = path.relative_to(ROOT)
+        if path.suffix == ".py" and relative.parts[0] in PACKAGES:
+            parts = relative.with_suffix("").parts
+            modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return modules
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    for path in tracked_files():
+        try:
+            yield str(path.relative_to(ROOT)), path.read_text()
+        except UnicodeDecodeError:
+            continue  # a golden log or a picture
+
+
+def test_files_are_short() -> None:
+    lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files()}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES} == {}
+
+
+def test_functions_are_short() -> None:
+    long: list[str] = []
+    for path in python_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                if lines > FUNCTION_LINES:
+                    long.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name}: {lines} lines")
+    assert long == []
+
+
+def python_files() -> list[Path]:
+    return [path for path in tracked_files() if path.suffix == ".py"]
+
+
+def test_no_module_is_unused() -> None:
+    modules = tracked_modules()
+    used = set(ENTRY_POINTS)
+    for name, path in modules.items():
+        used |= named_modules(path) - {name}
+    packages = {name for name, path in modules.items() if path.name == "__init__.py"}
+    assert sorted(set(modules) - packages - used) == []
+    assert sorted(set(ENTRY_POINTS) - set(modules)) == []
+
+
+def named_modules(path: Path) -> set[str]:
+    """What a module imports; a dotted name in a string counts too, for what is loaded by name."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            names |= {node.value, node.value.partition(":")[0]}
+    return names
+
+
+def test_every_package_says_what_lives_there() -> None:
+    modules = tracked_modules()
+    homes = {name.rpartition(".")[0] for name in modules if "." in name}
+    assert sorted(homes - set(modules)) == [], "folders without __init__.py"
+    silent = [
+        name
+        for name, path in modules.items()
+        if path.name == "__init__.py" and not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert silent == []
+
+
+def test_no_registry_is_named() -> None:
+    found = [
+        f"{name}: {match}"
+        for name, text in texts()
+        for match in [host for host in REGISTRY_HOSTS if host in text] + REGISTRY_PATH.findall(text)
+    ]
+    assert found == []
+
+
+def test_no_path_of_a_machine() -> None:
+    found = [f"{name}: {match}" for name, text in texts() for match in MACHINE_PATH.findall(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_locks_name_versions_and_hashes_only(name: str) -> None:
+    text = (ROOT / name).read_text()
+    lines = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+    entry = re.compile(r"[\w.-]+(\[[\w,-]+\])?==[\w.!+]+( ; [^/@]+)? \\")
+    checksum = re.compile(r"    --hash=sha256:[0-9a-f]{64}( \\)?")
+    odd = [line for line in lines if not entry.fullmatch(line) and not checksum.fullmatch(line)]
+    assert lines
+    assert odd == []

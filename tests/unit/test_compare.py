@@ -1,0 +1,92 @@
+"""What counts as a difference between a lane's batch at the target and its source, and what does not."""
+
+import pytest
+
+from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
+from mirrord.wire.batch import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header
+
+ORIGINAL = Header(500, 200, 7, 2, 1, 4 | TRANSACTIONAL | DELETE_HORIZON, 9, 1_000, 2_000, 1, 2, 3, 10)
+COPY = ORIGINAL._replace(
+    base_offset=90, leader_epoch=0, attributes=4, producer_id=77, producer_epoch=0, base_sequence=40
+)
+
+
+def test_a_raw_copy_is_known_by_its_header() -> None:
+    assert same_bytes(COPY, 0xABC, ORIGINAL, 0xABC)
+
+
+@pytest.mark.parametrize(
+    "copy",
+    [
+        COPY._replace(record_count=9),
+        COPY._replace(last_offset_delta=10),
+        COPY._replace(attributes=3),
+        COPY._replace(base_timestamp=1_001),
+        COPY._replace(max_timestamp=2_001),
+    ],
+)
+def test_other_headers_are_not_taken_for_a_raw_copy(copy: Header) -> None:
+    assert not same_bytes(copy, 0xABC, ORIGINAL, 0xABC)
+
+
+def test_other_records_are_not_taken_for_a_raw_copy() -> None:
+    assert not same_bytes(COPY, 0xABD, ORIGINAL, 0xABC)
+
+
+def test_append_times_at_the_target_are_its_own_business() -> None:
+    assert same_bytes(COPY._replace(attributes=4 | LOG_APPEND_TIME, max_timestamp=9_999), 0xABC, ORIGINAL, 0xABC)
+
+
+def test_append_times_at_the_source_need_the_records() -> None:
+    assert not same_bytes(COPY, 0xABC, ORIGINAL._replace(attributes=4 | LOG_APPEND_TIME), 0xABC)
+
+
+def test_a_copy_takes_the_ordinals_that_a_cleaner_removed_since() -> None:
+    copy = Copy(COPY._replace(record_count=4, base_sequence=5), 0)
+    assert copy.count == 10
+    assert copy.first(2**31) == 2**31 + 5
+    assert copy.first(2**31 - 10) == 2**31 + 5
+
+
+RECORD = Record(0, 5, b"k", b"v", [("h", None), ("h", b"")])
+PAIRS = [(40, 500), (41, 503)]
+
+
+def compare(copy: Record | None, original: Record | None, *, timed: bool = True) -> Finding:
+    copies = {40: RECORD} | ({41: copy} if copy else {})
+    originals = {500: RECORD} | ({503: original} if original else {})
+    return same_records(PAIRS, copies, originals, timed=timed)
+
+
+def test_records_that_agree() -> None:
+    assert compare(RECORD, RECORD._replace(offset=503)) == EQUAL
+
+
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [
+        (RECORD._replace(key=None), "key"),
+        (RECORD._replace(value=b""), "value"),
+        (RECORD._replace(headers=[("h", b""), ("h", None)]), "headers"),
+        (RECORD._replace(time_ms=6), "timestamp"),
+    ],
+)
+def test_a_difference_names_the_ordinal(other: Record, what: str) -> None:
+    assert compare(other, RECORD) == Finding("different", f"ordinal 41 (source offset 503) has another {what}")
+
+
+def test_times_do_not_count_where_the_target_sets_its_own() -> None:
+    assert compare(RECORD._replace(time_ms=6), RECORD, timed=False) == EQUAL
+
+
+@pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
+def test_what_is_gone_on_one_side_is_no_difference(copy: Record | None, original: Record | None) -> None:
+    assert compare(copy, original).outcome == "unverifiable"
+
+
+def test_a_difference_weighs_more_than_what_is_gone() -> None:
+    gone = Finding("unverifiable", "gone")
+    different = Finding("different", "other")
+    assert together([EQUAL, gone, EQUAL, different, gone]) == different
+    assert together([EQUAL, gone, Finding("unverifiable", "more")]) == gone
+    assert together([]) == EQUAL

@@ -1,0 +1,162 @@
+"""conf.toml: what a sound file means."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mirrord.model.config import Config, load, load_text
+from mirrord.model.config_checks import literal_prefix
+from mirrord.model.config_units import HostPort
+from mirrord.model.errors import ConfigError
+from mirrord.model.security import Secret, Security
+
+SMALL = """
+[clusters.eu]
+bootstrap = "127.0.0.1:19092"
+[clusters.us]
+bootstrap = "us1:9093, us2:9093"
+[[flows]]
+from = "eu"
+to = "us"
+topics = ["orders", 'payments\\..*']
+"""
+
+WHOLE = """
+instance = "blue"
+[clusters.eu]
+bootstrap = "127.0.0.1:19092"
+[clusters.us]
+bootstrap = "us1:9093"
+[clusters.us.security]
+protocol = "SASL_SSL"
+mechanism = "SCRAM-SHA-512"
+username = "mirrord"
+password = "env:PW"
+ca = "file:ca.pem"
+[[flows]]
+name = "night"
+from = "eu"
+to = "us"
+topics = [".*"]
+exclude = ['.*\\.tmp']
+naming = "identity"
+start = 2026-01-31T12:00:00Z
+isolation = "read_uncommitted"
+refresh = "1m"
+replication_factor = 3
+limits = { in_flight_bytes = "8MiB" }
+[replicators]
+count = 4
+partitions_per_replicator = 1
+[runtime]
+engine = "process"
+lease_ttl = "10s"
+request_timeout = "1500ms"
+[ray]
+address = "10.0.0.1:6379"
+dashboard = false
+dashboard_port = 8266
+[http]
+listen = "127.0.0.1:8190"
+token = "env:TOKEN"
+[logs]
+dir = "/var/log/mirrord"
+"""
+
+
+def test_the_defaults() -> None:
+    config = load_text(SMALL, "conf.toml")
+    assert config.instance == "mirrord"
+    assert config.clusters["us"].bootstrap == ("us1:9093", "us2:9093")
+    assert config.clusters["us"].security.protocol == "PLAINTEXT"
+    (flow,) = config.flows
+    assert (flow.name, flow.source, flow.target) == ("eu-us", "eu", "us")
+    assert flow.topics == ("orders", r"payments\..*")
+    assert (flow.naming, flow.start, flow.isolation) == ("prefix", "earliest", "read_committed")
+    assert (flow.refresh_ms, flow.replication_factor, flow.limits.in_flight_bytes) == (5_000, "broker", 64 << 20)
+    assert config.replicators.count == "auto"
+    assert (config.runtime.engine, config.runtime.lease_ttl_ms, config.runtime.request_timeout_ms) == (
+        "ray",
+        6_000,
+        8_000,
+    )
+    assert (config.ray.address, config.ray.dashboard, config.ray.dashboard_port) == ("local", True, None)
+    assert (config.http.listen, config.http.token, config.logs.directory) == (None, None, None)
+
+
+def test_every_key_is_read() -> None:
+    config = load_text(WHOLE, "conf.toml")
+    assert config.instance == "blue"
+    assert config.clusters["us"].security == Security(
+        protocol="SASL_SSL",
+        mechanism="SCRAM-SHA-512",
+        username="mirrord",
+        password=Secret.parse("env:PW"),
+        ca=Secret.parse("file:ca.pem"),
+    )
+    (flow,) = config.flows
+    assert (flow.name, flow.exclude, flow.naming) == ("night", (r".*\.tmp",), "identity")
+    assert (flow.start, flow.isolation) == (1_769_860_800_000, "read_uncommitted")
+    assert (flow.refresh_ms, flow.replication_factor, flow.limits.in_flight_bytes) == (60_000, 3, 8 << 20)
+    assert (config.replicators.count, config.replicators.partitions_per_replicator) == (4, 1)
+    assert (config.runtime.engine, config.runtime.lease_ttl_ms, config.runtime.request_timeout_ms) == (
+        "process",
+        10_000,
+        1_500,
+    )
+    assert (config.ray.address, config.ray.dashboard, config.ray.dashboard_port) == ("10.0.0.1:6379", False, 8266)
+    assert (config.http.listen, config.http.token) == (HostPort("127.0.0.1", 8190), Secret.parse("env:TOKEN"))
+    assert config.logs.directory == "/var/log/mirrord"
+
+
+def test_a_printed_configuration_shows_no_secret() -> None:
+    config = load_text(WHOLE, "conf.toml")
+    described = config.describe()
+    assert json.loads(json.dumps(described)) == described
+    shown = json.dumps(described) + repr(config) + str(config)
+    assert "env:PW" not in shown
+    assert "env:TOKEN" not in shown
+    assert '"password": "***"' in json.dumps(described)
+
+
+def test_it_survives_the_way_to_another_process() -> None:
+    config = load_text(WHOLE, "conf.toml")
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
+
+
+def test_a_flow_is_found_by_name() -> None:
+    config = load_text(SMALL, "conf.toml")
+    assert config.flow("eu-us") is config.flows[0]
+    with pytest.raises(ConfigError, match=r'no flow "eu-uss".*Did you mean "eu-us"'):
+        config.flow("eu-uss")
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no such file"):
+        load(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path)
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not a UTF-8 text"):
+        load(tmp_path / "binary.toml")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "prefix"),
+    [
+        ("orders", "orders"),
+        (r"payments\..*", "payments."),
+        ("orders?", "order"),
+        ("orders+", "orders"),
+        ("a|b", ""),
+        (".*", ""),
+        ("(?i)orders", ""),
+        (r"a\d", "a"),
+        ("ab{0}", "a"),
+        (r"x\.*", "x"),
+    ],
+)
+def test_what_every_match_begins_with(pattern: str, prefix: str) -> None:
+    assert literal_prefix(pattern) == prefix

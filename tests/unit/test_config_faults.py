@@ -1,0 +1,193 @@
+"""conf.toml: each fault gives one line that says where, what was found and what is allowed; all faults come at once."""
+
+import pytest
+
+from mirrord.model.config import load_text
+from mirrord.model.errors import ConfigError
+
+CLUSTERS = """[clusters.eu]
+bootstrap = "eu:9092"
+[clusters.us]
+bootstrap = "us:9092"
+[clusters.asia]
+bootstrap = "asia:9092"
+"""
+FLOW = '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = ["orders"]\n'
+
+
+def faults(text: str) -> str:
+    with pytest.raises(ConfigError) as raised:
+        load_text(text, "conf.toml")
+    return str(raised.value)
+
+
+def flow(**keys: str) -> str:
+    values = {"from": '"eu"', "to": '"us"', "topics": '["orders"]'} | {key.rstrip("_"): keys[key] for key in keys}
+    return "[[flows]]\n" + "".join(f"{key} = {value}\n" for key, value in values.items())
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("from_", '"uk"', 'conf.toml:8: flows[0].from: found "uk"; allowed: "eu", "us" or "asia"'),
+        ("from_", '"aisa"', 'did you mean "asia"?'),
+        ("to", '"eu"', 'conf.toml:7: flows[0]: from and to are both "eu"; a flow needs two clusters'),
+        ("to", "3", "conf.toml:9: flows[0].to: found 3; allowed: "),
+        ("topics", "[]", "conf.toml:10: flows[0].topics: found an empty list; allowed: a list of at least one item"),
+        ("topics", '"orders"', 'conf.toml:10: flows[0].topics: found "orders"; allowed: a list of at least one item'),
+        ("topics", '["a", "b("]', 'conf.toml:10: flows[0].topics[1]: found "b("; allowed: a regular expression'),
+        ("topics", "[1]", "conf.toml:10: flows[0].topics[0]: found 1; allowed: a regular expression"),
+        ("exclude", '["*"]', "nothing to repeat"),
+        ("naming", '"template"', 'conf.toml:11: flows[0].naming: found "template"; allowed: "prefix" or "identity"'),
+        ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
+        ("start", "2026-01-31T12:00:00", "(with its zone)"),
+        ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
+        ("refresh", "5", 'flows[0].refresh: found 5; allowed: a duration such as "500ms"'),
+        ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: from "100ms" to "1h"'),
+        ("replication_factor", "0", '"broker" or a whole number from 1 to 32767'),
+        (
+            "limits",
+            '{ in_flight_bytes = "8M" }',
+            'conf.toml:11: flows[0].limits.in_flight_bytes: found "8M"; allowed: a size',
+        ),
+        ("limits", "3", "conf.toml:11: flows[0].limits: found a number; allowed: a table"),
+        ("name", '"a b"', 'flows[0].name: found "a b"; allowed: a name of letters, digits'),
+        ("on_loss", '"halt"', "conf.toml:11: flows[0].on_loss: unknown key (known here: exclude, from, isolation"),
+        ("topic", '["x"]', 'flows[0].topic: unknown key; did you mean "topics"?'),
+    ],
+)
+def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
+    assert line in faults(CLUSTERS + flow(**{key: value}))
+
+
+@pytest.mark.parametrize(
+    ("table", "line"),
+    [
+        (
+            '[runtime]\nengine = "rya"',
+            'conf.toml:12: runtime.engine: found "rya"; allowed: "ray" or "process"; did you mean',
+        ),
+        ('[runtime]\nlease_ttl = "1ms"', 'conf.toml:12: runtime.lease_ttl: found "1ms"; allowed: from "1s" to "5m"'),
+        ("[replicators]\ncount = 0", 'replicators.count: found 0; allowed: "auto" or a whole number from 1 to 10000'),
+        ("[replicators]\ncount = true", "replicators.count: found true"),
+        ("[ray]\ndashboard = 1", "ray.dashboard: found 1; allowed: true or false"),
+        ('[http]\nlisten = "8182"', 'http.listen: found "8182"; allowed: host:port'),
+        ('[http]\ntoken = "hunter2"', "http.token: found ***; allowed: a reference"),
+        ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a text"),
+        ("[htpp]", 'conf.toml:11: htpp: unknown key; did you mean "http"?'),
+        ("[audit]\nevery = '1h'", "conf.toml:11: audit: unknown key"),
+    ],
+)
+def test_faults_of_the_daemon(table: str, line: str) -> None:
+    assert line in faults(CLUSTERS + FLOW + table)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "line"),
+    [
+        (
+            'bootstrap = "eu1"',
+            'conf.toml:2: clusters.eu.bootstrap: found "eu1"; allowed: addresses such as "kafka1:9092',
+        ),
+        ('bootstrap = "eu1:9092,"', "addresses such as"),
+        ('bootstrap = ["eu1:9092"]', "clusters.eu.bootstrap: found a list; allowed: addresses such as"),
+        ('bootsrap = "eu1:9092"', 'clusters.eu.bootsrap: unknown key; did you mean "bootstrap"?'),
+        ('bootsrap = "eu1:9092"', "clusters.eu.bootstrap: missing; allowed: addresses such as"),
+        ('security = { protocol = "TLS" }', '"SSL"'),
+        (
+            'security = { protocol = "SASL_SSL" }',
+            'security.mechanism: missing with protocol "SASL_SSL"; allowed: "PLAIN", ',
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "PLAIN" }',
+            'security.username: missing with protocol "SASL_SSL"',
+        ),
+        ('security = { username = "me" }', 'security.username: has no meaning with protocol "PLAINTEXT"'),
+        ('security = { protocol = "SASL_PLAINTEXT", ca = "file:x" }', "security.ca: has no meaning with protocol"),
+        ('security = { protocol = "SSL", key = "file:x" }', "security.certificate: missing"),
+        ('security = { protocol = "SSL", key_password = "file:x" }', "security.key_password: has no meaning without"),
+        ("security = { check_hostname = false }", "security.check_hostname: has no meaning with protocol"),
+        ('security = "PLAIN me hunter2"', "clusters.eu.security: found a text; allowed: a table"),
+        (
+            'security = { password = "hunter2" }',
+            'clusters.eu.security.password: found ***; allowed: a reference: "env:NAME"',
+        ),
+    ],
+)
+def test_faults_of_a_cluster(cluster: str, line: str) -> None:
+    report = faults(f'[clusters.eu]\n{cluster}\n[clusters.us]\nbootstrap = "us:9092"\n' + FLOW)
+    assert line in report
+    assert "hunter2" not in report
+
+
+def test_of_an_unknown_protocol_nothing_more_is_said() -> None:
+    report = faults(
+        '[clusters.eu]\nbootstrap = "eu:1"\nsecurity = { protocol = "SASL", username = "me" }\n'
+        '[clusters.us]\nbootstrap = "us:1"\n' + FLOW
+    )
+    assert report.splitlines()[0] == "conf.toml: 1 fault"
+    assert 'did you mean "SSL"?' in report
+
+
+def test_an_alias_stands_in_topic_names() -> None:
+    report = faults(
+        '[clusters."e.u"]\nbootstrap = "eu:9092"\n[clusters.us]\nbootstrap = "us:9092"\n' + flow(from_='"e.u"')
+    )
+    assert 'clusters.e.u: the alias is not allowed; allowed: up to 64 letters, digits, "_" and "-"' in report
+
+
+def test_all_faults_come_at_once_in_the_order_of_the_file() -> None:
+    report = faults(
+        '[clusters.eu]\nbootstrap = "eu"\ncolour = "red"\n[clusters.us]\nbootstrap = "us:9092"\n'
+        '[[flows]]\nfrom = "eu"\nto = "uss"\ntopics = ["("]\nrefresh = "soon"\n[runtime]\nlease_ttl = 3\n'
+    )
+    first, *rest = report.splitlines()
+    assert first == "conf.toml: 6 faults"
+    assert [line.split(": ")[0].strip() for line in rest] == [f"conf.toml:{line}" for line in (2, 3, 8, 9, 10, 12)]
+
+
+def test_what_must_be_there() -> None:
+    report = faults("")
+    assert "conf.toml: clusters: missing; at least" not in report
+    assert "conf.toml: clusters: missing; a [clusters.ALIAS] table for each cluster" in report
+    assert "conf.toml: flows: missing; at least one [[flows]] table" in report
+    assert "flows: found a table; allowed: tables, each under its own [[flows]]" in faults(
+        CLUSTERS + "[flows]\nfrom = 'eu'"
+    )
+    assert "clusters: found 3; allowed: tables, each as [clusters.NAME]" in faults("clusters = 3\n" + FLOW)
+
+
+def test_a_syntax_error_says_where() -> None:
+    assert faults("[clusters.eu\n") == (
+        "conf.toml: not valid TOML: Expected ']' at the end of a table declaration (at line 1, column 13)"
+    )
+
+
+def test_two_flows_of_one_name() -> None:
+    report = faults(CLUSTERS + FLOW + flow(topics='["payments"]'))
+    assert 'conf.toml:11: flows[1]: two flows are named "eu-us"; give one of them another name = "..."' in report
+
+
+def test_identity_flows_into_one_topic() -> None:
+    report = faults(CLUSTERS + flow(naming='"identity"') + flow(from_='"asia"', naming='"identity"', topics='[".*"]'))
+    assert 'the flows "eu-us" and "asia-us" would both copy topics such as "orders" into one topic of "us"' in report
+
+
+def test_two_flows_share_no_topic_of_one_source() -> None:
+    assert "would both copy" in faults(CLUSTERS + FLOW + flow(name='"two"', topics='["ord.*"]'))
+    load_text(CLUSTERS + FLOW + flow(name='"two"', topics='[".*"]', exclude='["orders"]'), "conf.toml")
+    load_text(CLUSTERS + FLOW + flow(name='"two"', from_='"asia"'), "conf.toml")
+
+
+def test_identity_rings_are_refused() -> None:
+    there = flow(naming='"identity"', topics='[".*"]')
+    back = flow(from_='"us"', to='"eu"', naming='"identity"', topics='["us.*"]')
+    assert 'naming = "identity" in a ring (us -> eu -> us)' in faults(CLUSTERS + there + back)
+    ring = flow(from_='"us"', to='"asia"', naming='"identity"') + flow(from_='"asia"', to='"eu"', naming='"identity"')
+    assert "in a ring (asia -> eu -> us -> asia)" in faults(CLUSTERS + flow(naming='"identity"') + ring)
+
+
+def test_identity_both_ways_for_different_topics_is_no_ring() -> None:
+    back = flow(from_='"us"', to='"eu"', naming='"identity"', topics='["payments.*"]')
+    load_text(CLUSTERS + flow(naming='"identity"') + back, "conf.toml")
+    load_text(CLUSTERS + FLOW + flow(from_='"us"', to='"eu"'), "conf.toml")

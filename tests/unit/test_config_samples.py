@@ -1,0 +1,39 @@
+"""Every sample in conf/ loads, and means what its first lines say."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mirrord.model.config import FlowConfig, load, load_text
+
+CONF = Path(__file__).parents[2] / "conf"
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.toml")), ids=lambda path: path.name)
+def test_every_sample_loads(path: Path) -> None:
+    assert load(path).flows
+
+
+def test_the_one_way_sample_writes_out_the_defaults() -> None:
+    config = load(CONF / "one-way.toml")
+    (flow,) = config.flows
+    bare = FlowConfig(name="eu-us", source="eu", target="us", topics=flow.topics, exclude=flow.exclude)
+    assert flow == bare
+    smallest = load_text(
+        '[clusters.eu]\nbootstrap = "eu:1"\n[clusters.us]\nbootstrap = "us:1"\n'
+        '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n',
+        "smallest",
+    )
+    assert msgspec.structs.replace(config, clusters=smallest.clusters, flows=smallest.flows) == smallest
+
+
+def test_the_other_samples() -> None:
+    assert [flow.naming for flow in load(CONF / "active-active.toml").flows] == ["prefix", "prefix"]
+    assert {flow.target for flow in load(CONF / "fan-in.toml").flows} == {"hq"}
+    migration = load(CONF / "migration.toml")
+    assert (migration.flows[0].naming, migration.runtime.engine) == ("identity", "process")
+    security = load(CONF / "secured.toml").clusters["eu"].security
+    assert (security.protocol, security.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert security.password is not None
+    assert security.ca is not None

@@ -1,0 +1,66 @@
+"""The documents name what exists: files, packages, phases, verbs and targets."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mirrord.flow.state import Phase
+from mirrord.model.config import load_text
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+FILE = re.compile(r"\b(?:mirrord|actors|policies|tests|bench|conf|docs)/[\w./-]*\w")
+LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
+NO_FILES = {
+    "mirrord/eu-us/replicator-0.g2.1/1": "a replicator's name",
+    "docs/measurements.md": "made by bench/report.py, with the first result",
+}
+
+
+def picture(name: str) -> str:
+    """The fenced block behind a comment that names it."""
+    found = re.search(rf"<!-- {name}:.*?-->\n```\w+\n(.*?)```", ARCHITECTURE, re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    text = page.read_text()
+    missing = [name for name in FILE.findall(text) if not (ROOT / name).exists() and name not in NO_FILES]
+    missing += [link for link in LINK.findall(text) if not (page.parent / link).exists()]
+    assert not missing
+
+
+def test_the_picture_of_phases_has_all_of_them() -> None:
+    drawn = set(re.findall(r"^ +(\w+) -->|--> (\w+)", picture("phases"), re.MULTILINE))
+    assert {name for pair in drawn for name in pair if name} == {phase.value for phase in Phase}
+
+
+def test_the_picture_of_packages_has_all_of_them() -> None:
+    columns = [line[:33] for line in picture("packages").splitlines()]
+    drawn = {name for line in columns for name in line.split()}
+    packages = {path.parent for path in (*ROOT.glob("mirrord/*/__init__.py"), *ROOT.glob("*/__init__.py"))}
+    there = {str(path.relative_to(ROOT)) for path in packages}
+    assert drawn == there - {"mirrord", "bench", "tests"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_that_is_named_exists(page: Path) -> None:
+    text = page.read_text()
+    typed = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
+    typed += [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    verbs = {path.stem for path in (ROOT / "tests" / "golden" / "help").glob("*.txt")}
+    assert {found[1] for line in typed if (found := re.match(r"make ([a-z]+)", line))} <= targets
+    assert {found[1] for line in typed if (found := re.match(r"mirrord ([a-z]+)", line))} <= verbs
+
+
+def test_the_configuration_of_the_readme_is_whole() -> None:
+    text = (ROOT / "README.md").read_text()
+    found = re.search(r"```toml\n(.*?)```", text, re.DOTALL)
+    assert found is not None
+    (flow,) = load_text(found[1], "README.md").flows
+    assert flow.name == "eu-us"

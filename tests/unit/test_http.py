@@ -1,0 +1,186 @@
+"""The HTTP door, over real loopback sockets."""
+
+import json
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from mirrord.model.config_units import HostPort
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ClusterId
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
+from mirrord.shell import http
+from mirrord.shell.http import HttpServer
+from mirrord.shell.metrics import metrics_text
+
+LANES = (
+    LaneStatus(
+        topic="orders",
+        partition=0,
+        target_topic="eu.orders",
+        state="copying",
+        lag_records=5,
+        lag_s=0.25,
+        protected=False,
+        copied_records=100,
+        copied_bytes=9_000,
+        raw_batches=9,
+        rebuilt_batches={"compacted": 1},
+        verdict_offsets={"control": 3},
+    ),
+    LaneStatus(topic="orders", partition=1, target_topic="eu.orders", state="halted", note="refused"),
+)
+FLOW = FlowStatus(
+    name="eu-us",
+    source=ClusterStatus("eu", ClusterId("a"), True),
+    target=ClusterStatus("us", None, False, 5, "refused"),
+    state="running",
+    lease=LeaseStatus("h", 1, "mirrord", "http://127.0.0.1:1", 3, 1_500),
+    totals=Totals.of(LANES),
+    lanes=LANES,
+)
+STATUS = Status(version="0.1.0", instance="mirrord", at_ms=1, gathered="daemon", flows=(FLOW,))
+
+
+class Daemon:
+    """A daemon of words only."""
+
+    def __init__(self) -> None:
+        self.reasons: list[str] = []
+        self.stopped = 0
+
+    def status(self) -> Status:
+        return STATUS
+
+    def ready(self) -> tuple[bool, list[str]]:
+        return not self.reasons, self.reasons
+
+    def metrics_text(self) -> bytes:
+        return metrics_text(STATUS)
+
+    async def stop(self) -> None:
+        self.stopped += 1
+
+
+@pytest.fixture
+def daemon() -> Daemon:
+    return Daemon()
+
+
+@pytest.fixture
+async def base(daemon: Daemon) -> AsyncIterator[str]:
+    server = HttpServer(daemon, HostPort("127.0.0.1", free_port()), "letmein")
+    address = await server.start()
+    yield f"http://{address}"
+    await server.close()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def get(url: str) -> tuple[int, str, str]:
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return answer.status, answer.content_type, await answer.text()
+
+
+async def post(url: str, **headers: str) -> int:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    async with aiohttp.ClientSession() as session, session.post(url, headers=named) as answer:
+        return answer.status
+
+
+async def test_health(base: str, daemon: Daemon) -> None:
+    assert (await get(f"{base}/livez"))[0] == 200
+    assert await get(f"{base}/readyz") == (200, "application/json", '{"ready":true,"reasons":[]}')
+    daemon.reasons = ["the ledger of eu-us is not read yet"]
+    status, _, text = await get(f"{base}/readyz")
+    assert (status, json.loads(text)["reasons"]) == (503, daemon.reasons)
+
+
+async def test_the_status_document(base: str) -> None:
+    status, kind, text = await get(f"{base}/status")
+    assert (status, kind) == (200, "application/json")
+    assert Status.decode(text.encode()) == STATUS
+
+
+async def test_metrics(base: str) -> None:
+    status, kind, text = await get(f"{base}/metrics")
+    assert (status, kind) == (200, "text/plain")
+    for line in (
+        'mirrord_info{instance="mirrord",version="0.1.0"} 1.0',
+        'mirrord_lag_records{flow="eu-us",partition="0",topic="orders"} 5.0',
+        'mirrord_lag_seconds{flow="eu-us",partition="0",topic="orders"} 0.25',
+        'mirrord_copied_records_total{flow="eu-us"} 100.0',
+        'mirrord_copied_bytes_total{flow="eu-us"} 9000.0',
+        'mirrord_batches_total{flow="eu-us",path="raw",reason=""} 9.0',
+        'mirrord_batches_total{flow="eu-us",path="rebuilt",reason="compacted"} 1.0',
+        'mirrord_verdict_offsets_total{flow="eu-us",reason="control"} 3.0',
+        'mirrord_lane_state{flow="eu-us",partition="1",state="halted",topic="orders"} 1.0',
+        'mirrord_lanes{flow="eu-us",state="copying"} 1.0',
+        'mirrord_lanes_halted{flow="eu-us"} 1.0',
+        'mirrord_lanes_unprotected{flow="eu-us"} 1.0',
+        'mirrord_lease_age_seconds{flow="eu-us"} 1.5',
+        'mirrord_cluster_reachable{cluster="us",flow="eu-us",role="target"} 0.0',
+    ):
+        assert line in text.splitlines()
+    assert 'mirrord_lag_records{flow="eu-us",partition="1"' not in text, "what is not known is not zero"
+
+
+async def test_the_page_needs_nothing_from_outside(base: str) -> None:
+    status, kind, text = await get(f"{base}/")
+    assert (status, kind) == (200, "text/html")
+    assert re.findall(r"""(?:src|href)=["']?(?!data:)[^"'>\s]*[:/]""", text) == []
+    assert "innerHTML" not in text
+
+
+async def test_orders_are_taken_from_this_machine(base: str, daemon: Daemon) -> None:
+    assert await post(f"{base}/stop") == 202
+    assert daemon.stopped == 1
+
+
+@pytest.mark.parametrize("header", ["Origin", "X_Forwarded_For", "Forwarded"])
+async def test_orders_of_pages_and_of_proxies_are_refused(base: str, daemon: Daemon, header: str) -> None:
+    assert await post(f"{base}/stop", **{header: "http://elsewhere.example"}) == 403
+    assert daemon.stopped == 0
+
+
+async def test_the_token_opens_from_anywhere(base: str, daemon: Daemon) -> None:
+    proxied = {"X_Forwarded_For": "192.0.2.1"}
+    assert await post(f"{base}/stop", Authorization="Bearer wrong", **proxied) == 403
+    assert await post(f"{base}/stop", Authorization="Bearer letmein", **proxied) == 202
+    assert daemon.stopped == 1
+
+
+async def test_a_given_address_that_is_taken_is_an_error(daemon: Daemon) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = HostPort("127.0.0.1", taken.getsockname()[1])
+        with pytest.raises(EnvironmentFault, match=f"http.listen: cannot listen on {address}: .*in use"):
+            await HttpServer(daemon, address, None).start()
+
+
+async def test_without_an_address_the_next_free_port_is_taken(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        first = taken.getsockname()[1]
+        monkeypatch.setattr(http, "DEFAULT_PORT", first)
+        server = HttpServer(daemon, None, None)
+        address = await server.start()
+        assert first < address.port < first + http.PORTS_TRIED
+        await server.close()
+        monkeypatch.setattr(http, "PORTS_TRIED", 1)
+        with pytest.raises(EnvironmentFault, match="cannot listen on any of"):
+            await HttpServer(daemon, None, None).start()
+
+
+def test_the_page_is_where_the_server_looks() -> None:
+    assert Path(http.__file__).with_name("page.html").is_file()

@@ -1,0 +1,153 @@
+"""Every Kafka error code that fetch and produce answers has a decided consequence: one test per row of the tables."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from mirrord.flow.answers import FETCHED, PRODUCED, Fetched, Produced
+from mirrord.flow.lane import step
+from mirrord.flow.signals import (
+    Answer,
+    Append,
+    AskEnd,
+    Bound,
+    Chunk,
+    Effects,
+    EndTold,
+    FetchFrom,
+    Halted,
+    Produce,
+    ProducerIdTold,
+    ProducersTold,
+    Start,
+    StartTold,
+    VisibleTold,
+    Wake,
+)
+from mirrord.flow.state import Lane, Phase
+from mirrord.model.facts import HoleFound, LaneHalted
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Runs
+from mirrord.wire.errors import ErrorCode
+from tests.sim import toy
+
+
+@dataclass
+class Record:
+    """The ledger's word on a lane that was just opened."""
+
+    producer_id: int = 7
+    producer_epoch: int = 0
+    policy: str = "p"
+    grant: int = 1
+    replicator: str = "r"
+    source_runs: Runs = field(default_factory=Runs)
+    target_runs: Runs = field(default_factory=Runs)
+    holes: tuple[HoleFound, ...] = ()
+    halted: LaneHalted | None = None
+
+
+def copying() -> tuple[Lane, FetchFrom]:
+    """A lane that asks for its first chunk."""
+    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    record = Record()
+    step(lane, 0.0, Start(None, None, "r", 0.0, False))
+    (append,) = step(lane, 0.0, ProducerIdTold(0, 7, 0))
+    assert isinstance(append, Append)
+    step(lane, 0.0, Bound(append.tag, (True, True), record))
+    (append,) = step(lane, 0.0, StartTold(0, 0))
+    assert isinstance(append, Append)
+    record.source_runs.add(0, 0)
+    step(lane, 0.0, Bound(append.tag, (True,), record))
+    step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    step(lane, 0.0, ProducersTold(lane.round, 0, None))
+    step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    effects = step(lane, 0.0, VisibleTold(lane.round, 0, 0, 0))
+    (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
+    return lane, fetch
+
+
+def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int = 4) -> Chunk:
+    """The source's answer: two batches, or an error."""
+    data = bytearray()
+    for base in (0, 2):
+        data += toy.encode(base, base + 1, [(base, base), (base + 1, base + 1)], newest_ms=1)
+    found = bytearray() if error else data
+    return Chunk(lane.round, error, high_watermark, high_watermark, log_start, (), found, 0, len(found))
+
+
+def in_flight() -> tuple[Lane, Produce]:
+    """A lane with its first batch on the way."""
+    lane, _ = copying()
+    effects = step(lane, 0.0, chunk(lane))
+    assert any(isinstance(effect, AskEnd) for effect in effects)  # unprotected: the end is read once more
+    effects = step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    (produce,) = [effect for effect in effects if isinstance(effect, Produce)]
+    assert len(produce.batches) == 1  # window 1 until the first acknowledgement
+    return lane, produce
+
+
+@pytest.mark.parametrize("error", sorted(PRODUCED))
+def test_what_a_produce_error_leads_to(error: int) -> None:
+    lane, produce = in_flight()
+    effects: Effects = step(lane, 10.0, Answer(produce.round, produce.batches[0], error, 0 if error == 0 else -1))
+    outcome = PRODUCED[error]
+    if outcome is Produced.DONE:
+        assert lane.phase is Phase.COPYING
+        assert lane.acked == 2
+        return
+    assert lane.acked == 0
+    if outcome is Produced.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
+        assert lane.phase is Phase.HALTED
+        (halted,) = [effect for effect in effects if isinstance(effect, Halted)]
+        assert "[0, 2)" in halted.line
+        return
+    assert lane.phase in (Phase.WAITING, Phase.RESUMING)
+    if outcome is Produced.UNKNOWN:
+        assert lane.dirty_until == 10.0 + lane.limits.request_timeout_s
+    if outcome is Produced.DENIED:
+        (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
+        assert wake.at == 10.0 + lane.limits.denied_s
+
+
+def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:
+    lane, produce = in_flight()
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], ErrorCode.CORRUPT_MESSAGE, -1))
+    assert lane.phase is Phase.RESUMING
+    assert lane.corrupt_at == 0
+
+
+def test_an_unlisted_code_is_a_refusal() -> None:
+    lane, produce = in_flight()
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], 9999, -1))
+    assert lane.phase is Phase.HALTED
+
+
+@pytest.mark.parametrize("error", sorted(FETCHED))
+def test_what_a_fetch_error_leads_to(error: int) -> None:
+    lane, _ = copying()
+    effects = step(lane, 0.0, chunk(lane, error=error, log_start=5, high_watermark=9))
+    outcome = FETCHED[error]
+    if outcome is Fetched.TAKE:
+        assert lane.position == 4
+    elif outcome in (Fetched.AGAIN, Fetched.DENIED):
+        assert lane.phase is Phase.COPYING
+        (again,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
+        assert again.refresh
+        assert again.delay_s == (lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s)
+    else:
+        assert lane.phase is Phase.HALTED
+    if outcome is Fetched.RANGE:
+        assert "[0, 5)" in lane.halt_line
+
+
+def test_a_truncated_source_halts_the_lane_and_names_the_range() -> None:
+    lane, _ = copying()
+    lane.position = 4
+    step(lane, 0.0, Chunk(lane.round, 0, 9, 9, 0, (), bytearray(), 0, 0, diverging_end=2))
+    assert lane.phase is Phase.HALTED
+    assert "[2, 4)" in lane.halt_line
+
+
+def test_codes_of_the_tables_are_codes_of_kafka() -> None:
+    assert {*PRODUCED, *FETCHED} <= {int(code) for code in ErrorCode}

@@ -1,0 +1,212 @@
+"""What binds and what does not, rule by rule (the list in `mirrord.ledger.fold`)."""
+
+import pytest
+
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    FlowOpened,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseReleased,
+    LeaseTaken,
+    PartitionsGrown,
+    Progress,
+    SourceRun,
+    TargetRun,
+    TopicCreated,
+    Verdict,
+)
+from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.runs import Run, Runs
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened, plain
+
+LANE = lane_id(0)
+
+
+class Ledger:
+    """A state and the next offset."""
+
+    def __init__(self) -> None:
+        self.state = FlowState()
+
+    def add(self, *facts: AnyFact, epoch: int = 1, writer: str = "") -> tuple[bool, ...]:
+        return fold(self.state, entry(*facts, epoch=epoch, writer=writer), self.state.next_offset)
+
+    @property
+    def lane(self) -> LaneState:
+        return self.state.lanes[LANE]
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    """A flow under lease 1 with one lane at grant 1."""
+    ledger = Ledger()
+    assert ledger.add(FLOW, epoch=0) == (True,)
+    assert ledger.add(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(LANE, 1, "r1")) == (True, True, True)
+    return ledger
+
+
+def test_nothing_binds_before_the_flow_is_opened() -> None:
+    ledger = Ledger()
+    assert ledger.add(LeaseTaken(1, HOLDER, 6000), opened()) == (False, False)
+    assert ledger.add(FLOW, epoch=0) == (True,)
+    assert ledger.add(FLOW, epoch=0) == (False,)
+    other = FlowOpened("eu-us", ClusterId("another"), ClusterId("us-cluster"))
+    assert ledger.add(other, epoch=0) == (False,)
+    assert ledger.state.source_cluster == "eu-cluster"
+
+
+@pytest.mark.parametrize(
+    ("stated", "taken", "binds"), [(2, 2, True), (1, 1, False), (3, 3, False), (2, 3, False), (1, 2, False)]
+)
+def test_a_lease_follows_the_one_before(ledger: Ledger, stated: int, taken: int, *, binds: bool) -> None:
+    assert ledger.add(LeaseTaken(taken, HOLDER, 9000), epoch=stated) == (binds,)
+    assert ledger.state.lease_epoch == 1 + binds
+    assert ledger.state.ttl_ms == (9000 if binds else 6000)
+
+
+def test_what_stands_behind_a_lease_that_was_lost_does_not_bind(ledger: Ledger) -> None:
+    assert ledger.add(LeaseTaken(2, HOLDER, 6000), epoch=2) == (True,)
+    # Its writer believed to become holder 2 as well: the entry has the epoch of the present lease.
+    assert ledger.add(opened(1), LeaseTaken(2, HOLDER, 6000), opened(2), epoch=2) == (True, False, False)
+
+
+@pytest.mark.parametrize("epoch", [0, 1, 3])
+def test_facts_of_another_lease_do_not_bind(ledger: Ledger, epoch: int) -> None:
+    ledger.add(LeaseTaken(2, HOLDER, 6000), epoch=2)
+    before = plain(ledger.state)
+    assert ledger.add(opened(1), LaneTaken(LANE, 2, "r2"), epoch=epoch) == (False, False)
+    assert plain(ledger.state) == before | {"next_offset": ledger.state.next_offset}
+
+
+def test_nothing_binds_under_a_released_lease(ledger: Ledger) -> None:
+    assert ledger.add(LeaseReleased(2)) == (False,)
+    assert ledger.add(LeaseReleased(1)) == (True,)
+    assert ledger.add(LeaseReleased(1), opened(1)) == (False, False)
+    assert ledger.add(LeaseTaken(2, HOLDER, 6000), opened(1), epoch=2) == (True, True)
+    assert not ledger.state.released
+
+
+def test_the_first_opening_of_a_lane_binds(ledger: Ledger) -> None:
+    again = LaneOpened(LANE, "orders", "eu.orders", 0, 99, 0, "all")
+    assert ledger.add(again) == (False,)
+    assert ledger.lane.producer_id == 1000
+    assert ledger.lane.partition == 0
+
+
+@pytest.mark.parametrize("text", ["", "a.b.c", "a.1", "a.07.b", "a.٣.b", "a.2.b", f"a.{'9' * 5000}.b"])
+def test_a_lane_whose_id_is_none_does_not_bind(ledger: Ledger, text: str) -> None:
+    assert ledger.add(LaneOpened(LaneId(text), "orders", "eu.orders", 7, 99, 0, "all")) == (False,)
+
+
+@pytest.mark.parametrize(("grant", "binds"), [(1, False), (2, True), (3, False)])
+def test_a_grant_follows_the_one_before(ledger: Ledger, grant: int, *, binds: bool) -> None:
+    assert ledger.add(LaneTaken(LANE, grant, "r2")) == (binds,)
+    assert ledger.lane.replicator == ("r2" if binds else "r1")
+
+
+@pytest.mark.parametrize(("grant", "binds"), [(0, False), (1, True), (2, False)])
+def test_facts_of_a_lane_carry_its_grant(ledger: Ledger, grant: int, *, binds: bool) -> None:
+    assert ledger.add(SourceRun(LANE, grant, (Run(0, 5),)), TargetRun(LANE, grant, 0, 7, 1)) == (binds, binds)
+    assert ledger.lane.source_runs == Runs([Run(0, 5)] if binds else [])
+    assert ledger.lane.target_runs == Runs([Run(0, 7)] if binds else [])
+
+
+def test_facts_of_an_unknown_lane_do_not_bind(ledger: Ledger) -> None:
+    assert ledger.add(LaneTaken(lane_id(5), 1, "r1"), SourceRun(lane_id(5), 0, ())) == (False, False)
+
+
+def test_a_later_run_supersedes(ledger: Ledger) -> None:
+    ledger.add(SourceRun(LANE, 1, (Run(0, 5), Run(10, 20), Run(20, 40))))
+    ledger.add(LaneTaken(LANE, 2, "r2"))
+    ledger.add(SourceRun(LANE, 2, (Run(10, 16),), (Verdict(15, 16, "control"),)))
+    assert ledger.lane.source_runs == Runs([Run(0, 5), Run(10, 16)])
+    assert ledger.lane.changed_at == 4
+    assert ledger.lane.verdicts.counts == {"control": 1}
+
+
+def test_a_halted_lane_is_resumed(ledger: Ledger) -> None:
+    halted = LaneHalted(LANE, 1, "poison", "a batch was refused", 5, 6)
+    ledger.add(halted)
+    assert ledger.lane.halted == halted
+    ledger.add(LaneResumed(LANE, 1))
+    assert ledger.lane.halted is None
+
+
+def test_topics_are_created_once_and_only_grow(ledger: Ledger) -> None:
+    created = TopicCreated("orders", TopicId("s"), "eu.orders", TopicId("t"), 3)
+    assert ledger.add(created, created) == (True, False)
+    grown = [PartitionsGrown("eu.orders", TopicId("t"), count) for count in (3, 5, 4)]
+    assert ledger.add(*grown) == (False, True, False)
+    assert ledger.add(PartitionsGrown("eu.others", TopicId("u"), 2)) == (True,)
+    topics = ledger.state.topics
+    assert [(topic.topic, topic.partitions, topic.created) for topic in topics.values()] == [
+        ("eu.orders", 5, True),
+        ("eu.others", 2, False),
+    ]
+
+
+def test_an_entry_binds_once_however_often_it_stands_there(ledger: Ledger) -> None:
+    first, second = writer_text("w", 1), writer_text("w", 2)
+    assert ledger.add(SourceRun(LANE, 1, (Run(0, 5),)), writer=first) == (True,)
+    assert ledger.add(SourceRun(LANE, 1, (Run(10, 25),)), writer=second) == (True,)
+    assert ledger.add(SourceRun(LANE, 1, (Run(0, 5),)), writer=first) == (False,)
+    assert len(ledger.lane.source_runs) == 2
+    # An entry that came too early does not bind later.
+    assert ledger.add(LaneTaken(LANE, 2, "r2"), epoch=2, writer=writer_text("v", 1)) == (False,)
+    assert ledger.add(LeaseTaken(2, HOLDER, 6000), epoch=2, writer=writer_text("u", 1)) == (True,)
+    assert ledger.add(LaneTaken(LANE, 2, "r2"), epoch=2, writer=writer_text("v", 1)) == (False,)
+    assert set(ledger.state.writers) == {"u", "v"}
+
+
+@pytest.mark.parametrize("writer", ["", "w", "w#", "w#x", "w#٣", "w#" + "9" * 5000])
+def test_an_entry_of_an_unknown_writer_is_taken_as_it_is(ledger: Ledger, writer: str) -> None:
+    assert ledger.add(SourceRun(LANE, 1, ()), writer=writer) == (True,)
+    assert ledger.add(SourceRun(LANE, 1, ()), writer=writer) == (True,)
+
+
+def test_an_entry_below_the_next_offset_is_ignored(ledger: Ledger) -> None:
+    assert fold(ledger.state, Entry(1, 0, (opened(1),)), 1) == (False,)
+    assert ledger.state.next_offset == 2
+
+
+def test_progress_of_an_older_grant_is_not_taken_over(ledger: Ledger) -> None:
+    def progress(lease_epoch: int, grant: int, ordinal: int) -> Progress:
+        return Progress(LANE, lease_epoch, grant, ordinal, 0, 0, 0, 0, 0, 0, protected=True, state="copying")
+
+    marks = [progress(1, 1, 10), progress(1, 1, 8), progress(2, 2, 5), progress(1, 2, 20), progress(2, 1, 30)]
+    assert [ledger.state.mark_progress(mark) for mark in marks] == [True, True, True, False, False]
+    assert ledger.state.progress[LANE].ordinal == 5
+
+
+def test_the_newer_verdict_counts() -> None:
+    tally = VerdictTally()
+    tally.add([Verdict(0, 10, "aborted"), Verdict(10, 11, "control"), Verdict(10, 11, "control")])
+    assert tally.counts == {"aborted": 10, "control": 1}
+    tally.add([Verdict(4, 6, "compacted"), Verdict(3, 3, "expired")])
+    assert tally.counts == {"aborted": 8, "control": 1, "compacted": 2}
+    assert list(tally.recent) == [
+        Verdict(0, 4, "aborted"),
+        Verdict(6, 10, "aborted"),
+        Verdict(10, 11, "control"),
+        Verdict(4, 6, "compacted"),
+    ]
+
+
+def test_a_truncated_range_stands() -> None:
+    tally = VerdictTally()
+    tally.add([Verdict(0, 10, "truncated"), Verdict(3, 4, "control")])
+    assert tally.counts == {"truncated": 10, "control": 1}
+
+
+def test_only_the_newest_verdicts_are_kept_exactly() -> None:
+    tally = VerdictTally()
+    tally.add(Verdict(offset, offset + 1, "control") for offset in range(0, 1000, 2))
+    assert tally.counts == {"control": 500}
+    assert len(tally.recent) == RECENT_VERDICTS
+    assert tally.recent[-1] == Verdict(998, 999, "control")

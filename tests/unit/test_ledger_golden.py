@@ -1,0 +1,191 @@
+"""Old ledgers fold to what they folded to when they were written (tests/golden/ledger/README.md)."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+import pytest
+
+from mirrord.cli import ledger as verb
+from mirrord.cli.main import main
+from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_entry, encode_state
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.records import LedgerMark, state_key
+from mirrord.ledger.snapshot import Kept, restore, snapshots
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    HoleFound,
+    LaneHalted,
+    LaneResumed,
+    LaneTaken,
+    LeaseReleased,
+    LeaseRenewed,
+    LeaseTaken,
+    PartitionsGrown,
+    PolicyChanged,
+    Progress,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    TopicCreated,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.names import TopicId
+from mirrord.model.runs import Run
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
+
+FOLDER = Path(__file__).parents[1] / "golden" / "ledger"
+WRITE = "MIRRORD_WRITE_GOLDEN"
+CUT = 6
+LANE, OTHER = lane_id(0), lane_id(1)
+
+
+def sample() -> list[Entry]:
+    """A ledger with every kind of fact, and some that do not bind."""
+    target, source = TopicId("target-topic"), TopicId("source-topic")
+    facts: list[tuple[int, list[AnyFact]]] = [
+        (0, [FLOW]),
+        (1, [LeaseTaken(1, HOLDER, 6000)]),
+        (1, [TopicCreated("orders", source, "eu.orders", target, 1), PartitionsGrown("eu.orders", target, 2)]),
+        (1, [opened(0), opened(1), LaneTaken(LANE, 1, "replicator-1"), LaneTaken(OTHER, 1, "replicator-2")]),
+        (1, [SourceRun(LANE, 1, (Run(0, 100),)), TargetRun(LANE, 1, 0, 7, 3)]),
+        (
+            1,
+            [
+                SourceRun(
+                    LANE, 1, (Run(50, 151), Run(99, 210)), (Verdict(150, 151, "control"), Verdict(200, 210, "aborted"))
+                )
+            ],
+        ),
+        (1, [VerdictGiven(OTHER, 1, (Verdict(0, 40, "compacted"),), "nothing is left of it")]),
+        (1, [LeaseReleased(1)]),
+        (1, [LaneTaken(LANE, 2, "too late")]),
+        (2, [LeaseTaken(2, msgspec.structs.replace(HOLDER, host="host-b", started_ticks=77), 9000)]),
+        (2, [LaneTaken(LANE, 2, "replicator-3"), SourceRun(LANE, 1, (Run(99, 999),)), opened(1)]),
+        (2, [SourceRun(LANE, 2, (Run(99, 215),), (Verdict(205, 215, "aborted"),)), TargetRun(LANE, 2, 99, 110, 4)]),
+        (2, [TakeoverChecked(LANE, 2, 60, 98, "equal"), PolicyChanged(LANE, 2, "another")]),
+        (2, [HoleFound(LANE, 2, 120, 121, 130, 132), SourceRun(LANE, 2, (Run(130, 236), Run(132, 248)))]),
+        (2, [LaneHalted(OTHER, 1, "poison", "a batch was refused", 41, 42)]),
+        (2, [LaneHalted(LANE, 2, "expired", "the source lost records", 400, 500), LaneResumed(LANE, 2)]),
+    ]
+    return [
+        Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
+        for number, (epoch, told) in enumerate(facts)
+    ]
+
+
+def write() -> None:
+    """The files of the present version."""
+    state, entries = FlowState(), sample()
+    for offset, entry in enumerate(entries[:CUT]):
+        fold(state, entry, offset)
+    mark = LedgerMark(TopicId("ledger-topic"), CUT, 2)
+    progress = Progress(
+        LANE, 2, 2, 140, 150, 4, 256, 300, 1_700_000_000_000, 1_700_000_001_000, protected=True, state="copying"
+    )
+    records = [*snapshots(state, Kept(), mark).records, progress, LeaseRenewed(2, 9, 1_700_000_002_000), mark]
+    for offset, entry in enumerate(entries[CUT:], CUT):
+        fold(state, entry, offset)
+    state.mark_progress(progress)
+    path(VERSION, "ledger").write_text("".join(f"{encode_entry(entry).hex()}\n" for entry in entries))
+    path(VERSION, "state").write_text(
+        "".join(f"{state_key(record)} {encode_state(record).hex()}\n" for record in records)
+    )
+    path(VERSION, "folded.json").write_text(json.dumps(plain(state), indent=2, sort_keys=True) + "\n")
+
+
+def path(version: int, kind: str) -> Path:
+    return FOLDER / f"v{version}.{kind}"
+
+
+def entries(version: int) -> list[bytes]:
+    return [bytes.fromhex(line) for line in path(version, "ledger").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def written() -> None:
+    if os.environ.get(WRITE) == "1":
+        write()
+
+
+def known_part(now: Any, then: Any) -> Any:
+    """Without the fields that there were not when the golden file was written."""
+    if isinstance(now, dict) and isinstance(then, dict):
+        return {key: known_part(value, then[key]) for key, value in now.items() if key in then}
+    if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
+        return [known_part(*pair) for pair in zip(now, then, strict=True)]
+    return now
+
+
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_ledger_folds_to_what_it_folded_to(version: int) -> None:
+    expected = json.loads(path(version, "folded.json").read_text())
+    rows = [line.split(" ") for line in path(version, "state").read_text().splitlines()]
+    records = {key: decode_state(key, bytes.fromhex(data)) for key, data in rows}
+    assert all(state_key(record) == key for key, record in records.items())
+    whole, rest = FlowState(), restore(records)
+    for record in records.values():
+        if isinstance(record, Progress):
+            whole.mark_progress(record)
+    assert 0 < rest.next_offset < len(entries(version))
+    for offset, data in enumerate(entries(version)):
+        fold(whole, decode_entry(data), offset)
+        fold(rest, decode_entry(data), offset)
+    assert known_part(plain(whole), expected) == expected
+    assert known_part(plain(rest), expected) == expected
+
+
+def test_every_kind_of_fact_is_in_the_newest_golden_ledger() -> None:
+    facts = [fact for data in entries(VERSION) for fact in decode_entry(data).facts]
+    assert {type(fact) for fact in facts} == set(get_args(AnyFact))
+
+
+def test_the_newest_golden_ledger_holds_the_sample() -> None:
+    assert [decode_entry(data) for data in entries(VERSION)] == sample(), f"{WRITE}=1 writes it anew; see the README"
+
+
+def test_the_golden_ledger_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show(tmp_path, monkeypatch) == 0
+    text = capsys.readouterr().out
+    if os.environ.get(WRITE) == "1":
+        path(VERSION, "show").write_text(text)
+    assert text == path(VERSION, "show").read_text()
+
+
+def test_the_golden_ledger_for_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert show(tmp_path, monkeypatch, "--json", "--lane", "orders-1") == 0
+    documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(document["offset"], document["kind"], document["bound"]) for document in documents] == [
+        (3, "lane_opened", True),
+        (3, "lane_taken", True),
+        (6, "verdict_given", True),
+        (10, "lane_opened", False),
+        (14, "lane_halted", True),
+    ]
+    assert documents[2]["fact"] == {
+        "lane": OTHER,
+        "grant": 1,
+        "verdicts": [{"start": 0, "end": 40, "reason": "compacted"}],
+        "note": "nothing is left of it",
+    }
+
+
+def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+    conf = folder / "conf.toml"
+    conf.write_text(
+        '[clusters.eu]\nbootstrap = "eu:1"\n[clusters.us]\nbootstrap = "us:1"\n'
+        '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+    )
+    memory = MemoryLedger(entries=list(entries(VERSION)))
+    monkeypatch.setattr(verb, "KafkaLog", lambda *_: MemoryLog(memory))
+    return main(["ledger", "show", *options, str(conf)])

@@ -1,0 +1,304 @@
+"""The ledger store on topics in memory, and what it does when requests fail."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import LaneHalted, LaneResumed, LaneTaken, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.model.runs import Run
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
+from mirrord.shell.ledger_outbox import ENTRY_BYTES
+from mirrord.shell.ledger_store import LedgerStore
+from tests.fixtures.ledger import FLOW, GatedLog, lane_id, opened, plain
+from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
+
+
+@pytest.fixture
+def ledger() -> MemoryLedger:
+    return MemoryLedger()
+
+
+@pytest.fixture
+def make_store(ledger: MemoryLedger) -> MakeStore:
+    return lambda: LedgerStore(MemoryLog(ledger), SystemClock(), deadline_seconds=2)
+
+
+@pytest.fixture
+async def open_store(make_store: MakeStore) -> AsyncGenerator[OpenStore]:
+    stores: list[LedgerStore] = []
+
+    async def make() -> LedgerStore:
+        stores.append(make_store())
+        await stores[-1].open()
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        await store.close()
+
+
+class TestInMemory(LedgerContract):
+    pass
+
+
+HALT = LaneHalted(LANE, 1, "poison", "a batch was refused", 5, 6)
+
+
+@pytest.mark.parametrize("fault", [Fault.FAILS, Fault.ANSWER_LOST, Fault.LATE])
+async def test_a_repeated_append_binds_once_and_tells_the_truth(
+    ledger: MemoryLedger, open_store: OpenStore, fault: Fault
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    ledger.append_faults.append(fault)
+    facts = [LaneTaken(LANE, 2, "r2"), VerdictGiven(LANE, 2, (Verdict(0, 9, "control"),)), opened()]
+    with pytest.raises(LedgerUnavailable):
+        await store.append(1, facts)
+    if fault is Fault.LATE:
+        ledger.release()
+    assert await store.append(1, facts) == (True, True, False)
+    ledger.release()
+    await store.read_to_end()
+    assert store.state.lanes[LANE].verdicts.counts == {"control": 9}
+    assert plain((await open_store()).state) == plain(store.state)
+
+
+async def test_an_entry_that_comes_too_late_does_not_bind(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store)
+    ledger.append_faults.append(Fault.LATE)
+    with pytest.raises(LedgerUnavailable):
+        await store.append(1, [SourceRun(LANE, 1, (Run(0, 5),))])
+    assert await store.append(1, [SourceRun(LANE, 1, (Run(0, 6),))]) == (True,)
+    ledger.release()
+    await store.read_to_end()
+    assert store.state.lanes[LANE].source_runs.last == Run(0, 6)
+    # Its facts are new ones now.
+    assert await store.append(1, [SourceRun(LANE, 1, (Run(0, 5),))]) == (True,)
+    assert store.state.lanes[LANE].source_runs.last == Run(0, 5)
+
+
+async def test_a_repetition_that_was_overtaken_is_sent_as_a_new_entry(
+    ledger: MemoryLedger, open_store: OpenStore
+) -> None:
+    store = await open_store()
+    await start_flow(store, lanes=2)
+    ledger.append_faults.extend([Fault.FAILS, Fault.ANSWER_LOST])
+    with pytest.raises(LedgerUnavailable):
+        await store.append(1, [LaneTaken(LANE, 2, "r2")])
+    results = await asyncio.gather(
+        store.append(1, [LaneTaken(lane_id(1), 2, "r2")]),
+        store.append(1, [LaneTaken(LANE, 2, "r2")]),
+        return_exceptions=True,
+    )
+    assert all(isinstance(result, LedgerUnavailable) for result in results)
+    assert await store.append(1, [LaneTaken(lane_id(1), 2, "r2")]) == (True,)
+    assert await store.append(1, [LaneTaken(LANE, 2, "r2")]) == (True,)
+
+
+async def test_the_same_facts_later_are_new_facts(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store)
+    await store.append(1, [HALT])
+    ledger.append_faults.append(Fault.ANSWER_LOST)
+    with pytest.raises(LedgerUnavailable):
+        await store.append(1, [LaneResumed(LANE, 1)])
+    await store.read_to_end()
+    await store.append(1, [HALT])
+    assert await store.append(1, [LaneResumed(LANE, 1)]) == (True,)
+    assert store.state.lanes[LANE].halted is None
+
+
+async def test_an_append_whose_caller_left_is_kept_for_when_it_asks_again(
+    ledger: MemoryLedger, open_store: OpenStore
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    caller = asyncio.create_task(store.append(1, [LaneTaken(LANE, 2, "r2")]))
+    await ledger.changed.wait()
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await store.read_to_end()
+    assert await store.append(1, [LaneTaken(LANE, 2, "r2")]) == (True,)
+    assert len(ledger.entries) == 4
+
+
+async def test_an_unreachable_ledger_is_said_in_time_and_used_on_later(
+    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    ledger.is_reachable = False
+    for request in (store.append(1, [opened(1)]), store.save(progress(0, 1)), store.read_to_end(), store.trim()):
+        with pytest.raises(LedgerUnavailable):
+            await request
+    with pytest.raises(LedgerUnavailable):
+        await make_store().open()
+    ledger.is_reachable = True
+    assert await store.append(1, [opened(1)]) == (True,)
+    await store.save(progress(0, 1))
+
+
+async def test_an_append_that_is_never_read_back_ends_in_time(ledger: MemoryLedger) -> None:
+    topics = GatedLog(ledger)
+    store = LedgerStore(topics, SystemClock(), deadline_seconds=0.01)
+    await store.open()
+    topics.gate.clear()
+    with pytest.raises(LedgerUnavailable, match=r"no answer from memory.ledger within 0.01 s"):
+        await store.append(0, [FLOW])
+    topics.gate.set()
+    await store.read_to_end()
+    assert await store.append(0, [FLOW]) == (True,)
+    assert ledger.end == 1
+    await store.close()
+
+
+async def test_large_appends_are_split(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store, lanes=8)
+    before = ledger.end
+    runs = tuple(Run(number * 2, 10**12 + number * 3) for number in range(20_000))
+    appends = [store.append(1, [SourceRun(lane_id(number), 1, runs)]) for number in range(8)]
+    assert await asyncio.gather(*appends) == [(True,)] * 8
+    assert 2 < ledger.end - before <= 8
+    assert all(len(entry or b"") <= ENTRY_BYTES for entry in ledger.entries)
+
+
+@pytest.mark.parametrize("fault", [Fault.FAILS, Fault.ANSWER_LOST])
+@pytest.mark.parametrize("step", range(5))
+@pytest.mark.parametrize("which", ["save", "delete"])
+async def test_a_trim_that_ends_halfway_leaves_a_readable_ledger(
+    ledger: MemoryLedger, open_store: OpenStore, fault: Fault, step: int, which: str
+) -> None:
+    store = await open_store()
+    await start_flow(store, lanes=3)
+    for round_number in range(3):
+        for number in range(6):
+            runs = tuple(Run(round_number * 1000 + number * 10 + step, number * 20 + 3 * step) for step in range(3))
+            await store.append(1, [SourceRun(lane_id(number % 3), 1, runs)])
+        if round_number == 1:
+            await store.trim(kept_entries=0)
+    (ledger.save_faults if which == "save" else ledger.delete_faults).extend([*[None] * step, fault])
+    try:
+        await store.trim(kept_entries=0)
+    except LedgerUnavailable:
+        assert plain((await open_store()).state) == plain(store.state)
+    ledger.save_faults.clear()
+    ledger.delete_faults.clear()
+    await store.append(1, [SourceRun(LANE, 1, (Run(5000, 9000),))])
+    assert plain((await open_store()).state) == plain(store.state)
+    await store.trim(kept_entries=0)
+    assert plain((await open_store()).state) == plain(store.state)
+    assert not ledger.entries
+    ledger.compact()
+    assert plain((await open_store()).state) == plain(store.state)
+    assert len([row for row in ledger.rows if row is not None]) == 1 + 3
+
+
+async def test_a_reader_that_fell_behind_starts_over_from_the_snapshots(
+    ledger: MemoryLedger, open_store: OpenStore
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    topics = GatedLog(ledger)
+    behind = LedgerStore(topics, SystemClock(), deadline_seconds=2)
+    await behind.open()
+    topics.gate.clear()
+    own = asyncio.create_task(behind.append(1, [LaneTaken(LANE, 2, "r2")]))
+    await asyncio.wait_for(store.until(lambda: store.state.lanes[LANE].grant == 2), 20)
+    await store.trim(kept_entries=0)
+    await store.append(1, [opened(1)])
+    topics.gate.set()
+    with pytest.raises(LedgerUnavailable, match="trimmed before an append was read back"):
+        await own
+    await behind.read_to_end()
+    assert plain(behind.state) == plain(store.state)
+    assert await behind.append(1, [LaneTaken(LANE, 3, "r2")]) == (True,)
+    await behind.close()
+
+
+async def test_a_ledger_that_lost_its_tail_is_refused(
+    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    await store.read_to_end()
+    await store.save(store.mark)
+    ledger.truncate(2)
+    with pytest.raises(LedgerWentBack):
+        await store.append(1, [opened(1)])
+    # It has grown again beyond what was known, under another leader.
+    ledger.entries.extend([ledger.entries[0]] * 5)
+    with pytest.raises(LedgerWentBack, match=r"lost what it held below offset 3 when its leader changed"):
+        await make_store().open()
+
+
+async def test_a_ledger_without_the_snapshots_that_it_needs_is_refused(
+    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    await store.trim(kept_entries=0)
+    ledger.rows.clear()
+    monkeypatch.setattr("mirrord.shell.ledger_store.RETRY_SECONDS", 0)
+    with pytest.raises(LedgerCorrupt, match=r"begins at offset 3, its snapshots end at 0: .*`mirrord rebuild`"):
+        await make_store().open()
+
+
+@pytest.mark.parametrize("entry", [None, b"", b"\x07", b"\x01\xff"])
+async def test_a_corrupt_entry_ends_the_store(
+    ledger: MemoryLedger, make_store: MakeStore, open_store: OpenStore, entry: bytes | None
+) -> None:
+    store = await open_store()
+    await start_flow(store)
+    waiting = asyncio.create_task(store.until(lambda: False))
+    ledger.entries.append(entry)
+    ledger.wake()
+    with pytest.raises(LedgerCorrupt):
+        await waiting
+    assert isinstance(store.failure, LedgerCorrupt)
+    for request in (store.append(1, [opened(1)]), store.save(progress(0, 1)), store.trim()):
+        with pytest.raises(LedgerCorrupt):
+            await request
+    with pytest.raises(LedgerCorrupt):
+        await make_store().open()
+
+
+async def test_a_missing_offset_ends_the_store(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    ledger.start += 1
+    store._log.seek(1)  # type: ignore[reportPrivateUsage]
+    ledger.entries.append(b"")
+    ledger.wake()
+    with pytest.raises(LedgerCorrupt, match=r"lacks the offsets 0 to 0"):
+        await store.until(lambda: False)
+
+
+async def test_pruned_runs_are_gone_with_the_next_trim(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store)
+    runs = tuple(Run(number * 10, number * 20) for number in range(10))
+    await store.append(1, [SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 0, 0, 1)])
+    assert store.prune(LANE, source_log_start=150, target_log_start=45) == 4
+    await store.trim(kept_entries=0)
+    later = await open_store()
+    assert plain(later.state) == plain(store.state)
+    assert later.state.lanes[LANE].source_runs.offset_of(40) == 80
+    assert later.state.lanes[LANE].source_runs.offset_of(39) is None
+
+
+async def test_a_read_only_store_only_reads(make_store: MakeStore, open_store: OpenStore) -> None:
+    writer = await open_store()
+    await start_flow(writer)
+    reader = make_store()
+    await reader.open(read_only=True)
+    assert plain(reader.state) == plain(writer.state) != plain(FlowState())
+    await writer.append(1, [opened(1)])
+    await reader.read_to_end()
+    assert plain(reader.state) == plain(writer.state)
+    await reader.close()

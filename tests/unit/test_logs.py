@@ -1,0 +1,114 @@
+"""Logs: one JSON line per event, rotated, and never a secret."""
+
+import fcntl
+import json
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Secret
+from mirrord.shell import logs
+
+
+@pytest.fixture(autouse=True)
+def restore_logging() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()
+    yield
+    for handler in root.handlers:
+        handler.close()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_events_are_json_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = logs.set_up(str(tmp_path / "deep"), "daemon")
+    assert path == tmp_path / "deep" / "daemon.log"
+    structlog.get_logger("mirrord.test").info("lane_halted", lane="a.0.b", reason="refused")
+    logging.getLogger("aiohttp.server").warning("%s requests", 3)
+    own, foreign = lines(path)
+    assert (own["event"], own["lane"], own["reason"], own["level"]) == ("lane_halted", "a.0.b", "refused", "info")
+    assert own["logger"] == "mirrord.test"
+    assert own["timestamp"].endswith("Z")
+    assert (foreign["event"], foreign["level"]) == ("3 requests", "warning")
+    assert json.loads(capsys.readouterr().err.splitlines()[0])["event"] == "lane_halted"
+
+
+def test_a_traceback_stays_on_one_line(tmp_path: Path) -> None:
+    path = logs.set_up(str(tmp_path), "daemon", on_stderr=False)
+    try:
+        raise RuntimeError("broken")
+    except RuntimeError:
+        structlog.get_logger().exception("internal_error")
+    (line,) = lines(path)
+    assert "RuntimeError: broken" in line["exception"]
+
+
+def test_secrets_are_masked_wherever_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = logs.set_up(str(tmp_path), "daemon")
+    structlog.get_logger().info(
+        "connecting",
+        password="hunter2",
+        sasl_plain_username="hunter2",
+        config={"inner": [{"ssl_key_password": "hunter2"}], "topic": "orders"},
+        reference=Secret.parse("env:HUNTER2"),
+        token=None,
+    )
+    (line,) = lines(path)
+    assert "hunter2" not in (path.read_text() + capsys.readouterr().err).lower()
+    assert line["config"] == {"inner": [{"ssl_key_password": "***"}], "topic": "orders"}
+    assert (line["password"], line["sasl_plain_username"], line["reference"], line["token"]) == (
+        "***",
+        "***",
+        "***",
+        None,
+    )
+
+
+def test_retries_of_clients_stay_in_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = logs.set_up(str(tmp_path), "daemon")
+    logging.getLogger("aiokafka.client").error("Unable to connect")
+    assert capsys.readouterr().err == ""
+    assert lines(path)[0]["event"] == "Unable to connect"
+
+
+def test_files_rotate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "FILE_BYTES", 500)
+    logs.set_up(str(tmp_path), "daemon", on_stderr=False)
+    for number in range(100):
+        structlog.get_logger().info("beat", number=number)
+    assert len(list(tmp_path.glob("*.log*"))) == logs.FILES_KEPT + 1
+
+
+def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFault, match=r"cannot be written: .*set \[logs\] dir"):
+        logs.set_up(str(tmp_path / "file"), "daemon")
+
+
+def test_the_default_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert logs.default_directory() == tmp_path / "mirrord"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert logs.default_directory() == tmp_path / ".local" / "state" / "mirrord"
+
+
+def test_two_processes_of_one_name_write_two_files(tmp_path: Path) -> None:
+    other = os.open(tmp_path / "daemon.lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(other, fcntl.LOCK_EX)
+    assert logs.set_up(str(tmp_path), "daemon", on_stderr=False) == tmp_path / "daemon-2.log"
+    os.close(other)
+    assert logs.set_up(str(tmp_path), "daemon", on_stderr=False) == tmp_path / "daemon.log"

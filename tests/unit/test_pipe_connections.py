@@ -1,0 +1,276 @@
+"""Opening connections: what is used of aiokafka, and what a user is told when it does not work. Without a broker."""
+
+import asyncio
+import gc
+import ssl
+import struct
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trustme
+from aiokafka.conn import AIOKafkaConnection
+from cryptography.hazmat.primitives import serialization as form
+
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Secret, Security
+from mirrord.shell.connections import (
+    PRIVATE_NAMES,
+    AuthenticationFailed,
+    Connection,
+    ConnectionOptions,
+    TlsFailed,
+    Unreachable,
+    connect,
+)
+from mirrord.shell.credentials import client_options, tls_context
+from mirrord.shell.frames import BufferPool
+from mirrord.shell.pipe import ConnectionLost
+from mirrord.wire.apis import METADATA
+from mirrord.wire.errors import UnsupportedBroker
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+QUICK = ConnectionOptions(connect_timeout_s=0.3)
+SASL = Security("SASL_PLAINTEXT", "PLAIN", "mirrord", Secret.parse("env:MIRRORD_TEST_PASSWORD"))
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORD_TEST_PASSWORD", "swordfish")
+
+
+@asynccontextmanager
+async def server(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncGenerator[int]:
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except (OSError, EOFError):
+            pass
+        finally:
+            writer.close()
+
+    listening = await asyncio.start_server(handle, "127.0.0.1", 0, ssl=context)
+    yield listening.sockets[0].getsockname()[1]
+    listening.close()
+
+
+def broker(sasl_error: int = 0, lifetime_ms: int = 0, metadata_versions: tuple[int, int] = (0, 13)) -> Serve:
+    """A broker that knows ApiVersions, the SASL requests, and echoes the rest."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            (size,) = struct.unpack(">i", await reader.readexactly(4))
+            request = await reader.readexactly(size)
+            api, _, correlation_id = struct.unpack_from(">hhi", request)
+            if api == 18:
+                versions = [(17, 0, 1), (18, 0, 4), (36, 0, 1), (3, *metadata_versions)]
+                body = struct.pack(">hi", 0, len(versions)) + b"".join(struct.pack(">hhh", *row) for row in versions)
+            elif api == 17:
+                body = struct.pack(">hih", 0, 1, 5) + b"PLAIN"
+            elif api == 36:
+                message = b"who are you?"
+                body = struct.pack(">hh", sasl_error, len(message)) + message + struct.pack(">iq", 0, lifetime_ms)
+            else:
+                body = b"\0echo"
+            writer.write(struct.pack(">ii", 4 + len(body), correlation_id) + body)
+
+    return serve
+
+
+async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.read()
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readexactly(4)
+
+
+async def open_to(port: int, security: Security | None = None, host: str = "127.0.0.1") -> Connection:
+    return await connect(host, port, security or Security(), BufferPool(), QUICK)
+
+
+async def test_what_is_used_of_aiokafka_is_there() -> None:
+    connection = AIOKafkaConnection("127.0.0.1", 1)
+    assert [name for name in PRIVATE_NAMES if not hasattr(connection, name)] == []
+
+
+async def test_an_opened_connection_carries_requests() -> None:
+    async with server(broker()) as port:
+        connection = await open_to(port)
+        assert connection.versions[3] == (0, 13)
+        assert connection.version(METADATA) == 13
+        assert connection.replace_before is None
+        reader = await connection.call(METADATA, b"x", 13)
+        assert bytes(reader.buffer[reader.position : reader.end]) == b"echo"
+        connection.close()
+        with pytest.raises(ConnectionLost, match="is lost: closed by this side"):
+            await connection.call(METADATA, b"x", 13)
+
+
+async def test_the_opening_leaves_nothing_behind_that_closes_the_connection() -> None:
+    async with server(broker()) as port:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            connection = await open_to(port)
+            pipe = connection.pipe
+            del connection
+            gc.collect()
+        assert pipe.lost is None
+        pipe.close()
+
+
+async def test_a_cancelled_call_does_not_disturb_the_next() -> None:
+    async with server(broker()) as port:
+        connection = await open_to(port)
+        first = asyncio.create_task(connection.call(METADATA, b"x", 13))
+        await asyncio.sleep(0)
+        first.cancel()
+        assert (await connection.call(METADATA, b"x", 13)).remaining == 4
+        connection.close()
+
+
+async def test_a_limited_sasl_session_says_when_to_be_replaced() -> None:
+    async with server(broker(lifetime_ms=100_000)) as port:
+        before = asyncio.get_running_loop().time()
+        connection = await open_to(port, SASL)
+        assert connection.replace_before is not None
+        assert before + 85 <= connection.replace_before <= asyncio.get_running_loop().time() + 85
+        connection.close()
+
+
+async def test_a_refused_user_is_told_in_the_brokers_words() -> None:
+    async with server(broker(sasl_error=58)) as port:
+        with pytest.raises(AuthenticationFailed) as refused:
+            await open_to(port, SASL)
+    assert str(refused.value) == f"127.0.0.1:{port} does not let 'mirrord' in by PLAIN: who are you?"
+    assert "swordfish" not in repr(refused.value)
+
+
+async def test_a_mechanism_that_the_broker_does_not_have() -> None:
+    scram = Security("SASL_PLAINTEXT", "SCRAM-SHA-512", "mirrord", SASL.password)
+    async with server(broker()) as port:
+        with pytest.raises(AuthenticationFailed, match=r"by SCRAM-SHA-512: .*Enabled mechanisms are: \['PLAIN'\]"):
+            await open_to(port, scram)
+
+
+async def test_an_old_broker_is_told_so() -> None:
+    async with server(broker(metadata_versions=(0, 8))) as port:
+        connection = await open_to(port)
+        with pytest.raises(UnsupportedBroker, match=r"Metadata in versions 0 to 8, .* Kafka 2\.8 or newer is needed"):
+            connection.version(METADATA)
+        connection.close()
+
+
+async def test_nobody_there() -> None:
+    async with server(silent) as port:
+        pass
+    with pytest.raises(Unreachable, match=rf"^127\.0\.0\.1:{port} cannot be reached: "):
+        await open_to(port)
+    with pytest.raises(Unreachable, match=r"^no-such-host\.invalid:9092 cannot be reached: "):
+        await open_to(9092, host="no-such-host.invalid")
+
+
+async def test_somebody_silent() -> None:
+    async with server(silent) as port:
+        with pytest.raises(Unreachable, match=r"did not answer within 0\.3 s$"):
+            await open_to(port)
+
+
+async def test_somebody_who_hangs_up() -> None:
+    async with server(hang_up) as port:
+        with pytest.raises(Unreachable, match="closed the connection before it was ready; is PLAINTEXT what this port"):
+            await open_to(port)
+
+
+@pytest.fixture(scope="module")
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+def tls_server(authority: trustme.CA, name: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert(name).configure_cert(context)
+    return context
+
+
+def trusting(authority: trustme.CA, folder: Path, check_hostname: bool = True) -> Security:
+    path = folder / "ca.pem"
+    authority.cert_pem.write_to_path(path)
+    return Security("SSL", ca=Secret.parse(f"file:{path}"), check_hostname=check_hostname)
+
+
+async def test_tls_with_a_ca_of_ones_own(authority: trustme.CA, tmp_path: Path) -> None:
+    async with server(broker(), tls_server(authority, "127.0.0.1")) as port:
+        connection = await open_to(port, trusting(authority, tmp_path))
+        assert (await connection.call(METADATA, b"x", 13)).remaining == 4
+        connection.close()
+
+
+async def test_tls_failures_say_what_is_wrong(authority: trustme.CA, tmp_path: Path) -> None:
+    async with server(broker(), tls_server(authority, "elsewhere.example")) as port:
+        with pytest.raises(TlsFailed, match=r"its certificate is not accepted: .*mismatch"):
+            await open_to(port, trusting(authority, tmp_path))
+        with pytest.raises(TlsFailed, match=r"accepted: unable to get local issuer certificate$"):
+            await open_to(port, trusting(trustme.CA(), tmp_path))
+        with pytest.raises(TlsFailed, match="its certificate is not accepted"):
+            await open_to(port, Security("SSL"))
+        connection = await open_to(port, trusting(authority, tmp_path, check_hostname=False))
+        connection.close()
+
+
+def test_a_client_certificate_never_touches_a_disk(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = authority.issue_cert("client.example")
+    monkeypatch.setenv("MIRRORD_TEST_CERTIFICATE", client.cert_chain_pems[0].bytes().decode())
+    monkeypatch.setenv("MIRRORD_TEST_KEY", client.private_key_pem.bytes().decode())
+    monkeypatch.setenv("MIRRORD_TEST_CA", authority.cert_pem.bytes().decode())
+    ca, certificate, key = (Secret.parse(f"env:MIRRORD_TEST_{name}") for name in ("CA", "CERTIFICATE", "KEY"))
+    security = Security("SSL", ca=ca, certificate=certificate, key=key)
+    assert tls_context(security).cert_store_stats()["x509_ca"] == 1
+
+
+def test_an_encrypted_key_needs_its_password(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = authority.issue_cert("client.example")
+    unlocked = form.load_pem_private_key(client.private_key_pem.bytes(), password=None)
+    encryption = form.BestAvailableEncryption(b"swordfish")
+    locked = unlocked.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, encryption)
+    monkeypatch.setenv("MIRRORD_TEST_CERTIFICATE", client.cert_chain_pems[0].bytes().decode())
+    monkeypatch.setenv("MIRRORD_TEST_KEY", locked.decode())
+    certificate, key = Secret.parse("env:MIRRORD_TEST_CERTIFICATE"), Secret.parse("env:MIRRORD_TEST_KEY")
+    tls_context(Security("SSL", certificate=certificate, key=key, key_password=SASL.password))
+    # And nobody is asked for it at the terminal.
+    with pytest.raises(EnvironmentFault, match="TLS cannot use certificate, key and key_password: "):
+        tls_context(Security("SSL", certificate=certificate, key=key))
+
+
+@pytest.mark.parametrize(
+    ("key", "what"),
+    [
+        ("ca", "TLS cannot use ca: "),
+        ("certificate", "TLS cannot use certificate, key and key_password: "),
+    ],
+)
+def test_what_is_no_pem_is_told_without_being_shown(key: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORD_TEST_PEM", "no pem at all")
+    pem = Secret.parse("env:MIRRORD_TEST_PEM")
+    security = Security("SSL", ca=pem) if key == "ca" else Security("SSL", certificate=pem, key=pem)
+    with pytest.raises(EnvironmentFault, match=what) as fault:
+        tls_context(security)
+    assert "no pem at all" not in str(fault.value)
+
+
+async def test_an_oauth_token_is_read_when_it_is_needed(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    security = Security("SASL_PLAINTEXT", "OAUTHBEARER", password=Secret.parse(f"file:{token}"))
+    provider = client_options(security).get("sasl_oauth_token_provider")
+    assert provider is not None
+    for text in ("first", "second"):
+        token.write_text(text)
+        assert await provider.token() == text
+
+
+def test_a_secret_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MIRRORD_TEST_PASSWORD")
+    with pytest.raises(EnvironmentFault, match="the environment variable MIRRORD_TEST_PASSWORD is not set"):
+        client_options(SASL)

@@ -1,0 +1,79 @@
+"""Naming and selecting."""
+
+import pytest
+
+from mirrord.model.errors import ConfigError
+from policies.naming import IdentityNaming, Naming, PrefixNaming, naming
+from policies.selecting import Refusal, Selection, is_internal
+
+
+@pytest.mark.parametrize("name", ["prefix", "identity"])
+@pytest.mark.parametrize("topic", ["orders", "payments.card", "eu.orders", "a_b-c"])
+def test_the_way_back_undoes_the_way_there(name: str, topic: str) -> None:
+    policy = naming(name, "eu")
+    assert policy.source_topic(policy.target_topic(topic)) == topic
+
+
+def test_prefix_names() -> None:
+    policy = PrefixNaming("eu")
+    assert policy.target_topic("orders") == "eu.orders"
+    assert policy.source_topic("orders") is None
+    assert policy.source_topic("europe.orders") is None
+    assert policy.source_topic("eu.") is None
+    assert policy.hops("us.eu.orders") == ("us", "eu")
+    assert policy.hops("orders") == ()
+
+
+def test_an_unknown_naming_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match='allowed: "prefix" or "identity"; did you mean "identity"'):
+        naming("identiti", "eu")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "__consumer_offsets",
+        "__transaction_state",
+        "mirrord.eu-us.ledger",
+        "mirrord.eu-us.state",
+        "mm2-offset-syncs.us.internal",
+        "mm2-configs.eu.internal",
+        "mm2-offsets.eu.internal",
+        "mm2-status.eu.internal",
+        "mm2-offset-syncs-us-internal",
+        "eu.checkpoints.internal",
+        "eu-checkpoints-internal",
+    ],
+)
+def test_internal_topics(topic: str) -> None:
+    assert is_internal(topic)
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["orders", "orders.internal", "orders-internal", "_schemas", "heartbeats", "checkpoints.internal", "mirrord"],
+)
+def test_user_topics_are_not_internal(topic: str) -> None:
+    assert not is_internal(topic)
+
+
+@pytest.mark.parametrize(
+    ("topic", "policy", "refusal"),
+    [
+        ("orders", PrefixNaming("eu"), None),
+        ("payments.card", PrefixNaming("eu"), None),
+        ("payments.card.tmp", PrefixNaming("eu"), "excluded"),
+        ("my-orders", PrefixNaming("eu"), "not-included"),
+        ("__consumer_offsets", PrefixNaming("eu"), "internal"),
+        ("us.orders", PrefixNaming("eu"), "cycle"),
+        ("asia.us.orders", PrefixNaming("eu"), "cycle"),
+        ("asia.orders", PrefixNaming("eu"), None),
+        ("orders.us", PrefixNaming("eu"), None),
+        ("us.orders", IdentityNaming(), None),
+    ],
+)
+def test_selection_says_why_not(topic: str, policy: Naming, refusal: Refusal | None) -> None:
+    include = ["orders", r"payments\..*", r"(us|asia)\..*", r"__.*", r"orders\..*"]
+    selection = Selection(include, [r".*\.tmp"], "us", policy)
+    assert selection.refusal(topic) == refusal
+    assert selection.selects(topic) == (refusal is None)

@@ -1,0 +1,115 @@
+"""What keeps a daemon from starting, found over made-up clusters before anything is created."""
+
+import msgspec
+import pytest
+
+from mirrord.model.config import ClusterConfig, Config, FlowConfig
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.facts import FlowOpened
+from mirrord.model.names import ClusterId
+from mirrord.model.security import Security
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.connections import AuthenticationFailed
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.preflight import RIGHTS, check_start
+from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+
+
+class World:
+    """Two clusters and what is in the ledger."""
+
+    def __init__(self) -> None:
+        self.clusters = {alias: FakeCluster(ClusterId(f"{alias}-id")) for alias in ("eu", "us", "asia")}
+        self.clusters["eu"].add("orders", 2)
+        self.ledger = MemoryLedger()
+
+    async def check(self, *flows: FlowConfig) -> None:
+        config = Config(clusters=dict.fromkeys(self.clusters, ClusterConfig((), Security())), flows=flows or (FLOW,))
+        before = {alias: dict(cluster.topics) for alias, cluster in self.clusters.items()}
+        try:
+            await check_start(config, lambda alias: FakeAdmin(self.clusters[alias]), lambda _: self.store())
+        finally:
+            assert {alias: cluster.topics for alias, cluster in self.clusters.items()} == before, "nothing is created"
+
+    def store(self) -> LedgerStore:
+        return LedgerStore(MemoryLog(self.ledger), SystemClock())
+
+
+async def test_nothing_is_wrong() -> None:
+    await World().check()
+
+
+async def test_a_cluster_that_cannot_be_reached_is_no_reason() -> None:
+    world = World()
+    world.clusters["us"].fail()
+    await world.check()
+
+
+async def test_a_cluster_that_refuses_us() -> None:
+    world = World()
+    world.clusters["us"].error = AuthenticationFailed("us1:9092 does not let 'mirrord' in by PLAIN: wrong")
+    with pytest.raises(EnvironmentFault, match=r"^cluster us: us1:9092 does not let 'mirrord' in"):
+        await world.check()
+
+
+async def test_a_topic_that_may_not_be_seen() -> None:
+    world = World()
+    world.clusters["eu"].topics.clear()
+    world.clusters["eu"].hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    with pytest.raises(EnvironmentFault, match="flow eu-us: cluster eu: the topic orders may not be seen"):
+        await world.check()
+
+
+async def test_a_topic_that_does_not_exist_yet_is_no_reason() -> None:
+    world = World()
+    world.clusters["eu"].topics.clear()
+    world.clusters["eu"].hidden["orders"] = "UNKNOWN_TOPIC_OR_PARTITION"
+    await world.check()
+
+
+async def test_each_missing_right_has_a_line() -> None:
+    world = World()
+    world.clusters["eu"].allowed["orders"] = EVERYTHING & ~(1 << RIGHTS["READ"])
+    world.clusters["us"].add("eu.orders", 1)
+    world.clusters["us"].allowed["eu.orders"] = EVERYTHING & ~(1 << RIGHTS["WRITE"]) & ~(1 << RIGHTS["ALTER"])
+    world.clusters["us"].refuses["mirrord.eu-us.ledger"] = "CLUSTER_AUTHORIZATION_FAILED"
+    with pytest.raises(EnvironmentFault) as raised:
+        await world.check()
+    assert str(raised.value).splitlines() == [
+        "flow eu-us: cluster eu: READ on the topic orders is missing",
+        "flow eu-us: cluster us: WRITE and ALTER on the topic eu.orders is missing",
+        "flow eu-us: cluster us: the topic mirrord.eu-us.ledger may not be created: CLUSTER_AUTHORIZATION_FAILED",
+    ]
+
+
+async def test_two_flows_that_meet_in_one_topic() -> None:
+    world = World()
+    world.clusters["asia"].add("orders", 1)
+    one = msgspec.structs.replace(FLOW, naming="identity")
+    other = msgspec.structs.replace(one, name="asia-us", source="asia")
+    with pytest.raises(ConfigError, match="flow asia-us: topic name collision: orders would be copied into orders"):
+        await world.check(one, other)
+
+
+async def test_a_ledger_of_other_clusters() -> None:
+    world = World()
+    world.clusters["us"].add("mirrord.eu-us.ledger", 1)
+    store = world.store()
+    await store.open()
+    await open_flow(store, FlowOpened("eu-us", ClusterId("another"), ClusterId("us-id")))
+    await store.close()
+    with pytest.raises(ConfigError, match="the flow name eu-us is taken"):
+        await world.check()
+
+
+async def test_a_ledger_of_these_clusters() -> None:
+    world = World()
+    world.clusters["us"].add("mirrord.eu-us.ledger", 1)
+    store = world.store()
+    await store.open()
+    await open_flow(store, FlowOpened("eu-us", ClusterId("eu-id"), ClusterId("us-id")))
+    await store.close()
+    await world.check()

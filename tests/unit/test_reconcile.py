@@ -1,0 +1,224 @@
+"""The reconciler against a model of replicators that start late, drain slowly, fail to start and die."""
+
+import random
+from typing import Literal
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrord.cluster.reconcile import (
+    LANES_AT_ONCE,
+    MOVES_AT_ONCE,
+    STARTS_AT_ONCE,
+    Assign,
+    Host,
+    Release,
+    StartReplicator,
+    Step,
+    StopReplicator,
+    reconcile,
+)
+from mirrord.model.config import ReplicatorsConfig
+from mirrord.model.names import LaneId
+
+
+def lane_ids(count: int, first: int = 0) -> list[LaneId]:
+    return [LaneId(f"lane-{number:04}") for number in range(first, first + count)]
+
+
+class World:
+    """Replicators that do what they are told, when `settle` or chance lets them."""
+
+    def __init__(self, config: ReplicatorsConfig, cores: int) -> None:
+        self.config = config
+        self.cores = cores
+        self.desired: list[LaneId] = []
+        self.hosts: dict[str, Host] = {}
+        self.orphans: set[LaneId] = set()
+        self.started = 0
+
+    def steps(self) -> list[Step]:
+        return reconcile(self.desired, list(self.hosts.values()), self.config, self.cores, self.orphans)
+
+    def tick(self) -> list[Step]:
+        steps = self.steps()
+        for step in steps:
+            self.take(step)
+        return steps
+
+    def take(self, step: Step) -> None:
+        match step:
+            case StartReplicator():
+                assert all(host.slot != step.slot for host in self.hosts.values())
+                self.started += 1
+                name = f"replicator-{step.slot}.{self.started}"
+                self.hosts[name] = Host(name, step.slot, "starting")
+            case Assign():
+                host = self.hosts[step.host]
+                assert host.state == "serving"
+                for other in self.hosts.values():
+                    assert not other.lanes & set(step.lanes), "two replicators for one lane"
+                assert 0 < len(step.lanes) <= LANES_AT_ONCE
+                self.change(host, lanes=host.lanes | set(step.lanes))
+                self.orphans -= set(step.lanes)
+            case Release():
+                host = self.hosts[step.host]
+                assert set(step.lanes) <= host.lanes - host.leaving
+                self.change(host, leaving=host.leaving | set(step.lanes))
+            case StopReplicator():
+                host = self.hosts[step.host]
+                assert not host.lanes, "a replicator is stopped with lanes"
+                self.change(host, state="stopping")
+        assert sum(host.state == "starting" for host in self.hosts.values()) <= STARTS_AT_ONCE
+
+    def change(self, host: Host, **fields: object) -> None:
+        self.hosts[host.name] = msgspec.structs.replace(host, **fields)
+
+    def go_on(self, name: str) -> None:
+        """What the replicator was doing is done."""
+        host = self.hosts[name]
+        if host.state == "starting":
+            self.change(host, state="serving")
+        elif host.state == "stopping":
+            del self.hosts[name]
+        else:
+            self.change(host, lanes=host.lanes - host.leaving, leaving=frozenset())
+
+    def die(self, name: str) -> None:
+        self.orphans |= self.hosts.pop(name).lanes
+
+    def settle(self) -> None:
+        for _ in range(1000):
+            steps = self.tick()
+            busy = [host.name for host in self.hosts.values() if host.state != "serving" or host.leaving]
+            for name in busy:
+                self.go_on(name)
+            if not steps and not busy:
+                return
+        pytest.fail("no end of steps")
+
+    def homes(self) -> dict[LaneId, str]:
+        return {lane: host.name for host in self.hosts.values() for lane in host.lanes}
+
+    def check_settled(self) -> None:
+        assert sorted(self.homes()) == sorted(self.desired)
+        loads = [len(host.lanes) for host in self.hosts.values()]
+        if self.config.partitions_per_replicator != "auto":
+            assert max(loads, default=0) <= self.config.partitions_per_replicator
+        assert self.steps() == []
+
+
+AutoOrCount = Literal["auto"] | int
+
+
+def world(lanes: int, cores: int = 2, count: AutoOrCount = "auto", most: AutoOrCount = "auto") -> World:
+    made = World(ReplicatorsConfig(count=count, partitions_per_replicator=most), cores)
+    made.desired = lane_ids(lanes)
+    return made
+
+
+def test_a_first_start_waits_for_all_replicators_instead_of_filling_the_first() -> None:
+    mirror = world(lanes=10)
+    assert mirror.tick() == [StartReplicator(0), StartReplicator(1)]
+    assert mirror.tick() == []
+    mirror.go_on("replicator-0.1")
+    assert mirror.tick() == [Assign("replicator-0.1", tuple(lane_ids(5)))]
+    assert mirror.tick() == []
+    mirror.go_on("replicator-1.2")
+    assert mirror.tick() == [Assign("replicator-1.2", tuple(lane_ids(5, first=5)))]
+    assert mirror.tick() == []
+
+
+def test_a_dead_replicators_lanes_go_to_who_is_there_and_even_out_later() -> None:
+    mirror = world(lanes=4)
+    mirror.settle()
+    lost = mirror.hosts["replicator-0.1"].lanes
+    mirror.die("replicator-0.1")
+    assert mirror.tick() == [StartReplicator(0), Assign("replicator-1.2", tuple(sorted(lost)))]
+    mirror.settle()
+    mirror.check_settled()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [2, 2]
+
+
+def test_with_one_lane_per_replicator_the_orphan_waits_for_the_replacement() -> None:
+    mirror = world(lanes=3, most=1)
+    mirror.settle()
+    assert len(mirror.hosts) == 3
+    mirror.die("replicator-1.2")
+    assert mirror.tick() == [StartReplicator(1)]
+    mirror.settle()
+    mirror.check_settled()
+
+
+def test_new_lanes_disturb_nobody() -> None:
+    mirror = world(lanes=4)
+    mirror.settle()
+    before = mirror.homes()
+    mirror.desired = lane_ids(8)
+    assert all(isinstance(step, Assign) for step in mirror.tick())
+    assert {lane: mirror.homes()[lane] for lane in before} == before
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [4, 4]
+
+
+def test_lanes_that_are_not_wanted_are_drained_and_idle_replicators_leave() -> None:
+    mirror = world(lanes=4)
+    mirror.settle()
+    mirror.desired = []
+    assert {type(step) for step in mirror.tick()} == {Release}
+    mirror.settle()
+    assert mirror.hosts == {}
+
+
+def test_a_lane_that_is_leaving_is_not_given_away() -> None:
+    mirror = world(lanes=1, cores=1)
+    mirror.settle()
+    mirror.desired = []
+    mirror.tick()
+    mirror.desired = lane_ids(1)
+    assert mirror.tick() == []
+    mirror.settle()
+    mirror.check_settled()
+
+
+def test_steps_are_bounded() -> None:
+    mirror = world(lanes=2000, most=1)
+    assert len(mirror.tick()) == STARTS_AT_ONCE
+    mirror = world(lanes=2000, count=2)
+    mirror.settle()
+    mirror.check_settled()
+    mirror.die("replicator-0.1")
+    mirror.tick()
+    mirror.go_on("replicator-0.3")
+    releases = mirror.tick()
+    assert sum(len(step.lanes) for step in releases if isinstance(step, Release)) == MOVES_AT_ONCE
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.just("auto") | st.integers(1, 5),
+    st.just("auto") | st.integers(1, 5),
+    st.integers(1, 4),
+)
+def test_never_two_replicators_for_one_lane_whatever_happens(
+    chance_seed: int, count: AutoOrCount, most: AutoOrCount, cores: int
+) -> None:
+    chance = random.Random(chance_seed)
+    mirror = world(chance.randrange(12), cores, count, most)
+    for _ in range(60):
+        names = sorted(mirror.hosts)
+        match chance.randrange(6):
+            case 0 if names:
+                mirror.die(chance.choice(names))
+            case 1:
+                mirror.desired = sorted(chance.sample(lane_ids(12), chance.randrange(12)))
+            case 2 | 3 if names:
+                mirror.go_on(chance.choice(names))
+            case _:
+                mirror.tick()
+    mirror.settle()
+    mirror.check_settled()
+    homes = mirror.homes()
+    mirror.settle()
+    assert mirror.homes() == homes

@@ -1,0 +1,225 @@
+"""Fetching: who is asked for what, which answers count, and what a busy partition does not have to wait for."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from mirrord.flow.signals import Chunk, FetchFrom
+from mirrord.model.names import TopicId
+from mirrord.shell.budget import Budget
+from mirrord.shell.frames import BufferPool, Frame
+from mirrord.shell.metadata import Leader, PartitionId
+from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source, Tap
+from mirrord.wire.primitives import uuid_text
+from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
+
+TOPIC = b"0123456789abcdef"
+RECORDS = bytes(100)
+
+
+class Asks:
+    """Says where the log begins and ends."""
+
+    bounds_told: tuple[int, int, int] = (0, 0, 0)
+
+    def bounds(self, _partition: PartitionId, _leader_epoch: int, tell: Any) -> None:
+        tell(*self.bounds_told)
+
+
+class Rig:
+    def __init__(self, limit_bytes: int = 64 << 20) -> None:
+        self.view = FakeView()
+        self.asks = Asks()
+        self.budget = Budget(limit_bytes)
+        self.source = Source(as_any(self.view), as_any(self.asks), self.budget, read_committed=True)
+        self.chunks: list[tuple[int, Chunk]] = []
+
+    def tap(self, partition: int) -> Tap:
+        where = PartitionId("t", TopicId(uuid_text(TOPIC)), partition)
+        return Tap(where, 1 << 20, lambda chunk: self.chunks.append((partition, chunk)))
+
+    @property
+    def hot(self) -> FakePipe:
+        return self.view.pipe("fetch-hot")
+
+    @property
+    def idle(self) -> FakePipe:
+        return self.view.pipe("fetch-idle")
+
+    async def want(self, tap: Tap, position: int, **fields: Any) -> None:
+        self.source.want(tap, FetchFrom(fields.pop("number", 1), position, -1, **fields))
+        await settle()
+
+    def wait_ms(self, pipe: FakePipe) -> int:
+        return int.from_bytes(pipe.requests[-1][1][:4])
+
+
+async def settle() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    return Rig()
+
+
+async def test_a_chunk_points_into_the_frame(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    ((partition, chunk),) = rig.chunks
+    assert (partition, chunk.round, chunk.high_watermark, chunk.end - chunk.start) == (0, 1, 9, 100)
+    assert rig.budget.held_bytes > 0
+    del chunk
+    rig.chunks.clear()
+    assert rig.budget.held_bytes == 0
+
+
+async def test_partitions_that_bring_nothing_move_to_the_long_request(rig: Rig) -> None:
+    taps = [rig.tap(partition) for partition in range(3)]
+    for tap in taps:
+        rig.source.want(tap, FetchFrom(1, 0, -1))
+    await settle()
+    assert rig.wait_ms(rig.hot) == HOT_WAIT_MS
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    assert rig.hot.requests == []
+    assert rig.wait_ms(rig.idle) == IDLE_WAIT_MS
+    # One of them brings something: it is hot from then on, the others stay.
+    rig.idle.answer(fetched(TOPIC, (1, 0, 3, RECORDS)))
+    await rig.want(taps[1], 3)
+    assert len(rig.hot.requests) == len(rig.idle.requests) == 1
+    rig.hot.answer(fetched(TOPIC, (1, 0, 6, RECORDS)))
+    assert [partition for partition, _ in rig.chunks] == [1, 1]
+
+
+async def test_what_is_newly_wanted_does_not_wait_for_the_long_request(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 0)
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    assert rig.idle.in_flight == 1
+    await rig.want(rig.tap(1), 0)
+    assert rig.hot.in_flight == 1
+
+
+async def test_the_answer_to_a_wish_that_was_replaced_is_thrown_away(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    await rig.want(tap, 7, number=2)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert rig.chunks == []
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert [chunk.round for _, chunk in rig.chunks] == [2]
+
+
+async def test_nothing_is_fetched_for_a_tap_that_was_stopped(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    rig.source.stop(tap)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    await settle()
+    assert rig.chunks == []
+    assert rig.hot.requests == rig.idle.requests == []
+
+
+async def test_a_high_watermark_is_told_once(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    assert [chunk.high_watermark for _, chunk in rig.chunks] == [9]
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    await settle()
+    assert len(rig.chunks) == 1
+    assert rig.idle.in_flight == 1
+
+
+async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    rig.hot.answer(fetched(TOPIC, (0, 6, -1, b"")))
+    assert [chunk.error for _, chunk in rig.chunks] == [6]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "error"), [((0, 100, 10), 1), ((0, 4, 0), 1), ((0, 100, 0), 78), ((13, -1, -1), 13)]
+)
+async def test_out_of_range_is_looked_into(rig: Rig, bounds: tuple[int, int, int], error: int) -> None:
+    rig.asks.bounds_told = bounds
+    await rig.want(rig.tap(0), 5)
+    rig.hot.answer(fetched(TOPIC, (0, 1, -1, b"")))
+    assert [(chunk.error, chunk.high_watermark, chunk.log_start) for _, chunk in rig.chunks] == [(error, *bounds[1:])]
+
+
+async def test_a_lost_connection_concerns_no_lane(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    rig.hot.lose()
+    assert rig.view.refreshes > 0
+    await until(lambda: rig.hot.in_flight == 1)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert [chunk.error for _, chunk in rig.chunks] == [0]
+
+
+async def test_a_wish_follows_the_leader(rig: Rig) -> None:
+    rig.view.leaders[0] = None
+    await rig.want(rig.tap(0), 5)
+    assert rig.view.links == {}
+    rig.view.leaders[0] = Leader(2, 4)
+    rig.view.on_change[0]()
+    await settle()
+    pipe = rig.view.pipe("fetch-hot", node=2)
+    pipe.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert len(rig.chunks) == 1
+
+
+async def test_a_delay_is_kept(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5, delay_s=0.05, refresh=True)
+    assert rig.view.refreshes == 1
+    assert rig.view.links == {}
+    await until(lambda: rig.hot.in_flight == 1)
+
+
+async def test_a_lost_session_is_opened_anew(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    rig.hot.answer(b"\x00\x00\x00\x00\x00\x46\x00\x00\x00\x00\x01\x00")  # FETCH_SESSION_ID_NOT_FOUND
+    await settle()
+    pipe = rig.idle if rig.idle.in_flight else rig.hot
+    pipe.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert len(rig.chunks) == 1
+
+
+async def test_an_answer_that_is_none_ends_the_connection(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    former = rig.hot
+    rig.hot.answer(b"\xff")
+    await until(lambda: rig.hot is not former and rig.hot.in_flight == 1)
+
+
+async def test_memory_is_bounded() -> None:
+    rig = Rig(limit_bytes=1 << 20)
+    size = rig.source.request_bytes()
+    for partition in range(4):
+        await rig.want(rig.tap(partition), 0)
+        while rig.hot.in_flight:
+            assert rig.budget.held_bytes + rig.budget.promised_bytes <= rig.budget.limit_bytes
+            rig.hot.answer(fetched(TOPIC, (partition, 0, 9, bytes(400_000))))
+            await settle()
+    # Two frames fit and the third does not, until one is given back.
+    assert rig.budget.held_bytes + size > rig.budget.limit_bytes
+    fetched_so_far = len(rig.chunks)
+    rig.chunks.pop(0)
+    await settle()
+    assert rig.hot.in_flight == 1
+    rig.hot.answer(fetched(TOPIC, (3, 0, 9, bytes(400_000))))
+    assert len(rig.chunks) == fetched_so_far
+
+
+def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
+    pool, budget = BufferPool(), Budget(1 << 20)
+    buffer = pool.acquire(100_000)
+    held = budget.hold(Frame(buffer, 0, 100_000, pool))
+    assert budget.held_bytes == len(buffer)
+    assert pool.idle_bytes == 0
+    del held
+    assert budget.held_bytes == 0
+    assert pool.idle_bytes == len(buffer)

@@ -1,0 +1,329 @@
+"""One flow's supervision with made-up clusters and replicators: lease, lanes and their hosts, faults, the end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection
+
+import msgspec
+import pytest
+
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import FlowOpened, Holder, SourceRun, TargetRun
+from mirrord.model.names import ClusterId, TopicPartition
+from mirrord.model.runs import Run
+from mirrord.model.security import Security
+from mirrord.shell import fleet, flow_supervisor
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.discovery import Claims
+from mirrord.shell.flow_supervisor import FlowSupervisor, Services
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.watch import ClusterWatch
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeReplicator, eventually
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), refresh_ms=100)
+ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
+
+
+class Mirror:
+    """Two clusters, a ledger and daemons of one flow."""
+
+    def __init__(self) -> None:
+        self.clusters = {"eu": FakeCluster(ClusterId("eu-id")), "us": FakeCluster(ClusterId("us-id"))}
+        self.ledger = MemoryLedger()
+        self.claims = Claims()
+        self.daemons: list[tuple[FlowSupervisor, FakeEngine, asyncio.Task[None]]] = []
+        self.config = Config(
+            clusters={"eu": ELSEWHERE, "us": ELSEWHERE},
+            flows=(FLOW,),
+            runtime=RuntimeConfig(lease_ttl_ms=1000, request_timeout_ms=1000),
+        )
+
+    def start(self, host: str = "host-a", cores: int = 2) -> tuple[FlowSupervisor, FakeEngine]:
+        engine = FakeEngine(self.ledger, cores)
+        clock = SystemClock()
+        services = Services(
+            config=self.config,
+            engine=engine,
+            holder=Holder(host, 1, "mirrord", "http://127.0.0.1:8182"),
+            clock=clock,
+            claims=self.claims,
+            watches={alias: ClusterWatch(alias, clock) for alias in self.clusters},
+            admin=lambda alias: FakeAdmin(self.clusters[alias]),
+            ledger=lambda _: LedgerStore(MemoryLog(self.ledger), clock, deadline_seconds=1.0),
+        )
+        flow = FlowSupervisor(FLOW, services)
+        self.daemons.append((flow, engine, asyncio.create_task(flow.run())))
+        return flow, engine
+
+    def crash(self, flow: FlowSupervisor) -> None:
+        """As kill -9 of the daemon; its replicators live on for a moment."""
+        task = next(task for each, _, task in self.daemons if each is flow)
+        task.cancel()
+
+    async def close(self) -> None:
+        for flow, _, task in self.daemons:
+            flow.stop()
+            await asyncio.wait([task], timeout=15)
+            task.cancel()
+
+
+@pytest.fixture
+async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
+    monkeypatch.setattr(flow_supervisor, "POLL_S", 0.05)
+    monkeypatch.setattr(flow_supervisor, "RETRY_S", 0.05)
+    monkeypatch.setattr(fleet, "REPEAT_S", 0.2)
+    monkeypatch.setattr(fleet, "SILENT_S", 0.5)
+    made = Mirror()
+    yield made
+    await made.close()
+
+
+def hosted(engine: FakeEngine, lanes: int) -> bool:
+    homes = engine.homes()
+    assert all(len(names) == 1 for names in homes.values()), "two replicators for one lane"
+    return len(homes) == lanes
+
+
+async def test_a_flow_creates_its_target_topics_and_copies_every_partition(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 4)
+    mirror.clusters["eu"].add("other", 1)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 4))
+    assert mirror.clusters["us"].topics["eu.orders"].partitions == 4
+    assert "eu.other" not in mirror.clusters["us"].topics
+    assert sorted(engine.replicators) == ["mirrord/eu-us/replicator-0.g1.1", "mirrord/eu-us/replicator-1.g1.2"]
+    assert {lane.former for lane in engine.assignments(engine.replicators)} == {"none"}
+    await eventually(lambda: flow.status().totals.lanes == {"copying": 4})
+    status = flow.status()
+    assert (status.state, status.totals.lag_records, status.note) == ("running", 12, "")
+    assert status.lease is not None
+    assert status.lease.http == "http://127.0.0.1:8182"
+    assert flow.ready() == ""
+
+
+async def test_what_was_created_and_grown_stands_in_the_ledger(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    source = mirror.clusters["eu"].topics["orders"]
+    mirror.clusters["eu"].topics["orders"] = msgspec.structs.replace(source, partitions=3)
+    await eventually(lambda: hosted(engine, 3))
+    reader = LedgerStore(MemoryLog(mirror.ledger), SystemClock())
+    await reader.open(read_only=True)
+    target = mirror.clusters["us"].topics["eu.orders"]
+    await eventually(lambda: reader.state.topics and reader.state.topics[target.topic_id].partitions == 3)
+    topic = reader.state.topics[target.topic_id]
+    assert (topic.created, topic.source_topic, topic.source_topic_id) == (True, "orders", source.topic_id)
+    await reader.close()
+
+
+async def test_a_topic_that_cannot_be_created_stops_no_other(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    mirror.clusters["eu"].add("orders-secret", 1)
+    mirror.clusters["us"].refuses["eu.orders-secret"] = "TOPIC_AUTHORIZATION_FAILED"
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    await eventually(lambda: "eu.orders-secret cannot be created: TOPIC_AUTHORIZATION_FAILED" in flow.status().note)
+    mirror.clusters["us"].refuses.clear()
+    await eventually(lambda: hosted(engine, 3))
+    assert flow.status().note == ""
+
+
+async def test_a_dead_replicators_lanes_are_back_at_once(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 4)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 4))
+    victim = engine.alive[0]
+    lost = set(victim.lanes)
+    victim.die()
+    await eventually(lambda: hosted(engine, 4))
+    await eventually(lambda: sorted(len(replicator.lanes) for replicator in engine.alive) == [2, 2])
+    again = [lane for lane in engine.assignments(set(engine.replicators) - {victim.name}) if lane.lane in lost]
+    assert {lane.former for lane in again} >= {"dead"}
+    assert {lane.former for lane in again} <= {"dead", "left"}
+    assert victim.name.replace("g1.1", "g1.3") in engine.replicators
+
+
+async def test_a_lane_that_moved_twice_within_the_barrier_keeps_the_longer_one(mirror: Mirror) -> None:
+    mirror.config = msgspec.structs.replace(
+        mirror.config, runtime=RuntimeConfig(lease_ttl_ms=1000, request_timeout_ms=100_000)
+    )
+    mirror.clusters["eu"].add("orders", 1)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    for _ in range(2):
+        engine.alive[0].die()
+        await eventually(lambda: hosted(engine, 1))
+    assert [lane.former for lane in engine.assignments(engine.replicators)] == ["none", "dead", "dead"]
+
+
+async def test_one_replicator_per_partition(mirror: Mirror) -> None:
+    mirror.config = msgspec.structs.replace(mirror.config, replicators=ReplicatorsConfig(partitions_per_replicator=1))
+    mirror.clusters["eu"].add("orders", 5)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 5))
+    assert [len(replicator.lanes) for replicator in engine.alive] == [1] * 5
+
+
+async def test_a_silent_replicator_is_ended_and_replaced(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    victim = engine.alive[0]
+    victim.silent = True
+    await eventually(lambda: victim.dead and hosted(engine, 2))
+
+
+async def test_an_assignment_that_got_lost_is_repeated(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    opened = FakeReplicator.open
+
+    async def open_deaf(self: FakeReplicator) -> None:
+        await opened(self)
+        self.deaf = True
+
+    monkeypatch.setattr(FakeReplicator, "open", open_deaf)
+    _, engine = mirror.start(cores=1)
+    await eventually(lambda: engine.replicators)
+    for replicator in engine.alive:
+        replicator.deaf = False
+    await eventually(lambda: hosted(engine, 2))
+    assert {lane.former for lane in engine.assignments(engine.replicators)} == {"none"}
+
+
+async def test_a_lane_that_somebody_took_away_is_taken_back_with_doubt(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    _, engine = mirror.start(cores=1)
+    await eventually(lambda: hosted(engine, 1))
+    engine.alive[0].gone.add(next(iter(engine.homes())))
+    await eventually(lambda: len(engine.assignments(engine.replicators)) == 2)
+    assert [lane.former for lane in engine.assignments(engine.replicators)] == ["none", "unknown"]
+
+
+async def test_runs_that_neither_cluster_has_any_more_are_forgotten(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def starts(_: object, partitions: Collection[TopicPartition], which: str) -> dict[TopicPartition, int]:
+        assert which == "start"
+        return dict.fromkeys(partitions, 100)
+
+    monkeypatch.setattr(flow_supervisor, "log_offsets", starts)
+    monkeypatch.setattr(flow_supervisor, "PRUNE_S", 0.05)
+    mirror.clusters["eu"].add("orders", 1)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    (lane,) = engine.homes()
+    writer = LedgerStore(MemoryLog(mirror.ledger), SystemClock())
+    await writer.open()
+    await eventually(lambda: lane in writer.state.lanes and writer.state.lanes[lane].grant)
+    runs = (Run(0, 0), Run(5, 10), Run(90, 120))
+    facts = [SourceRun(lane, 1, runs), *(TargetRun(lane, 1, run.ordinal, run.ordinal, 0) for run in runs)]
+    assert all(await writer.append(1, facts))
+    store = flow._store  # pyright: ignore[reportPrivateUsage]
+    assert store is not None
+    await eventually(lambda: [run.ordinal for run in store.state.lanes[lane].source_runs] == [90])
+    await writer.close()
+
+
+async def test_a_topic_that_was_created_again_gives_new_lanes(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    before = set(engine.homes())
+    mirror.clusters["eu"].add("orders", 1)
+    await eventually(lambda: hosted(engine, 1) and before.isdisjoint(engine.homes()))
+
+
+async def test_replicators_that_do_not_start_are_tried_again(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    engine: FakeEngine
+    flow, engine = mirror.start()
+    engine.refusal = EnvironmentFault("Ray has no room")
+    await eventually(lambda: flow.status().note == "no replicator starts: Ray has no room")
+    engine.refusal = None
+    await eventually(lambda: hosted(engine, 1))
+    assert flow.status().note == ""
+
+
+async def test_a_stop_drains_and_the_next_daemon_need_not_wait(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 3)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 3))
+    flow.stop()
+    await mirror.daemons[0][2]
+    assert (flow.status().state, engine.alive) == ("stopped", [])
+    _, second = mirror.start("host-b")
+    await eventually(lambda: hosted(second, 3))
+    assert {lane.former for lane in second.assignments(second.replicators)} == {"left"}
+
+
+async def test_a_second_daemon_stands_by_and_takes_over_when_the_first_one_is_silent(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    first, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    second, other = mirror.start("host-b")
+    await eventually(lambda: second.status().state == "standby" and len(second.status().lanes) == 2)
+    assert second.ready() == ""
+    assert other.replicators == {}
+    lease = second.status().lease
+    assert lease is not None
+    assert lease.host == "host-a"
+    mirror.crash(first)
+    await eventually(lambda: hosted(other, 2))
+    assert {lane.former for lane in other.assignments(other.replicators)} == {"unknown"}
+    assert next(iter(other.replicators)).endswith("replicator-0.g2.1")
+
+
+async def test_who_loses_the_lease_ends_its_replicators_and_stands_by(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    first, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    old = engine.alive
+    # The first one does not get through any more, the ledger's other clients do.
+    monkeypatch.setattr(flow_supervisor.LeaseKeeper, "_renew", lambda _: asyncio.sleep(0))
+    _, other = mirror.start("host-b")
+    await eventually(lambda: hosted(other, 2))
+    await eventually(lambda: all(replicator.dead for replicator in old))
+    await eventually(lambda: first.status().state == "standby")
+
+
+async def test_an_unreachable_cluster_is_told_once_and_tried_again(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr("mirrord.shell.watch.log.warning", lambda event, **_: told.append(event), raising=False)
+    mirror.clusters["eu"].add("orders", 1)
+    mirror.clusters["eu"].fail("eu1:9092 cannot be reached")
+    flow, engine = mirror.start()
+    await eventually(lambda: flow.status().source.error == "eu1:9092 cannot be reached")
+    await asyncio.sleep(0.3)
+    assert told == ["cluster_unreachable"]
+    assert flow.ready() == "eu-us: starting"
+    mirror.clusters["eu"].error = None
+    await eventually(lambda: hosted(engine, 1))
+    assert flow.status().source.reachable
+    mirror.clusters["eu"].fail()
+    await eventually(lambda: not flow.status().source.reachable)
+    assert hosted(engine, 1), "what runs goes on"
+    assert told == ["cluster_unreachable"] * 2
+
+
+async def test_a_flow_name_of_other_clusters_is_refused(mirror: Mirror) -> None:
+    store = LedgerStore(MemoryLog(mirror.ledger), SystemClock())
+    await store.open()
+    await open_flow(store, FlowOpened("eu-us", ClusterId("other"), ClusterId("us-id")))
+    await store.close()
+    flow, engine = mirror.start()
+    await eventually(lambda: "the flow name eu-us is taken" in flow.status().note)
+    assert engine.replicators == {}
+
+
+async def test_a_stop_before_the_clusters_answer_ends_at_once(mirror: Mirror) -> None:
+    mirror.clusters["us"].fail()
+    flow, _ = mirror.start()
+    await eventually(lambda: flow.status().target.error)
+    flow.stop()
+    await asyncio.wait_for(mirror.daemons[0][2], 10)

@@ -1,0 +1,161 @@
+"""Producing: who is answered what, in which order, when connections and leases come and go."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from mirrord.flow.signals import Answer, Batch, Input, Produce
+from mirrord.flow.state import Lane
+from mirrord.model.names import LaneId, TopicId
+from mirrord.shell.metadata import Leader, PartitionId
+from mirrord.shell.target import IN_FLIGHT, NOT_SENT, UNKNOWN, Outlet, Target
+from mirrord.wire.primitives import uuid_text
+from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, produced, until
+
+TOPIC = b"0123456789abcdef"
+
+
+class Sender:
+    """A lane that writes down its answers."""
+
+    def __init__(self, partition: int) -> None:
+        self.lane = Lane(LaneId("lane"), "t", "t", partition, "", True, as_any(None))
+        self.lane.round, self.lane.end_epoch = 1, 0
+        self.target = PartitionId("t", TopicId(uuid_text(TOPIC)), partition)
+        self.outlet: Outlet | None = None
+        self.outlet_round = -1
+        self.connections = 0
+        self.answers: list[tuple[int, int, int]] = []
+        self.tell: Callable[[Input], None] = self.take
+
+    def take(self, signal: Input) -> None:
+        assert isinstance(signal, Answer)
+        self.answers.append((signal.batch.first, signal.error, signal.base_offset))
+
+    def batches(self, *ordinals: int, number: int = 1) -> Produce:
+        self.lane.round = number
+        data = bytearray(b"batch")
+        return Produce(number, [Batch(first, 1, first, first + 1, data, 0, 5, 0, None) for first in ordinals])
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.view = FakeView()
+        self.may_write = True
+        self.target = Target(as_any(self.view), lambda: self.may_write, 1_000)
+
+    @property
+    def pipe(self) -> FakePipe:
+        return self.view.pipe("produce")
+
+    async def produce(self, sender: Sender, produce: Produce) -> None:
+        self.target.produce(as_any(sender), produce)
+        await self.settle()
+
+    async def settle(self) -> None:
+        for _ in range(6):
+            await asyncio.sleep(0)
+
+
+@pytest.fixture
+async def rig() -> Rig:
+    return Rig()
+
+
+async def test_lanes_share_requests_and_are_told_apart(rig: Rig) -> None:
+    one, other = Sender(0), Sender(1)
+    rig.target.produce(as_any(one), one.batches(10, 11))
+    rig.target.produce(as_any(other), other.batches(20))
+    await rig.settle()
+    assert len(rig.pipe.requests) == 2
+    rig.pipe.answer(produced(TOPIC, (1, 0, 500), (0, 0, 400)))
+    rig.pipe.answer(produced(TOPIC, (0, 6, -1)))
+    assert one.answers == [(10, 0, 400), (11, 6, -1)]
+    assert other.answers == [(20, 0, 500)]
+
+
+async def test_a_lost_connection_is_doubt_for_what_was_sent_and_none_for_what_was_not(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(*range(IN_FLIGHT + 3)))
+    assert len(rig.pipe.requests) == IN_FLIGHT
+    rig.pipe.lose()
+    expected = [(first, UNKNOWN, -1) for first in range(IN_FLIGHT)]
+    assert sender.answers == expected + [(first, NOT_SENT, -1) for first in range(IN_FLIGHT, IN_FLIGHT + 3)]
+    assert rig.view.refreshes > 0
+
+
+async def test_a_round_ends_with_its_connection(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0))
+    rig.pipe.answer(produced(TOPIC, (0, 0, 0)))
+    rig.pipe.lose()
+    await rig.produce(sender, sender.batches(1))
+    assert sender.answers == [(0, 0, 0), (1, NOT_SENT, -1)]
+    await rig.produce(sender, sender.batches(1, number=2))
+    rig.pipe.answer(produced(TOPIC, (0, 0, 1)))
+    assert sender.answers[2:] == [(1, 0, 1)]
+
+
+async def test_another_leader_epoch_than_that_of_the_round_gets_nothing(rig: Rig) -> None:
+    sender = Sender(0)
+    rig.view.leaders[0] = Leader(1, 3)
+    await rig.produce(sender, sender.batches(0))
+    assert rig.pipe.requests == []
+    assert sender.answers == [(0, NOT_SENT, -1)]
+
+
+async def test_what_an_earlier_round_left_is_not_sent(rig: Rig) -> None:
+    sender = Sender(0)
+    rig.target.produce(as_any(sender), sender.batches(0, 1))
+    sender.lane.round = 2
+    await rig.settle()
+    assert rig.pipe.requests == []
+    assert sender.answers == []
+
+
+async def test_without_a_lease_nothing_is_written_and_nothing_overtakes(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0))
+    rig.may_write = False
+    await rig.produce(sender, sender.batches(1))
+    assert len(rig.pipe.requests) == 1
+    rig.pipe.answer(produced(TOPIC, (0, 0, 0)))
+    await rig.settle()
+    assert sender.answers == [(0, 0, 0)]
+    rig.may_write = True
+    await until(lambda: len(sender.answers) == 2)
+    assert rig.pipe.requests == []
+    assert sender.answers == [(0, 0, 0), (1, NOT_SENT, -1)]
+
+
+async def test_a_connection_whose_session_ends_first_answers_what_it_owes(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0))
+    former = rig.pipe
+    rig.view.link(1, "produce").is_overdue = True
+    await rig.produce(sender, sender.batches(1))
+    assert len(former.requests) == 1
+    former.answer(produced(TOPIC, (0, 0, 0)))
+    await rig.settle()
+    assert sender.answers == [(0, 0, 0), (1, NOT_SENT, -1)]
+    await rig.produce(sender, sender.batches(1, number=2))
+    assert rig.pipe is not former
+    assert len(rig.pipe.requests) == 1
+
+
+async def test_an_answer_that_is_none_ends_the_connection(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0, 1))
+    rig.pipe.answer(b"\xff\xff")
+    assert sender.answers == [(0, UNKNOWN, -1), (1, UNKNOWN, -1)]
+
+
+async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> None:
+    one, other = Sender(0), Sender(1)
+    rig.target.produce(as_any(one), one.batches(0))
+    rig.target.produce(as_any(other), other.batches(0))
+    await rig.settle()
+    rig.pipe.answer(produced(TOPIC, (1, 0, 9)))
+    assert one.answers == [(0, UNKNOWN, -1)]
+    assert other.answers == [(0, 0, 9)]

@@ -1,0 +1,41 @@
+"""Agreeing on versions, and the names of errors."""
+
+import pytest
+
+from mirrord.wire.apis import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, choose
+from mirrord.wire.errors import ErrorCode, UnsupportedBroker
+
+# What ApiVersions of Kafka 2.8.0 tells for the APIs that we use.
+KAFKA_2_8 = {0: (0, 9), 1: (0, 12), 2: (0, 6), 3: (0, 11), 22: (0, 4), 23: (0, 4), 61: (0, 0)}
+
+
+def test_the_newest_common_version_is_chosen() -> None:
+    assert choose(FETCH, {1: (4, 18)}) == 18
+    assert choose(FETCH, {1: (4, 99)}) == FETCH.greatest
+    assert choose(FETCH, {1: (4, 15)}) == 15
+    assert choose(FETCH, {1: (4, 18)}, at_most=12) == 12
+
+
+def test_the_oldest_kafka_will_do() -> None:
+    assert [choose(api, KAFKA_2_8) for api in APIS] == [9, 12, 6, 11, 4, 4, 0]
+
+
+def test_an_older_kafka_is_told_so() -> None:
+    with pytest.raises(
+        UnsupportedBroker,
+        match=r"^the broker offers Fetch in versions 0 to 11, mirrord speaks 12 to 18; Kafka 2\.8 or newer is needed$",
+    ):
+        choose(FETCH, {1: (0, 11)})
+    with pytest.raises(UnsupportedBroker, match=r"does not offer DescribeProducers; Kafka 2\.8 or newer is needed"):
+        choose(DESCRIBE_PRODUCERS, {})
+
+
+def test_a_broker_from_the_future_is_told_so() -> None:
+    with pytest.raises(UnsupportedBroker, match="versions 14 to 20, mirrord speaks 9 to 13; this broker needs a newer"):
+        choose(PRODUCE, {0: (14, 20)})
+
+
+def test_error_codes_have_kafkas_names() -> None:
+    assert sorted(ErrorCode) == list(range(-1, 134))
+    assert ErrorCode.name_of(45) == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+    assert ErrorCode.name_of(4711) == "error 4711"
