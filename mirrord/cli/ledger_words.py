@@ -17,6 +17,7 @@ from mirrord.model.facts import (
     PolicyChanged,
     SourceRun,
     TakeoverChecked,
+    TargetProbed,
     TargetRun,
     TopicCreated,
     Verdict,
@@ -45,8 +46,16 @@ def words(fact: AnyFact, name: LaneName) -> str:
             return f"{fact.target_topic} created for {fact.source_topic} with {fact.partitions} partitions"
         case PartitionsGrown():
             return f"{fact.target_topic} grown to {fact.partitions} partitions"
+        case TargetProbed():
+            return _probe_words(fact)
         case _:
             return f"{name(fact.lane)}: {_lane_words(fact)}"
+
+
+def _probe_words(fact: TargetProbed) -> str:
+    outcome = "exactly once" if fact.passed else f"AT LEAST ONCE, {'; '.join(fact.failures)}"
+    remarks = f" ({'; '.join(fact.remarks)})" if fact.remarks else ""
+    return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
 def _lane_words(fact: LaneFact) -> str:

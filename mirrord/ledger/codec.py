@@ -23,7 +23,8 @@ from mirrord.model.facts import AnyFact, Entry, LeaseRenewed, Progress, SourceRu
 
 Record = TypeVar("Record")
 
-VERSION = 1
+VERSION = 2
+"""1: the first. 2: `TargetProbed`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 
@@ -69,8 +70,8 @@ def decode_state(key: str, data: bytes) -> StateRecord:
 def _decode(decoder: msgspec.msgpack.Decoder[Record], data: bytes | None, what: str) -> Record:
     if not data:
         raise LedgerCorrupt(f"a {what} is empty")
-    if data[0] != VERSION:
-        raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows version {VERSION}")
+    if not 1 <= data[0] <= VERSION:
+        raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows versions 1 to {VERSION}")
     try:
         return decoder.decode(memoryview(data)[1:])
     # ValueError: text that is no UTF-8; RecursionError: arrays nested without end.

@@ -34,6 +34,7 @@ from mirrord.model.facts import (
     PolicyChanged,
     SourceRun,
     TakeoverChecked,
+    TargetProbed,
     TargetRun,
     TopicCreated,
     VerdictGiven,
@@ -93,6 +94,9 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
             return _create_topic(state, fact)
         case PartitionsGrown():
             return _grow_partitions(state, fact)
+        case TargetProbed():
+            state.probed = fact
+            return True
         case _:
             return _apply_to_lane(state, fact, offset)
 

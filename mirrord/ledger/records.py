@@ -15,6 +15,7 @@ from mirrord.model.facts import (
     Progress,
     Reason,
     TakeoverChecked,
+    TargetProbed,
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, TopicId
@@ -107,6 +108,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     lanes: int
     writers: dict[str, WriterMark]
     ledger: LedgerMark
+    probed: TargetProbed | None = None
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

@@ -113,6 +113,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         lanes=len(state.lanes),
         writers=dict(state.writers),
         ledger=ledger,
+        probed=state.probed,
     )
     keys.add(flow_key(state.lease_epoch))
     return Cut(state.lease_epoch, state.next_offset, (*records, flow), frozenset(keys))
@@ -245,6 +246,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         released=flow.released,
         topics={topic.topic_id: topic for topic in flow.topics},
         writers=dict(flow.writers),
+        probed=flow.probed,
         next_offset=flow.cut,
     )
 

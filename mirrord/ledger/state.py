@@ -12,6 +12,7 @@ from mirrord.model.facts import (
     Progress,
     Reason,
     TakeoverChecked,
+    TargetProbed,
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
@@ -109,6 +110,8 @@ class FlowState:
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, WriterMark] = field(default_factory=dict[str, WriterMark])
     """The last entry of every writer under the present lease: an entry that a retry brought in again binds nothing."""
+    probed: TargetProbed | None = None
+    """The last probe of the target's brokers."""
     next_offset: int = 0
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""

@@ -27,6 +27,11 @@ Reason = Literal[
 ]
 """Why source offsets were not copied one to one."""
 
+Mode = Literal["sequence", "at-least-once"]
+"""What keeps a lane from writing a record twice. "sequence": its producer id and sequences, which the target broker
+checks, together with what its log says. "at-least-once": the log alone, because the brokers failed the probe
+(`TargetProbed`); a record may be doubled when a batch of a dead holder arrives late."""
+
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """The source offsets [start, end) were not copied, and why."""
@@ -94,6 +99,19 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
     partitions: int
 
 
+class TargetProbed(Fact, frozen=True, tag="target_probed"):
+    """The target's brokers were asked whether they do what exactly once rests on; the last one counts."""
+
+    cluster: ClusterId
+    version: str
+    """Fingerprint of the APIs that the brokers offer: other brokers are probed anew."""
+    passed: bool
+    failures: tuple[str, ...] = ()
+    """A line for each rule that they broke."""
+    remarks: tuple[str, ...] = ()
+    """A line for each thing that is allowed and good to know."""
+
+
 class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     """A lane exists from here on, with the producer id that it owns for ever. The first one of a lane binds."""
 
@@ -105,7 +123,8 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
     producer_epoch: int
     policy: str
     """Fingerprint of what decides which records the lane sees: selection, isolation, filter, transform."""
-    mode: Literal["sequence"] = "sequence"
+    mode: Mode = "sequence"
+    """When it was opened; a later probe of other brokers may say otherwise."""
 
 
 class LaneTaken(Fact, frozen=True, tag="lane_taken"):
@@ -220,7 +239,7 @@ LaneFact = (
     | TakeoverChecked
 )
 
-AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TopicCreated | PartitionsGrown | LaneFact
+AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TopicCreated | PartitionsGrown | TargetProbed | LaneFact
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

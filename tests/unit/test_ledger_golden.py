@@ -30,12 +30,13 @@ from mirrord.model.facts import (
     Progress,
     SourceRun,
     TakeoverChecked,
+    TargetProbed,
     TargetRun,
     TopicCreated,
     Verdict,
     VerdictGiven,
 )
-from mirrord.model.names import TopicId
+from mirrord.model.names import ClusterId, TopicId
 from mirrord.model.runs import Run
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
@@ -44,6 +45,13 @@ FOLDER = Path(__file__).parents[1] / "golden" / "ledger"
 WRITE = "MIRRORD_WRITE_GOLDEN"
 CUT = 6
 LANE, OTHER = lane_id(0), lane_id(1)
+PROBED = TargetProbed(
+    ClusterId("us-cluster"),
+    "64 APIs 1a2b3c4d",
+    passed=False,
+    failures=("a repeated batch is appended again",),
+    remarks=("it recompresses",),
+)
 
 
 def sample() -> list[Entry]:
@@ -73,6 +81,7 @@ def sample() -> list[Entry]:
         (2, [HoleFound(LANE, 2, 120, 121, 130, 132), SourceRun(LANE, 2, (Run(130, 236), Run(132, 248)))]),
         (2, [LaneHalted(OTHER, 1, "poison", "a batch was refused", 41, 42)]),
         (2, [LaneHalted(LANE, 2, "expired", "the source lost records", 400, 500), LaneResumed(LANE, 2)]),
+        (2, [PROBED]),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -150,14 +159,15 @@ def test_the_newest_golden_ledger_holds_the_sample() -> None:
     assert [decode_entry(data) for data in entries(VERSION)] == sample(), f"{WRITE}=1 writes it anew; see the README"
 
 
-def test_the_golden_ledger_in_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("version", range(1, VERSION + 1))
+def test_a_golden_ledger_in_words(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert show(tmp_path, monkeypatch) == 0
+    assert show(tmp_path, monkeypatch, version=version) == 0
     text = capsys.readouterr().out
     if os.environ.get(WRITE) == "1":
-        path(VERSION, "show").write_text(text)
-    assert text == path(VERSION, "show").read_text()
+        path(version, "show").write_text(text)
+    assert text == path(version, "show").read_text()
 
 
 def test_the_golden_ledger_for_programs(
@@ -180,12 +190,12 @@ def test_the_golden_ledger_for_programs(
     }
 
 
-def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str) -> int:
+def show(folder: Path, monkeypatch: pytest.MonkeyPatch, *options: str, version: int = VERSION) -> int:
     conf = folder / "conf.toml"
     conf.write_text(
         '[clusters.eu]\nbootstrap = "eu:1"\n[clusters.us]\nbootstrap = "us:1"\n'
         '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
     )
-    memory = MemoryLedger(entries=list(entries(VERSION)))
+    memory = MemoryLedger(entries=list(entries(version)))
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: MemoryLog(memory))
     return main(["ledger", "show", *options, str(conf)])
