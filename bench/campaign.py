@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench import report, simulated
+from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
 from bench.flood import TOPICS, Flood
@@ -115,7 +116,7 @@ def run(plan: Plan, tell: Tell) -> Outcome:
         mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
         faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
         _kill_while_flowing(plan, flood, faults, tell)
-        flow = _await_end(daemons, flood, tell)
+        flow = _await_end(daemons, _ends(source, flood), tell)
         seconds = time.monotonic() - began
         for daemon in daemons:
             daemon.stop()
@@ -173,9 +174,21 @@ def _kill_while_flowing(plan: Plan, flood: Flood, faults: Faults, tell: Tell) ->
     tell(f"all kills done, {flood.records:,} records written; waiting until all are copied")
 
 
-def _await_end(daemons: list[Daemon], flood: Flood, tell: Tell) -> FlowStatus:
-    """The status of the one that copies, once it has nothing left to copy."""
-    lanes = sum(flood.partitions.values())
+def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
+    """Where the source ends for good: nobody writes there any more."""
+    admin = Admin(source.bootstrap)
+    deadline = time.monotonic() + CATCH_UP_S
+    while True:
+        ends = admin.ends(flood.partitions)
+        if len(ends) == sum(flood.partitions.values()):
+            return ends
+        if time.monotonic() > deadline:
+            raise EnvironmentFault("the source cannot be asked where its partitions end")
+        time.sleep(_LOOK_S)
+
+
+def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell: Tell) -> FlowStatus:
+    """The status of the one that copies, once it has nothing left to copy. It must not say so before."""
     deadline = time.monotonic() + CATCH_UP_S
     next_word = 0.0
     while True:
@@ -184,7 +197,10 @@ def _await_end(daemons: list[Daemon], flood: Flood, tell: Tell) -> FlowStatus:
             flow = daemon.flow()
             if flow is None or flow.state != "running":
                 continue
-            if flow.totals.lanes == {"copying": lanes} and flow.totals.lag_records == 0:
+            if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
+                behind = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
+                if behind:
+                    raise EnvironmentFault(f"the status said that there is no lag; these are behind: {behind}")
                 return flow
             halted = [lane for lane in flow.lanes if lane.state == "halted"]
             if halted:

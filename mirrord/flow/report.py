@@ -69,8 +69,8 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
     return lane.protected
 
 
-def describe(lane: Lane, at_ms: int) -> LaneReport:
-    """The lane as its replicator sees it, at a wall time."""
+def describe(lane: Lane, source_end: int, at_ms: int) -> LaneReport:
+    """The lane as its replicator sees it, at a wall time; `source_end` as the shell knows it, or -1."""
     known = mark(lane)
     return LaneReport(
         lane=lane.id,
@@ -80,7 +80,7 @@ def describe(lane: Lane, at_ms: int) -> LaneReport:
         phase=lane.phase.value,
         ordinal=known.ordinal,
         source_offset=source_offset(lane),
-        source_end=lane.source_end,
+        source_end=source_end,
         target_offset=known.target_offset,
         protected=is_protected(lane, at_ms),
         last_record_ms=lane.last_record_ms,

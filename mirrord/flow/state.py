@@ -171,7 +171,8 @@ class Lane:
     epoch: int = -1
     """Leader epoch of the last batch before `position`, or -1."""
     fetching: bool = False
-    source_end: int = 0
+    source_end: int = -1
+    """The source's high watermark as the last chunk told it, or -1."""
     next_ordinal: int = 0
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])

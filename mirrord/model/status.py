@@ -99,8 +99,9 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     records_per_s: float | None
     bytes_per_s: float | None
     lag_records: int | None
+    """None unless it is known of every lane: a sum of some would look like less."""
     lag_s: float | None
-    """The largest of the lanes."""
+    """The largest of the lanes; None unless it is known of every lane."""
     in_flight_bytes: int
     copied_records: int
     copied_bytes: int
@@ -112,7 +113,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
-        """The sums over these lanes; a sum is None when no lane knows its part."""
+        """The sums over these lanes; a rate is None when no lane knows its part, a lag when one lane does not."""
         rebuilt = _add(lane.rebuilt_batches for lane in lanes)
         raw = sum(lane.raw_batches for lane in lanes)
         batches = raw + sum(rebuilt.values())
@@ -122,8 +123,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
             lanes=dict(sorted(Counter(lane.state for lane in lanes).items())),
             records_per_s=_sum(lane.records_per_s for lane in lanes),
             bytes_per_s=_sum(lane.bytes_per_s for lane in lanes),
-            lag_records=sum(lags_records) if lags_records else None,
-            lag_s=max(lags_s) if lags_s else None,
+            lag_records=sum(lags_records) if lanes and len(lags_records) == len(lanes) else None,
+            lag_s=max(lags_s) if lanes and len(lags_s) == len(lanes) else None,
             in_flight_bytes=sum(lane.in_flight_bytes for lane in lanes),
             copied_records=sum(lane.copied_records for lane in lanes),
             copied_bytes=sum(lane.copied_bytes for lane in lanes),

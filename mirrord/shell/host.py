@@ -138,7 +138,7 @@ class Host:
         self._tasks: set[asyncio.Task[None]] = set()
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
-        self._beat = self._loop.call_later(BEAT_S, self._save_what_moved)
+        self._beat = self._loop.call_later(BEAT_S, self._look_round)
         self._perform: dict[type[Effect], Callable[[Hosted, Any], None]] = {
             Produce: self._target.produce,
             FetchFrom: self._fetch,
@@ -224,7 +224,7 @@ class Host:
     def _report(self, hosted: Hosted) -> LaneReport:
         while True:
             try:
-                report = describe(hosted.lane, self._clock.wall_ms())
+                report = describe(hosted.lane, hosted.tap.source_end, self._clock.wall_ms())
                 break
             except IndexError:  # asked from another thread, while the lane took a batch from a queue
                 continue
@@ -416,11 +416,16 @@ class Host:
         hosted, self._unsaved = self._unsaved, set()
         self._begin(self._save(hosted))
 
-    def _save_what_moved(self) -> None:
-        self._beat = self._loop.call_later(BEAT_S, self._save_what_moved)
+    def _look_round(self) -> None:
+        """Once per beat: save what moved, and ask where the logs end that nobody fetches from."""
+        self._beat = self._loop.call_later(BEAT_S, self._look_round)
         moved = [hosted for hosted in self._lanes.values() if self._has_moved(hosted)]
         if moved:
             self._begin(self._save(moved))
+        for hosted in self._lanes.values():
+            copying = hosted.lane.phase is Phase.COPYING and hosted.tap.wish is not None
+            if hosted.started and (not copying or hosted.tap.source_end < 0):
+                self._source.ask_end(hosted.tap)
 
     def _has_moved(self, hosted: Hosted) -> bool:
         if hosted.lane.phase in {Phase.GONE, Phase.DRAINED}:

@@ -51,6 +51,8 @@ class Tap:
         "lane_bytes",
         "partition",
         "position",
+        "round",
+        "source_end",
         "timer",
         "wish",
     )
@@ -65,6 +67,10 @@ class Tap:
         """The wish as a broker is told."""
         self.high_watermark = -1
         """As the lane was told last."""
+        self.source_end = -1
+        """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
+        self.round = -1
+        """The lane's round at its last wish."""
         self.hot_until = 0.0
         """Until then more is expected soon, on the event loop's clock."""
         self.feed: Feed | None = None
@@ -98,6 +104,9 @@ class Source:
         """Fetch the next chunk for a tap; a newer wish replaces an older one."""
         self.stop(tap)
         tap.wish = wish
+        if wish.round != tap.round:
+            tap.round = wish.round
+            tap.source_end = -1  # nobody fetched in the meantime
         if wish.refresh:
             self.view.refresh()
         if wish.delay_s > 0:
@@ -115,6 +124,15 @@ class Source:
         if tap.feed is not None:
             tap.feed.drop(tap)
 
+    def ask_end(self, tap: Tap) -> None:
+        """Ask where a partition ends that nothing is being fetched of, so that its lag is known all the same."""
+
+        def told(error: int, high_watermark: int, _log_start: int) -> None:
+            if tap.wish is None or tap.source_end < 0:
+                tap.source_end = -1 if error else high_watermark
+
+        self.asks.bounds(tap.partition, -1, told)
+
     def request_bytes(self) -> int:
         """How much one request may bring, so that all requests together leave room for what is on its way."""
         return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, self.budget.limit_bytes // (8 * max(len(self._feeds), 1))))
@@ -123,6 +141,7 @@ class Source:
         tap.timer = None
         leader = self.view.leader(tap.partition)
         if leader is None:
+            tap.source_end = -1
             self._homeless.add(tap)
             if self._search is None:
                 self._search = self._loop.call_later(self._pause.next_s(), self._look_again)
@@ -229,6 +248,8 @@ class Feed:
     def failed(self, channel: "Channel", pause_s: float) -> None:
         """A channel lost its connection, or got none: its wishes are asked for again after a pause."""
         taps = channel.take_all()
+        for tap in taps:
+            tap.source_end = -1
         self._cold.difference_update(taps)
         self._new.update(taps)
         self.source.view.refresh()
@@ -346,6 +367,7 @@ class Channel:
                 self._feed.drop(tap)
                 self._find_bounds(tap, tap.wish)
                 continue
+            tap.source_end = -1 if fetched.error else fetched.high_watermark
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 brought = True

@@ -47,7 +47,9 @@ def lane(partition: int, **known: object) -> LaneStatus:
 LANES = (
     lane(0, lag_records=1_234, lag_s=0.25, records_per_s=99.6, source_offset=10, source_end=1_244, protected=False),
     lane(1, lag_records=56_789, lag_s=3_700.0, host="replicator-1"),
-    lane(2, state="halted", lag_records=1, note="the target refused [7, 8)", verdict_offsets={"control": 3}),
+    lane(
+        2, state="halted", lag_records=1, lag_s=30.0, note="the target refused [7, 8)", verdict_offsets={"control": 3}
+    ),
 )
 
 

@@ -135,6 +135,32 @@ async def test_a_high_watermark_is_told_once(rig: Rig) -> None:
     assert rig.idle.in_flight == 1
 
 
+async def test_the_end_of_the_log_is_not_known_while_nobody_asks_for_it(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    assert tap.source_end == -1
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    assert tap.source_end == 9
+    await rig.want(tap, 5)
+    rig.hot.lose()
+    assert tap.source_end == -1, "what was heard before the connection broke may be less than there is"
+    await until(lambda: rig.hot.in_flight == 1)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    assert tap.source_end == 9
+    await rig.want(tap, 5, number=2)
+    assert tap.source_end == -1, "a new round: nobody fetched meanwhile"
+
+
+async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
+    tap = rig.tap(0)
+    rig.asks.bounds_told = (0, 70, 3)
+    rig.source.ask_end(tap)
+    assert tap.source_end == 70
+    rig.asks.bounds_told = (13, -1, -1)
+    rig.source.ask_end(tap)
+    assert tap.source_end == -1
+
+
 async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(fetched(TOPIC, (0, 6, -1, b"")))

@@ -16,7 +16,7 @@ def test_totals_add_up() -> None:
         [
             lane(0, lag_records=5, lag_s=1.5, records_per_s=10.0, raw_batches=3, rebuilt_batches={"compacted": 1}),
             lane(1, lag_records=7, lag_s=0.5, records_per_s=20.0, verdict_offsets={"control": 2}),
-            lane(2, state="halted", verdict_offsets={"control": 1, "aborted": 4}),
+            lane(2, state="halted", lag_records=0, lag_s=0.0, verdict_offsets={"control": 1, "aborted": 4}),
         ]
     )
     assert totals.lanes == {"copying": 2, "halted": 1}
@@ -31,6 +31,12 @@ def test_what_no_lane_knows_is_not_zero() -> None:
     assert totals.lag_s is None
     assert totals.bytes_per_s is None
     assert totals.raw_share is None
+
+
+def test_a_lag_that_one_lane_does_not_know_is_not_the_sum_of_the_others() -> None:
+    totals = Totals.of([lane(0, lag_records=0, lag_s=0.0), lane(1)])
+    assert (totals.lag_records, totals.lag_s) == (None, None)
+    assert Totals.of([]).lag_records is None
 
 
 def test_the_document_survives_json() -> None:
