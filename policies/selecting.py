@@ -6,6 +6,7 @@ a topic that came from the target in the first place. User topics whose names me
 (KIP-1074).
 """
 
+import functools
 import re
 from collections.abc import Iterable
 from typing import Literal
@@ -16,32 +17,48 @@ from policies.naming import Naming
 Refusal = Literal["internal", "excluded", "not-included", "cycle"]
 """Why a topic is not copied."""
 
-_INTERNAL = re.compile(
-    r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
-    r"|mirrord\.[^.]+\.(ledger|state)"
-    # MirrorMaker 2: offset syncs, Connect's own topics, checkpoints; "-" is its other internal separator (KIP-949).
-    r"|mm2-(offset-syncs|configs|offsets|status)[.-].+[.-]internal"
-    r"|.+[.-]checkpoints[.-]internal"
-)
+
+@functools.cache
+def _internal(separator: str) -> re.Pattern[str]:
+    # "-" is MirrorMaker 2's other separator of internal names; any other one is configured (KIP-949).
+    between = rf"([.-]|{re.escape(separator)})"
+    return re.compile(
+        r"__.*"  # Kafka: __consumer_offsets, __transaction_state, __share_group_state, ...
+        r"|mirrord\.[^.]+\.(ledger|state|probe)"
+        # MirrorMaker 2: offset syncs, Connect's own topics, checkpoints.
+        rf"|mm2-(offset-syncs|configs|offsets|status){between}.+{between}internal"
+        rf"|.+{between}checkpoints{between}internal"
+    )
 
 
-def is_internal(topic: str) -> bool:
-    """Whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user."""
-    return _INTERNAL.fullmatch(topic) is not None
+def is_internal(topic: str, separator: str = ".") -> bool:
+    """Whether the topic belongs to Kafka, MirrorMaker 2 or mirrord and not to a user.
+
+    `separator` is the one in the names of MirrorMaker 2's internal topics.
+    """
+    return _internal(separator).fullmatch(topic) is not None
 
 
 class Selection:
     """The topics of one flow."""
 
-    def __init__(self, include: Iterable[str], exclude: Iterable[str], target: Alias, naming: Naming) -> None:
+    def __init__(
+        self,
+        include: Iterable[str],
+        exclude: Iterable[str],
+        target: Alias,
+        naming: Naming,
+        internal_separator: str = ".",
+    ) -> None:
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
         self._naming = naming
+        self._internal_separator = internal_separator
 
     def refusal(self, topic: str) -> Refusal | None:
         """Why this source topic is not copied; None when it is."""
-        if is_internal(topic):
+        if is_internal(topic, self._internal_separator):
             return "internal"
         if not any(pattern.fullmatch(topic) for pattern in self._include):
             return "not-included"

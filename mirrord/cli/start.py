@@ -18,6 +18,7 @@ from mirrord.cli.arguments import Verbs, add_conf, add_verb
 from mirrord.cli.detached import start_detached, tell_parent
 from mirrord.cli.tables import status_table
 from mirrord.model.config import Config, load
+from mirrord.model.config_not_yet import not_yet
 from mirrord.model.status import Status
 from mirrord.shell import logs
 from mirrord.shell.engine_process import ProcessEngine
@@ -75,11 +76,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.flows:
         flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
         config = msgspec.structs.replace(config, flows=flows)
+    missing = not_yet(config.flows)
     if arguments.detach:
+        if missing:
+            print(f"mirrord: {missing}", file=sys.stderr)
         return start_detached(arguments.conf, [flow.name for flow in config.flows] if arguments.flows else [])
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
     log_file = logs.set_up(config.logs.directory, f"{config.instance}-daemon", on_stderr=not terminal and not detached)
+    if missing:
+        log.warning("settings_not_acted_on", reason=missing)
+        if terminal:
+            print(f"mirrord: {missing}", file=sys.stderr)
     view = _Table(str(log_file.parent)) if terminal else _Lines()
     return uvloop.run(_run(config, str(log_file.parent), view, arguments.tell_fd))
 

@@ -12,24 +12,41 @@ import msgspec
 
 from mirrord.model import config_reader as read
 from mirrord.model.config_checks import check_flows
+from mirrord.model.config_features import (
+    GroupsConfig,
+    HeartbeatsConfig,
+    Mm2RecordsConfig,
+    SyncConfig,
+    read_groups,
+    read_heartbeats,
+    read_mm2_records,
+    read_sync,
+    refresh,
+    separator,
+)
 from mirrord.model.config_security import read_security
 from mirrord.model.config_units import HostPort, Start, duration_ms, host_port, regex, size_bytes, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 from mirrord.model.security import Secret, Security
 
-Naming = Literal["prefix", "identity"]
+Naming = str
+"""`prefix`, `identity`, or a template such as `dr-{topic}`."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 Engine = Literal["ray", "process"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
-_NAMING: read.Convert[Naming] = read.choice("prefix", "identity")
+_NAMINGS: read.Convert[Naming] = read.choice("prefix", "identity")
+_TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
-_REPLICATION_FACTOR: read.Convert[Literal["broker"] | int] = read.either("broker", read.integer(1, 32_767))
+ReplicationFactor = int | Literal["broker", "source"]
+_REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
+    "source", cast(read.Convert[int], read.either("broker", read.integer(1, 32_767)))
+)
 
 
 class ClusterConfig(msgspec.Struct, frozen=True):
@@ -55,11 +72,21 @@ class FlowConfig(msgspec.Struct, frozen=True):
     topics: tuple[str, ...]
     exclude: tuple[str, ...] = ()
     naming: Naming = "prefix"
+    separator: str = "."
+    """What stands between alias and topic where names carry the alias."""
     start: Start = "earliest"
     isolation: Isolation = "read_committed"
-    refresh_ms: int = 5_000
-    replication_factor: int | Literal["broker"] = "broker"
-    """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`."""
+    refresh_ms: int | None = 5_000
+    """How often new topics and partitions are looked for; None: never."""
+    replication_factor: ReplicationFactor = "broker"
+    """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`,
+    "source" takes the source topic's."""
+    propagate_deletes: bool = False
+    """A topic that is deleted at the source is deleted at the target, too."""
+    groups: GroupsConfig = GroupsConfig()
+    sync: SyncConfig = SyncConfig()
+    heartbeats: HeartbeatsConfig = HeartbeatsConfig()
+    mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
     limits: LimitsConfig = LimitsConfig()
 
 
@@ -189,6 +216,16 @@ def _name(pattern: re.Pattern[str]) -> read.Convert[str]:
     return convert
 
 
+def naming_of(found: object) -> Naming:
+    """`prefix`, `identity` or a template."""
+    if isinstance(found, str) and _TEMPLATE.fullmatch(found) and found != "{topic}":
+        return found
+    try:
+        return _NAMINGS(found)
+    except ValueError as rule:
+        raise ValueError(f'a template such as "dr-{{topic}}", {rule}') from None
+
+
 def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
     if not _NAME.fullmatch(alias):
         table.document.fault(table.path, 'the alias is not allowed; allowed: up to 64 letters, digits, "_" and "-"')
@@ -219,11 +256,17 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         target=target,
         topics=table.list_of("topics", regex, required=True),
         exclude=table.list_of("exclude", regex),
-        naming=table.optional("naming", _NAMING, "prefix"),
+        naming=table.optional("naming", naming_of, "prefix"),
+        separator=table.optional("separator", separator, "."),
         start=table.optional("start", start_point, "earliest"),
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),
-        refresh_ms=table.optional("refresh", read.within(duration_ms, 100, 3_600_000, '"100ms" to "1h"'), 5_000),
+        refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
+        propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
+        groups=read_groups(table.table("groups")),
+        sync=read_sync(table.table("sync")),
+        heartbeats=read_heartbeats(table.table("heartbeats")),
+        mm2_records=read_mm2_records(table.table("mm2_records")),
         limits=LimitsConfig(
             in_flight_bytes=limits.optional(
                 "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20

@@ -2,7 +2,8 @@
 
 Whether two lists of regexes select a common topic cannot be decided from the texts alone. Two flows that write one
 topic are therefore refused when an example proves it (the daemon sees the rest when it meets real topics). A ring of
-identity flows would copy its own output for ever, so it is refused unless the texts prove that nothing can go round.
+flows whose names do not tell where records come from (identity and templates) would copy its own output for ever, so it
+is refused unless the texts prove that nothing can go round.
 """
 
 import re
@@ -32,24 +33,28 @@ def check_flows(flows: Sequence["FlowConfig"]) -> Iterator[tuple[int, str]]:
 
 
 def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
-    or_prefix = ', or use naming = "prefix"' if flow.naming == "identity" else ""
+    or_prefix = ', or use naming = "prefix"' if flow.naming != "prefix" else ""
     return (
         f'the flows "{former.name}" and "{flow.name}" would both copy topics such as "{topic}" into one topic of '
         f'"{flow.target}"; exclude it in one of them{or_prefix}'
     )
 
 
-def _round_for_ever(ring: list[str]) -> str:
+def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
+    naming = next(flow.naming for flow in ring if flow.naming != "prefix")
+    aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
     return (
-        f'naming = "identity" in a ring ({" -> ".join(ring)}) would copy the same records round for ever; '
-        'use naming = "prefix", or topics that no two of these flows share'
+        f'naming = "{naming}" in a ring ({aliases}) would copy the same records round for ever; '
+        'use naming = "prefix" in all of it, or topics that no two of these flows share'
     )
 
 
 def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
     if not one.target or one.target != other.target or one.naming != other.naming:
         return False
-    return one.naming == "identity" or one.source == other.source
+    if one.naming != "prefix":
+        return True
+    return one.source == other.source and one.separator == other.separator
 
 
 def selects(flow: "FlowConfig", topic: str) -> bool:
@@ -90,27 +95,41 @@ def _may_share(one: "FlowConfig", other: "FlowConfig") -> bool:
     """False only when the texts prove that no name is selected by both."""
     ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
     theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
+    return _overlap(ours, theirs)
+
+
+def _may_feed(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """False only when the texts prove that `other` selects no name that `one` writes."""
+    if one.naming == "identity":
+        return _may_share(one, other)
+    before = one.source + one.separator if one.naming == "prefix" else one.naming.partition("{topic}")[0]
+    written = [before + literal_prefix(pattern) for pattern in one.topics]
+    return _overlap(written, [literal_prefix(pattern) for pattern in other.topics])
+
+
+def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
     return any(a.startswith(b) or b.startswith(a) for a in ours for b in theirs)
 
 
-def _ring(flows: Sequence["FlowConfig"], start: int) -> list[str] | None:
-    """The aliases of a ring of identity flows through `flows[start]`, if there is one."""
+def _ring(flows: Sequence["FlowConfig"], start: int) -> "list[FlowConfig] | None":
+    """A ring through `flows[start]` in which a name does not tell every cluster that it has passed."""
     first = flows[start]
-    if first.naming != "identity":
+
+    def walk(path: "list[FlowConfig]") -> "list[FlowConfig] | None":
+        former = path[-1]
+        passed = [flow.source for flow in path]
+        for flow in flows:
+            if flow.source != former.target or not _may_feed(former, flow) or flow.target in passed[1:]:
+                continue
+            # What keeps its name is selected by every flow on the way.
+            if all(each.naming == "identity" for each in path) and not _may_share(first, flow):
+                continue
+            here = [*path, flow]
+            if flow.target != first.source:
+                if found := walk(here):
+                    return found
+            elif _may_feed(flow, first) and any(each.naming != "prefix" for each in here):
+                return here
         return None
 
-    def walk(alias: str, path: list[str]) -> list[str] | None:
-        for following in _identity_flows(flows, alias, first):
-            if following.target == first.source:
-                return [*path, alias, first.source]
-            if following.target not in path and (found := walk(following.target, [*path, alias])):
-                return found
-        return None
-
-    return walk(first.target, [first.source])
-
-
-def _identity_flows(flows: Iterable["FlowConfig"], source: str, like: "FlowConfig") -> Iterator["FlowConfig"]:
-    for flow in flows:
-        if flow.naming == "identity" and flow.source == source and _may_share(like, flow):
-            yield flow
+    return walk([first])

@@ -230,13 +230,15 @@ class Table:
             return stand_in
         return self._convert(self.at(key), found, convert, stand_in, secret=False)
 
-    def list_of(self, key: str, convert: Convert[T], *, required: bool = False) -> tuple[T, ...]:
+    def list_of(
+        self, key: str, convert: Convert[T], *, required: bool = False, default: tuple[T, ...] = ()
+    ) -> tuple[T, ...]:
         """A list whose items are converted one by one; when required, it must be there and must not be empty."""
         found = self._take(key)
         if found is _MISSING:
             if required:
                 self.needs(key, convert)
-            return ()
+            return default
         if not isinstance(found, list) or (required and found == []):
             what = "an empty list" if found == [] else shown(cast(object, found))
             self.fault(key, f"found {what}; allowed: a list" + (" of at least one item" if required else ""))

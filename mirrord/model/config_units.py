@@ -94,11 +94,11 @@ def host_port(found: object) -> HostPort:
 
 
 def regex(found: object) -> str:
-    """A regular expression that compiles. It must match a whole topic name."""
+    """A regular expression that compiles. It must match a whole name."""
     if not isinstance(found, str) or not found:
-        raise ValueError("a regular expression that matches the whole topic name")
+        raise ValueError("a regular expression that matches the whole name")
     try:
         re.compile(found)
     except re.error as error:
-        raise ValueError(f"a regular expression that matches the whole topic name ({error})") from None
+        raise ValueError(f"a regular expression that matches the whole name ({error})") from None
     return found

@@ -62,12 +62,12 @@ class Discovery:
     """The topics of one flow."""
 
     def __init__(self, flow: FlowConfig, source: TopicAdmin, target: TopicAdmin, claims: Claims) -> None:
-        names = naming(flow.naming, flow.source)
+        names = naming(flow.naming, flow.source, flow.separator)
         self._flow = flow
         self._source = _Memory(source)
         self._target = _Memory(target)
         self._claims = claims
-        self._selection = Selection(flow.topics, flow.exclude, flow.target, names)
+        self._selection = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator)
         self._target_name: Callable[[str], str] = names.target_topic
         self._told: dict[str, str] = {}
 
@@ -104,7 +104,8 @@ class Discovery:
     async def _create(self, steps: Iterable[CreateTopic]) -> dict[str, str]:
         """The source topics whose target topic was refused, and why."""
         partitions = {step.target_topic: step.source.partitions for step in steps}
-        factor = BROKER_DEFAULT if self._flow.replication_factor == "broker" else self._flow.replication_factor
+        wanted = self._flow.replication_factor
+        factor = wanted if isinstance(wanted, int) else BROKER_DEFAULT
         refused = await self._target.admin.create(partitions, factor) if partitions else {}
         return {
             step.source.name: f"the target topic {step.target_topic} cannot be created: {refused[step.target_topic]}"

@@ -31,6 +31,8 @@ from mirrord.shell.topics import TopicAdmin
 from mirrord.shell.watch import ClusterWatch, WatchedAdmin
 
 RETRY_S = 1.0
+REPEAT_S = 5.0
+"""Topics that are looked for only at the start are looked for again while that failed."""
 REFUSED_S = 30.0
 """Between two tries when the ledger belongs to other clusters: only an operator can change that."""
 POLL_S = 1.0
@@ -258,7 +260,15 @@ class FlowSupervisor:
                 fleet.want(self._discovered.lanes)
                 self._unwritten += self._discovered.facts
                 await self._write(store, keeper)
+            await self._until_refresh()
+
+    async def _until_refresh(self) -> None:
+        if self.flow.refresh_ms is not None:
             await asyncio.sleep(self.flow.refresh_ms / 1000)
+        elif self._discovered is None or self._discovered.faults or self._unwritten:
+            await asyncio.sleep(REPEAT_S)
+        else:
+            await asyncio.get_running_loop().create_future()  # until the task is cancelled
 
     async def _write(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
         if not self._unwritten or not keeper.is_valid:

@@ -38,13 +38,32 @@ def flow(**keys: str) -> str:
         ("topics", '["a", "b("]', 'conf.toml:10: flows[0].topics[1]: found "b("; allowed: a regular expression'),
         ("topics", "[1]", "conf.toml:10: flows[0].topics[0]: found 1; allowed: a regular expression"),
         ("exclude", '["*"]', "nothing to repeat"),
-        ("naming", '"template"', 'conf.toml:11: flows[0].naming: found "template"; allowed: "prefix" or "identity"'),
+        (
+            "naming",
+            '"template"',
+            'conf.toml:11: flows[0].naming: found "template"; allowed: a template such as "dr-{topic}", "prefix" ',
+        ),
+        ("naming", '"{topic}"', 'found "{topic}"; allowed: a template'),
+        ("naming", '"a b {topic}"', 'found "a b {topic}"; allowed: a template'),
+        ("naming", '"identiy"', 'did you mean "identity"?'),
+        ("separator", '"/"', 'flows[0].separator: found "/"; allowed: up to 16 letters, digits, ".", "_" and "-"'),
         ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
         ("start", "2026-01-31T12:00:00", "(with its zone)"),
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
-        ("refresh", "5", 'flows[0].refresh: found 5; allowed: a duration such as "500ms"'),
-        ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: from "100ms" to "1h"'),
-        ("replication_factor", "0", '"broker" or a whole number from 1 to 32767'),
+        ("refresh", "5", 'flows[0].refresh: found 5; allowed: "never" or a duration such as "500ms"'),
+        ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: "never" or from "100ms" to "30d"'),
+        ("replication_factor", "0", '"source" or "broker" or a whole number from 1 to 32767'),
+        ("groups", '"follow"', "flows[0].groups: found a text; allowed: a table"),
+        ("groups", '{ mode = "folow" }', 'flows[0].groups.mode: found "folow"; allowed: "follow", "forward-only" or'),
+        ("groups", '{ match = ["("] }', "flows[0].groups.match[0]: found"),
+        ("sync", '{ acls = "read-write" }', 'found "read-write"; allowed: "read-only", "exact" or "off"'),
+        ("sync", '{ exclude = ["x"] }', 'flows[0].sync.exclude: unknown key; did you mean "exclude_configs"?'),
+        ("heartbeats", '{ every = "0s" }', 'heartbeats.every: found "0s"; allowed: from "100ms" to "30d"'),
+        (
+            "mm2_records",
+            "{ offset_lag_max = -1 }",
+            "mm2_records.offset_lag_max: found -1; allowed: a whole number from 0",
+        ),
         (
             "limits",
             '{ in_flight_bytes = "8M" }',
@@ -52,7 +71,11 @@ def flow(**keys: str) -> str:
         ),
         ("limits", "3", "conf.toml:11: flows[0].limits: found a number; allowed: a table"),
         ("name", '"a b"', 'flows[0].name: found "a b"; allowed: a name of letters, digits'),
-        ("on_loss", '"halt"', "conf.toml:11: flows[0].on_loss: unknown key (known here: exclude, from, isolation"),
+        (
+            "on_loss",
+            '"halt"',
+            "conf.toml:11: flows[0].on_loss: unknown key (known here: exclude, from, groups, heartbeats, isolation",
+        ),
         ("topic", '["x"]', 'flows[0].topic: unknown key; did you mean "topics"?'),
     ],
 )
@@ -177,6 +200,13 @@ def test_two_flows_share_no_topic_of_one_source() -> None:
     assert "would both copy" in faults(CLUSTERS + FLOW + flow(name='"two"', topics='["ord.*"]'))
     load_text(CLUSTERS + FLOW + flow(name='"two"', topics='[".*"]', exclude='["orders"]'), "conf.toml")
     load_text(CLUSTERS + FLOW + flow(name='"two"', from_='"asia"'), "conf.toml")
+    load_text(CLUSTERS + FLOW + flow(name='"two"', separator='"_"'), "conf.toml")
+
+
+def test_two_flows_of_one_template() -> None:
+    template = {"naming": '"dr-{topic}"'}
+    assert "would both copy topics" in faults(CLUSTERS + flow(**template) + flow(from_='"asia"', **template))
+    load_text(CLUSTERS + flow(**template) + flow(from_='"asia"', naming='"asia-{topic}"'), "conf.toml")
 
 
 def test_identity_rings_are_refused() -> None:
@@ -185,6 +215,17 @@ def test_identity_rings_are_refused() -> None:
     assert 'naming = "identity" in a ring (us -> eu -> us)' in faults(CLUSTERS + there + back)
     ring = flow(from_='"us"', to='"asia"', naming='"identity"') + flow(from_='"asia"', to='"eu"', naming='"identity"')
     assert "in a ring (asia -> eu -> us -> asia)" in faults(CLUSTERS + flow(naming='"identity"') + ring)
+
+
+def test_rings_of_other_names_that_do_not_tell_their_way_are_refused() -> None:
+    template = flow(naming='"dr-{topic}"', topics='[".*"]')
+    back = flow(from_='"us"', to='"eu"', naming='"dr-{topic}"', topics='[".*"]')
+    assert 'naming = "dr-{topic}" in a ring (us -> eu -> us)' in faults(CLUSTERS + template + back)
+    prefix = flow(from_='"us"', to='"eu"', topics='[".*"]')
+    assert "in a ring (us -> eu -> us)" in faults(CLUSTERS + template + prefix)
+    assert "in a ring (us -> eu -> us)" in faults(CLUSTERS + flow(naming='"identity"', topics='[".*"]') + prefix)
+    local = flow(from_='"us"', to='"eu"', naming='"dr-{topic}"', topics='["local-.*"]')
+    load_text(CLUSTERS + flow(naming='"dr-{topic}"') + local, "conf.toml")
 
 
 def test_identity_both_ways_for_different_topics_is_no_ring() -> None:

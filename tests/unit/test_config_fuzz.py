@@ -12,9 +12,9 @@ from mirrord.model.config import load_text
 from mirrord.model.config_checks import literal_prefix
 from mirrord.model.errors import ConfigError
 
-TEXTS = st.sampled_from(["", "eu", "us", "5s", "8MiB", "env:X", "a(", "local", "auto", "prefix", "earliest"]) | st.text(
-    st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6
-)
+TEXTS = st.sampled_from(
+    ["", "eu", "us", "5s", "8MiB", "env:X", "a(", "local", "auto", "prefix", "earliest", "dr-{topic}"]
+) | st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
 SCALARS = TEXTS | st.integers(-1, 2**40) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
 KEYS = [
     "from",
@@ -42,6 +42,7 @@ KEYS += [
     "dashboard",
     "x",
 ]
+KEYS += ["groups", "sync", "heartbeats", "mm2_records", "match", "mode", "every", "acls", "emit", "separator"]
 
 
 def inline(value: object) -> str:

@@ -7,10 +7,11 @@ from policies.naming import IdentityNaming, Naming, PrefixNaming, naming
 from policies.selecting import Refusal, Selection, is_internal
 
 
-@pytest.mark.parametrize("name", ["prefix", "identity"])
-@pytest.mark.parametrize("topic", ["orders", "payments.card", "eu.orders", "a_b-c"])
-def test_the_way_back_undoes_the_way_there(name: str, topic: str) -> None:
-    policy = naming(name, "eu")
+@pytest.mark.parametrize("name", ["prefix", "identity", "dr-{topic}", "{topic}.v2"])
+@pytest.mark.parametrize("topic", ["orders", "payments.card", "eu.orders", "a_b-c", "heartbeats", "us.heartbeats"])
+@pytest.mark.parametrize("separator", [".", "__"])
+def test_the_way_back_undoes_the_way_there(name: str, topic: str, separator: str) -> None:
+    policy = naming(name, "eu", separator)
     assert policy.source_topic(policy.target_topic(topic)) == topic
 
 
@@ -22,6 +23,35 @@ def test_prefix_names() -> None:
     assert policy.source_topic("eu.") is None
     assert policy.hops("us.eu.orders") == ("us", "eu")
     assert policy.hops("orders") == ()
+
+
+def test_another_separator() -> None:
+    policy = naming("prefix", "eu", "__")
+    assert policy.target_topic("orders") == "eu__orders"
+    assert policy.source_topic("eu.orders") is None
+    assert policy.hops("us__eu__orders") == ("us", "eu")
+
+
+def test_template_names() -> None:
+    policy = naming("dr-{topic}", "eu")
+    assert policy.target_topic("orders") == "dr-orders"
+    assert policy.source_topic("orders") is None
+    assert policy.source_topic("dr-") is None
+    assert policy.hops("eu.orders") == ()
+
+
+@pytest.mark.parametrize("name", ["prefix", "identity", "dr-{topic}"])
+def test_heartbeats_always_tell_where_they_come_from(name: str) -> None:
+    policy = naming(name, "eu")
+    assert policy.target_topic("heartbeats") == "eu.heartbeats"
+    assert policy.target_topic("us.heartbeats") == "eu.us.heartbeats"
+    assert policy.hops("us.eu.heartbeats") == ("us", "eu")
+    assert policy.source_topic("heartbeats") is None
+    assert policy.source_topic("asia.heartbeats") is None
+
+
+def test_a_user_topic_that_ends_like_heartbeats_keeps_its_name() -> None:
+    assert naming("identity", "eu").target_topic("patient-heartbeats") == "patient-heartbeats"
 
 
 def test_an_unknown_naming_names_the_nearest() -> None:
@@ -36,6 +66,7 @@ def test_an_unknown_naming_names_the_nearest() -> None:
         "__transaction_state",
         "mirrord.eu-us.ledger",
         "mirrord.eu-us.state",
+        "mirrord.eu-us.probe",
         "mm2-offset-syncs.us.internal",
         "mm2-configs.eu.internal",
         "mm2-offsets.eu.internal",
@@ -47,6 +78,13 @@ def test_an_unknown_naming_names_the_nearest() -> None:
 )
 def test_internal_topics(topic: str) -> None:
     assert is_internal(topic)
+
+
+def test_internal_topics_by_another_separator() -> None:
+    assert is_internal("mm2-offset-syncs__us__internal", "__")
+    assert is_internal("eu__checkpoints__internal", "__")
+    assert is_internal("eu.checkpoints.internal", "__")
+    assert not is_internal("eu__checkpoints__internal")
 
 
 @pytest.mark.parametrize(
@@ -69,7 +107,7 @@ def test_user_topics_are_not_internal(topic: str) -> None:
         ("asia.us.orders", PrefixNaming("eu"), "cycle"),
         ("asia.orders", PrefixNaming("eu"), None),
         ("orders.us", PrefixNaming("eu"), None),
-        ("us.orders", IdentityNaming(), None),
+        ("us.orders", IdentityNaming("eu"), None),
     ],
 )
 def test_selection_says_why_not(topic: str, policy: Naming, refusal: Refusal | None) -> None:

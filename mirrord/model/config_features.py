@@ -1,0 +1,165 @@
+"""What a flow does besides copying records: groups, topic settings and ACLs, heartbeats, records for Kafka's own tools.
+
+Each struct is one table of a flow in conf.toml; its reader stands beside it. Regexes match whole names.
+"""
+
+import re
+from typing import Literal
+
+import msgspec
+
+from mirrord.model import config_reader as read
+from mirrord.model.config_units import duration_ms, regex
+
+GroupsMode = Literal["follow", "forward-only", "off"]
+AclsMode = Literal["read-only", "exact", "off"]
+DefaultsFrom = Literal["source", "target"]
+EmitOn = Literal["target", "source", "both", "off"]
+OffsetSyncsOn = Literal["target", "source", "off"]
+InternalFactor = int | Literal["broker"]
+
+UNWANTED_GROUPS = ("console-consumer-.*", "connect-.*", "__.*")
+"""MirrorMaker 2's default for `groups.exclude`."""
+UNWANTED_CONFIGS = (
+    r"follower\.replication\.throttled\.replicas",
+    r"leader\.replication\.throttled\.replicas",
+    r"message\.timestamp\.difference\.max\.ms",
+    r"message\.timestamp\.type",
+    r"unclean\.leader\.election\.enable",
+    r"min\.insync\.replicas",
+)
+"""MirrorMaker 2's default for `config.properties.exclude`."""
+
+MONTH_MS = 30 * 86_400_000
+_GROUPS_MODE: read.Convert[GroupsMode] = read.choice("follow", "forward-only", "off")
+_ACLS_MODE: read.Convert[AclsMode] = read.choice("read-only", "exact", "off")
+_DEFAULTS_FROM: read.Convert[DefaultsFrom] = read.choice("source", "target")
+_EMIT_ON: read.Convert[EmitOn] = read.choice("target", "source", "both", "off")
+_OFFSET_SYNCS_ON: read.Convert[OffsetSyncsOn] = read.choice("target", "source", "off")
+_FACTOR: read.Convert[InternalFactor] = read.either("broker", read.integer(1, 32_767))
+EVERY = read.within(duration_ms, 100, MONTH_MS, '"100ms" to "30d"')
+_SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
+_LAG = read.integer(0, 2**63 - 1)
+
+
+def refresh(found: object) -> int | None:
+    """Milliseconds between two looks, or None for "never": only what a start finds."""
+    if found == "never":
+        return None
+    try:
+        return EVERY(found)
+    except ValueError as rule:
+        raise ValueError(f'"never" or {rule}') from None
+
+
+def separator(found: object) -> str:
+    """What stands between the parts of a topic's name."""
+    if not isinstance(found, str) or not _SEPARATOR.fullmatch(found):
+        raise ValueError('up to 16 letters, digits, ".", "_" and "-", such as "." or "__"')
+    return found
+
+
+class GroupsConfig(msgspec.Struct, frozen=True):
+    """Which consumer groups are carried over, and how."""
+
+    match: tuple[str, ...] = (".*",)
+    exclude: tuple[str, ...] = UNWANTED_GROUPS
+    mode: GroupsMode = "follow"
+    """follow: the target goes where the source goes, also back; forward-only: never back; off: not at all."""
+    every_ms: int = 1_000
+    """A commit at the source is translated at the target within this time."""
+    refresh_ms: int | None = 5_000
+    """How often new groups are looked for; None: never."""
+
+
+class SyncConfig(msgspec.Struct, frozen=True):
+    """What of a topic besides its records is kept like the source's."""
+
+    configs: bool = True
+    exclude_configs: tuple[str, ...] = UNWANTED_CONFIGS
+    """Topic settings that are left alone at the target."""
+    use_defaults_from: DefaultsFrom = "target"
+    """A setting that the source has at its default: is removed at the target, or set to the source's value."""
+    acls: AclsMode = "read-only"
+    """read-only: rights to read, never to write; exact: all of them, removals too; off: none."""
+    every_ms: int = 5_000
+
+
+class HeartbeatsConfig(msgspec.Struct, frozen=True):
+    """MirrorMaker 2's heartbeats: records in a topic `heartbeats`, which a flow copies like any other."""
+
+    emit: EmitOn = "target"
+    """On which cluster they are written. At the target they name the flow; at the source its opposite, so that this
+    flow carries them and consumers of the target see that it is alive."""
+    every_ms: int = 1_000
+    replicate: bool = True
+    """Heartbeats topics are copied, whatever the topic lists say."""
+    replication_factor: InternalFactor = "broker"
+
+
+class Mm2RecordsConfig(msgspec.Struct, frozen=True):
+    """What MirrorMaker 2's clients (RemoteClusterUtils, MirrorClient, the formatters) read."""
+
+    checkpoints: bool = True
+    checkpoints_every_ms: int = 1_000
+    checkpoints_replication_factor: InternalFactor = "broker"
+    offset_syncs: OffsetSyncsOn = "target"
+    """On which cluster the topic stands. At the source, mirrord needs the right to write there."""
+    offset_syncs_replication_factor: InternalFactor = "broker"
+    offset_lag_max: int = 100
+    """A pair of offsets is written at the latest after so many records; 0: after each."""
+    separator: str = "."
+    """Between the parts of the topics' names, such as `eu.checkpoints.internal`."""
+
+
+def read_groups(table: read.Table) -> GroupsConfig:
+    """The `groups` table."""
+    default = GroupsConfig()
+    return GroupsConfig(
+        match=table.list_of("match", regex, default=default.match),
+        exclude=table.list_of("exclude", regex, default=default.exclude),
+        mode=table.optional("mode", _GROUPS_MODE, default.mode),
+        every_ms=table.optional("every", EVERY, default.every_ms),
+        refresh_ms=table.optional("refresh", refresh, default.refresh_ms),
+    )
+
+
+def read_sync(table: read.Table) -> SyncConfig:
+    """The `sync` table."""
+    default = SyncConfig()
+    return SyncConfig(
+        configs=table.optional("configs", read.boolean, default.configs),
+        exclude_configs=table.list_of("exclude_configs", regex, default=default.exclude_configs),
+        use_defaults_from=table.optional("use_defaults_from", _DEFAULTS_FROM, default.use_defaults_from),
+        acls=table.optional("acls", _ACLS_MODE, default.acls),
+        every_ms=table.optional("every", EVERY, default.every_ms),
+    )
+
+
+def read_heartbeats(table: read.Table) -> HeartbeatsConfig:
+    """The `heartbeats` table."""
+    default = HeartbeatsConfig()
+    return HeartbeatsConfig(
+        emit=table.optional("emit", _EMIT_ON, default.emit),
+        every_ms=table.optional("every", EVERY, default.every_ms),
+        replicate=table.optional("replicate", read.boolean, default.replicate),
+        replication_factor=table.optional("replication_factor", _FACTOR, default.replication_factor),
+    )
+
+
+def read_mm2_records(table: read.Table) -> Mm2RecordsConfig:
+    """The `mm2_records` table."""
+    default = Mm2RecordsConfig()
+    return Mm2RecordsConfig(
+        checkpoints=table.optional("checkpoints", read.boolean, default.checkpoints),
+        checkpoints_every_ms=table.optional("checkpoints_every", EVERY, default.checkpoints_every_ms),
+        checkpoints_replication_factor=table.optional(
+            "checkpoints_replication_factor", _FACTOR, default.checkpoints_replication_factor
+        ),
+        offset_syncs=table.optional("offset_syncs", _OFFSET_SYNCS_ON, default.offset_syncs),
+        offset_syncs_replication_factor=table.optional(
+            "offset_syncs_replication_factor", _FACTOR, default.offset_syncs_replication_factor
+        ),
+        offset_lag_max=table.optional("offset_lag_max", _LAG, default.offset_lag_max),
+        separator=table.optional("separator", separator, default.separator),
+    )

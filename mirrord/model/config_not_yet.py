@@ -1,0 +1,28 @@
+"""Settings that are read and checked but that nothing acts on yet.
+
+`NOT_YET` is the whole list. Whoever builds what a setting asks for takes its line away; `start` says in one notice what
+is left of it for the flows at hand, so that no key silently does nothing.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mirrord.model.config import FlowConfig
+
+NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {
+    "groups": lambda flow: flow.groups.mode != "off",
+    "sync.configs": lambda flow: flow.sync.configs,
+    "sync.acls": lambda flow: flow.sync.acls != "off",
+    "heartbeats.emit": lambda flow: flow.heartbeats.emit != "off",
+    "heartbeats.replicate": lambda flow: flow.heartbeats.replicate,
+    "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
+    "mm2_records.offset_syncs": lambda flow: flow.mm2_records.offset_syncs != "off",
+    'replication_factor = "source"': lambda flow: flow.replication_factor == "source",
+    "propagate_deletes": lambda flow: flow.propagate_deletes,
+}
+"""Setting of a flow to whether that flow asks for it."""
+
+
+def not_yet(flows: Sequence[FlowConfig]) -> str | None:
+    """One line that names what these flows ask for and do not get from this version; None when there is nothing."""
+    missing = [setting for setting, asked in NOT_YET.items() if any(asked(flow) for flow in flows)]
+    return f"read, but not acted on in this version: {', '.join(missing)}" if missing else None
