@@ -137,8 +137,12 @@ class FlowSupervisor:
         try:
             await attempt
         except asyncio.CancelledError:
-            if not self._stopping.is_set():
+            running = asyncio.current_task()
+            if running is not None and running.cancelling():
                 raise
+            # Not this flow was cancelled, but something below it that let that escape.
+            if not self._stopping.is_set():
+                self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
             self._tell(str(fault))
             return REFUSED_S

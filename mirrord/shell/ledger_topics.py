@@ -8,14 +8,14 @@ leader epoch that was told, so that a broker which leads no longer does not answ
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka.admin import NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import TopicAlreadyExistsError
 from aiokafka.structs import TopicPartition
 
-from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, ledger_topic, state_topic
@@ -30,6 +30,7 @@ from mirrord.wire.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from mirrord.wire.errors import ErrorCode, WireError
 
 Answer = TypeVar("Answer")
+Address = tuple[str, int]
 
 REPLICAS = 3
 IN_SYNC = 2
@@ -58,11 +59,22 @@ STATE_SETTINGS = SHARED_SETTINGS | {
 NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 NEEDED_STATE_SETTINGS = ("cleanup.policy",)
 
+_ASKING = "ask"
+"""The purpose of a connection that is never kept waiting."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
 
 
 class AskAgain(EnvironmentFault):
     """A broker cannot answer now: leaders change, or do not know everything yet."""
+
+
+class Leader(NamedTuple):
+    """Who leads the only partition of a topic."""
+
+    topic: str
+    topic_id: str
+    epoch: int
+    address: Address
 
 
 class LedgerTopics:
@@ -76,56 +88,79 @@ class LedgerTopics:
         self._timeout_s = timeout_s
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
-        self._links: dict[tuple[str, int], Link] = {}
+        self._links: dict[tuple[Address, str], Link] = {}
 
     async def find(self, *, create: bool) -> None:
         """See that both topics are there and set up as they must be. Raises LedgerMissing, EnvironmentFault."""
-        missing, brokers = await self._retry(self._missing)
+        missing, brokers = await self.asking(self._missing)
         if missing and not create:
             raise LedgerMissing(f"there is no flow {self.flow} on this cluster: it has no topic {missing[0]}")
         if missing:
-            await self._retry(lambda: self._create(missing, brokers))
-            await self._retry(self._await_leaders)
+            await self.asking(lambda: self._create(missing, brokers))
+            await self.asking(self._await_leaders)
         elif create:
-            await self._retry(self._check_settings)
+            await self.asking(self._check_settings)
 
     async def ends(self) -> tuple[LogEnds, int]:
         """Where both topics end, and where the state topic begins."""
-        return await self._retry(self._ends)
+        return await self.asking(self._ends)
 
     async def epoch_end(self, leader_epoch: int) -> int:
         """Where a leader epoch of the ledger ends; -1 when its leader cannot tell."""
-        return await self._retry(lambda: self._epoch_end(leader_epoch))
+        return await self.asking(lambda: self._epoch_end(leader_epoch))
 
     async def delete_below(self, offset: int) -> None:
         """Remove the ledger's records below an offset."""
-        await self._retry(lambda: self._delete_below(offset))
+        await self.asking(lambda: self._delete_below(offset))
+
+    async def leader(self, topic: str) -> Leader:
+        """Who leads, by fresh metadata. Raises AskAgain, and what connecting raises."""
+        return _leader(await self._metadata((topic,)), topic)
+
+    async def connection(self, address: Address, purpose: str) -> Connection:
+        """The connection of one purpose to a broker, opened if need be. Raises what connecting raises."""
+        link = self._links.get((address, purpose))
+        if link is None:
+            link = self._links[address, purpose] = Link(
+                lambda: connect(*address, self._cluster.security, self._pool, self._options)
+            )
+        return await link.get()
 
     def close(self) -> None:
         """End the connections."""
         for link in self._links.values():
             link.close()
 
-    async def _retry(self, ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    async def asking(self, ask: Callable[[], Awaitable[Answer]], *, patient: bool = False) -> Answer:
+        """Ask again and again until there is an answer. Raises LedgerUnavailable when there is none in time.
+
+        `patient`: it was let in before, so that refused secrets, too, are only for now.
+        """
         backoff, fault = Backoff(), None
         try:
             async with asyncio.timeout(self._timeout_s):
                 while True:
                     try:
                         return await ask()
+                    except (LedgerUnavailable, LedgerWentBack):
+                        raise
                     except (AskAgain, Unreachable, ConnectionLost, WireError) as error:
+                        fault = error
+                    except EnvironmentFault as error:
+                        if not patient:
+                            raise
                         fault = error
                     await asyncio.sleep(backoff.next_s())
         except TimeoutError:
             raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self._timeout_s:g} s'}") from fault
 
     async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
-        known = list(self._links)
+        known = [address for address, _ in self._links]
         bootstrap = [_address(text) for text in self._cluster.bootstrap]
         fault: EnvironmentFault | None = None
         for address in dict.fromkeys((*known, *bootstrap)):
             try:
-                connection = await self._connection(address)
+                connection = await self.connection(address, _ASKING)
                 version = connection.version(METADATA)
                 return metadata.decode(
                     version, await connection.call(METADATA, metadata.encode(version, names), version)
@@ -134,21 +169,10 @@ class LedgerTopics:
                 fault = fault or error
         raise fault or Unreachable("no address is known")
 
-    async def _connection(self, address: tuple[str, int]) -> Connection:
-        link = self._links.get(address)
-        if link is None:
-            link = self._links[address] = Link(
-                lambda: connect(*address, self._cluster.security, self._pool, self._options)
-            )
-        return await link.get()
-
-    async def _leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
+    async def _to_leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
         """The leader's epoch, and a connection to it."""
-        partition = _topic(found, topic).partitions[0]
-        brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
-        if partition.leader not in brokers:
-            raise AskAgain(f"{topic} has no leader now")
-        return partition.leader_epoch, await self._connection(brokers[partition.leader])
+        leader = _leader(found, topic)
+        return leader.epoch, await self.connection(leader.address, _ASKING)
 
     async def _missing(self) -> tuple[list[str], int]:
         found = await self._metadata((self.ledger, self.state))
@@ -161,7 +185,7 @@ class LedgerTopics:
     async def _await_leaders(self) -> None:
         found = await self._metadata((self.ledger, self.state))
         for name in (self.ledger, self.state):
-            await self._leader(found, name)
+            await self._to_leader(found, name)
 
     async def _create(self, names: Iterable[str], brokers: int) -> None:
         replicas = min(REPLICAS, brokers)
@@ -208,7 +232,7 @@ class LedgerTopics:
         return ends, state_start.offset
 
     async def _offset(self, found: metadata.Metadata, topic: str, which: int) -> offsets.ListedOffset:
-        epoch, connection = await self._leader(found, topic)
+        epoch, connection = await self._to_leader(found, topic)
         question = offsets.OffsetQuestion(topic, 0, which, epoch)
         body = offsets.encode_list_offsets([question], read_committed=False)
         reader = await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
@@ -218,7 +242,7 @@ class LedgerTopics:
 
     async def _epoch_end(self, leader_epoch: int) -> int:
         found = await self._metadata((self.ledger,))
-        epoch, connection = await self._leader(found, self.ledger)
+        epoch, connection = await self._to_leader(found, self.ledger)
         body = offsets.encode_epoch_ends([offsets.EpochQuestion(self.ledger, 0, epoch, leader_epoch)])
         version = connection.version(OFFSET_FOR_LEADER_EPOCH)
         (told,) = offsets.decode_epoch_ends(await connection.call(OFFSET_FOR_LEADER_EPOCH, body, version))
@@ -228,6 +252,15 @@ class LedgerTopics:
     async def _delete_below(self, offset: int) -> None:
         async with Admin(self._cluster, self._timeout_s) as admin:
             await admin.delete_records({TopicPartition(self.ledger, 0): RecordsToDelete(offset)})
+
+
+def _leader(found: metadata.Metadata, name: str) -> Leader:
+    topic = _topic(found, name)
+    (partition,) = topic.partitions
+    brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
+    if partition.leader not in brokers:
+        raise AskAgain(f"{name} has no leader now")
+    return Leader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
 
 
 def _topic(found: metadata.Metadata, name: str) -> metadata.Topic:
@@ -247,6 +280,6 @@ def _check(code: int, topic: str) -> None:
         raise AskAgain(f"{topic}: {ErrorCode.name_of(code)}")
 
 
-def _address(text: str) -> tuple[str, int]:
+def _address(text: str) -> Address:
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

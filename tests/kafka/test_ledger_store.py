@@ -23,9 +23,13 @@ from mirrord.model.names import ledger_topic, state_topic
 from mirrord.model.runs import Run
 from mirrord.model.security import Security
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.connections import Connection
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.links import ask
+from mirrord.shell.pipe import ConnectionLost
+from mirrord.wire.apis import PRODUCE, Api
 from tests.fixtures.lab import LabFactory, LabPair, client_settings
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
@@ -168,10 +172,11 @@ async def repeat(append: Callable[[], Coroutine[Any, Any, tuple[bool, ...]]]) ->
 
 async def test_a_broker_that_is_killed_and_comes_back_costs_nothing(flow: Flow) -> None:
     flow.deadline_seconds = 2
-    store, other = await flow.open(), await flow.open()
+    store, other, leaving = [await flow.open() for _ in range(3)]
     await start_flow(store)
     flow.cluster.kill()
     try:
+        await leaving.close()
         facts = [LaneTaken(LANE, 2, "r2"), VerdictGiven(LANE, 2, (Verdict(0, 7, "control"),))]
         lost = await asyncio.gather(store.append(1, facts), store.save(progress(0, 1)), return_exceptions=True)
         assert [type(error) for error in lost] == [LedgerUnavailable] * 2
@@ -181,6 +186,46 @@ async def test_a_broker_that_is_killed_and_comes_back_costs_nothing(flow: Flow) 
     await other.read_to_end()
     assert other.state.lanes[LANE].verdicts.counts == {"control": 7}
     assert plain(other.state) == plain(store.state)
+
+
+async def test_an_answer_that_is_lost_doubles_nothing(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = await flow.open()
+    await start_flow(store)
+    losses = [ConnectionLost("the answer is lost")]
+
+    async def losing(connection: Connection, api: Api, *rest: Any) -> Any:
+        answer = await ask(connection, api, *rest)
+        if api == PRODUCE and losses:
+            raise losses.pop()
+        return answer
+
+    monkeypatch.setattr("mirrord.shell.ledger_partition.ask", losing)
+    before = store.state.next_offset
+    assert await store.append(1, [LaneTaken(LANE, 2, "r2")]) == (True,)
+    assert losses == []
+    await store.read_to_end()
+    assert store.mark.end == before + 1
+
+
+async def test_a_leader_that_forgot_the_producer_gets_another_one(flow: Flow) -> None:
+    store = await flow.open()
+    await start_flow(store)
+    log = store._log
+    assert isinstance(log, KafkaLog)
+    former = log._entries._producer
+    log._entries._sequence += 100
+    assert await store.append(1, [LaneTaken(LANE, 2, "r2")]) == (True,)
+    assert log._entries._producer != former
+
+
+async def test_more_than_one_batch_arrives_in_order(flow: Flow) -> None:
+    store = await flow.open()
+    await start_flow(store, lanes=30)
+    runs = tuple(Run(number * 2, number * 3) for number in range(20_000))
+    appends = [store.append(1, [SourceRun(lane_id(number), 1, runs)]) for number in range(30)]
+    assert await asyncio.gather(*appends) == [(True,)] * 30
+    later = await flow.open()
+    assert plain(later.state) == plain(store.state)
 
 
 async def test_a_ledger_behind_tls_and_acls(lab_sasl: Cluster) -> None:

@@ -1,6 +1,7 @@
 """A replicator while brokers die, others race it, and the target has forgotten who wrote what."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Generator
@@ -8,6 +9,7 @@ from collections.abc import Generator
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
+from structlog.testing import capture_logs
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
@@ -216,17 +218,23 @@ async def test_leaders_change(lab_pair: LabPair, lab_cluster: LabFactory) -> Non
         await flow.assert_same(records=30_000)
 
 
-async def test_sessions_that_end_are_replaced(lab_cluster: LabFactory) -> None:
-    """SASL sessions last for two seconds (KIP-368), and records flow for longer."""
+async def test_sessions_that_end_are_replaced(lab_cluster: LabFactory, caplog: pytest.LogCaptureFixture) -> None:
+    """SASL sessions last for two seconds (KIP-368), and records flow for longer: nobody notices, nothing is logged."""
     cluster = lab_cluster(protocol="SASL_PLAINTEXT", properties={"connections.max.reauth.ms": "2000"})
-    async with mirror(cluster, cluster) as flow:
-        topic = flow.topic(partitions=2)
-        replicator = await flow.copying()
-        begun = time.monotonic()
-        count = 0
-        while time.monotonic() < begun + 8:
-            await asyncio.to_thread(write, cluster, topic, numbered(20, partitions=2))
-            count += 20
-            await flow.caught_up(replicator, seconds=10)
-        assert replicator.report().target_error == ""
-        assert sum(lane.copied_records for lane in replicator.report().lanes) == count
+    with capture_logs() as events:
+        async with mirror(cluster, cluster) as flow:
+            topic = flow.topic(partitions=2)
+            replicator = await flow.copying()
+            begun = time.monotonic()
+            count = 0
+            while time.monotonic() < begun + 8:
+                await asyncio.to_thread(write, cluster, topic, numbered(20, partitions=2))
+                count += 20
+                await flow.caught_up(replicator)
+                assert replicator.report().lease_valid_s > 0
+            assert replicator.report().target_error == replicator.report().source_error == ""
+            assert sum(lane.copied_records for lane in replicator.report().lanes) == count
+            await flow.store.read_to_end()
+            assert {lane.grant for lane in flow.state.lanes.values()} == {1}
+    assert [event for event in events if event["log_level"] != "info"] == []
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []

@@ -1,11 +1,12 @@
 """One flow's supervision with made-up clusters and replicators: lease, lanes and their hosts, faults, the end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 
 import msgspec
 import pytest
 
+from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import FlowOpened, Holder, SourceRun, TargetRun
@@ -100,6 +101,37 @@ async def test_a_flow_creates_its_target_topics_and_copies_every_partition(mirro
     assert status.lease is not None
     assert status.lease.http == "http://127.0.0.1:8182"
     assert flow.ready() == ""
+
+
+async def test_a_library_that_lets_a_cancellation_escape_does_not_end_the_flow(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    escapes = [asyncio.CancelledError()]
+    close = MemoryLog.close
+
+    async def escaping(log: MemoryLog) -> None:
+        await close(log)
+        if escapes:
+            raise escapes.pop()
+
+    monkeypatch.setattr(MemoryLog, "close", escaping)
+    monkeypatch.setattr(flow_supervisor, "open_flow", failing_once())
+    _, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    assert escapes == []
+
+
+def failing_once() -> Callable[[LedgerStore, FlowOpened], Coroutine[None, None, None]]:
+    """`open_flow`, which has no answer the first time."""
+    faults = [LedgerUnavailable("no answer")]
+
+    async def opening(store: LedgerStore, opened: FlowOpened) -> None:
+        if faults:
+            raise faults.pop()
+        await open_flow(store, opened)
+
+    return opening
 
 
 async def test_what_was_created_and_grown_stands_in_the_ledger(mirror: Mirror) -> None:

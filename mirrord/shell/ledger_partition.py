@@ -1,0 +1,326 @@
+"""The only partition of one of a ledger's topics: read from a position on, and written to.
+
+A fetch that waits for something new holds up whatever else is asked on its connection, and so does a large snapshot:
+each reader and each writer has a connection to itself. It is opened again when it was lost, and replaced before its
+SASL session ends (KIP-368). Leaders that change, brokers that restart and secrets that are refused are waited out.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+# aiokafka's compiled classes come without types.
+from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
+    DefaultRecordBatchBuilder,
+)
+
+from mirrord.flow.compare import Record
+from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.connections import Connection
+from mirrord.shell.ledger_topics import AskAgain, Leader, LedgerTopics
+from mirrord.shell.links import ask
+from mirrord.shell.records import decode as decode_records
+from mirrord.wire import fetch, produce, producers
+from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID, INIT_PRODUCER_ID, PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.wire.batch import CONTROL, Scanned, scan
+from mirrord.wire.crc32c import Bytes
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.primitives import Reader
+
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 4 << 20
+BATCH_BYTES = 512 << 10
+"""Records are put into one batch up to this size; a single record may be larger."""
+EMPTY_LOOKS = 2
+"""So many empty answers in a row below the high watermark mean that the rest was compacted away."""
+_LIMITS = fetch.FetchLimits(max_wait_ms=FETCH_WAIT_MS, max_bytes=FETCH_BYTES, read_committed=False)
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+_MAGIC, _LZ4 = 2, 3
+_UNLIMITED = (1 << 31) - 1
+_LAST_SEQUENCE = (1 << 31) - 1
+_ROUGH_RECORD_BYTES = 20
+"""What a record takes beside key and value."""
+
+_LATER = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Another try may have an answer. A produce may be tried again: by its sequence the broker sees a repetition."""
+_FORGOTTEN = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""The leader does not know what this producer wrote before."""
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class OutOfRange(Exception):
+    """The partition has no such offset."""
+
+
+class _ToLeader:
+    """The way to whoever leads the partition now."""
+
+    def __init__(self, topics: LedgerTopics, topic: str, purpose: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._purpose = f"{purpose} {topic}"
+        self._leader: Leader | None = None
+        self._topic_id = ""
+        self._connection: Connection | None = None
+
+    async def connect(self) -> tuple[Leader, Connection]:
+        """The leader, and a connection to it. Raises LedgerWentBack when the topic is another one than it was."""
+        leader = self._leader = self._leader or await self._topics.leader(self._topic)
+        if self._topic_id not in {"", leader.topic_id}:
+            raise LedgerWentBack(f"{self._topic} was deleted and created again")
+        self._topic_id = leader.topic_id
+        self._connection = await self._topics.connection(leader.address, self._purpose)
+        return leader, self._connection
+
+    def check(self, code: int, message: str = "") -> None:
+        """Raises AskAgain or LedgerUnavailable if the code tells of an error."""
+        if code:
+            told = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
+            raise AskAgain(told) if code in _LATER else LedgerUnavailable(told)
+
+    def forget(self) -> None:
+        """Look for the leader anew."""
+        self._leader = None
+
+    def drop(self) -> None:
+        """End the connection, with all that is under way on it."""
+        self.forget()
+        if self._connection is not None:
+            self._connection.close()
+
+
+class PartitionReader:
+    """Reads on from a position."""
+
+    def __init__(self, topics: LedgerTopics, topic: str) -> None:
+        self.position = 0
+        """Offset of what `take` gives next."""
+        self._topics = topics
+        self._to_leader = _ToLeader(topics, topic, "read")
+        self._polling: asyncio.Task[tuple[list[Record], int]] | None = None
+        self._empty = 0
+
+    def seek(self, offset: int) -> None:
+        """Go on at this offset."""
+        self.stop()
+        self.position = offset
+        self._empty = 0
+
+    def polling(self) -> asyncio.Task[tuple[list[Record], int]]:
+        """The present look at the topic; it is done when `take` need not wait."""
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll())
+        return self._polling
+
+    async def take(self) -> list[Record]:
+        """Wait for the next records; none where some were compacted away.
+
+        Raises OutOfRange, LedgerWentBack for another topic of this name, LedgerUnavailable without an answer in time.
+        """
+        polling = self.polling()
+        try:
+            records, self.position = await asyncio.shield(polling)
+        finally:
+            if polling.done():
+                self._polling = None
+        return records
+
+    def stop(self) -> None:
+        """Give up the present look."""
+        polling, self._polling = self._polling, None
+        if polling is not None and not polling.cancel() and not polling.cancelled():
+            polling.exception()  # looked at, so that asyncio does not report it
+
+    async def _poll(self) -> tuple[list[Record], int]:
+        while True:
+            records, position = await self._topics.asking(self._look, patient=True)
+            if position > self.position:
+                return records, position
+
+    async def _look(self) -> tuple[list[Record], int]:
+        """The records of one fetch, and the offset behind them."""
+        try:
+            buffer, fetched = await self._fetch()
+            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise OutOfRange
+            self._to_leader.check(fetched.error)
+            batches, _ = scan(buffer, fetched.records_start, fetched.records_end)
+            if not batches:
+                return [], self._behind_nothing(fetched.high_watermark)
+            self._empty = 0
+            return list(self._records(buffer, batches)), batches[-1][3] + 1
+        except BaseException:
+            self._to_leader.forget()
+            raise
+
+    async def _fetch(self) -> tuple[Bytes, fetch.FetchedPartition]:
+        leader, connection = await self._to_leader.connect()
+        version = connection.version(FETCH)
+        name = leader.topic_id if version >= FETCH_BY_TOPIC_ID else leader.topic
+        where = fetch.Position(self.position, leader.epoch, max_bytes=FETCH_BYTES)
+        step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((name, 0), where)], ())
+        buffers: list[Bytes] = []
+
+        def take(reader: Reader) -> fetch.FetchResponse:
+            buffers.append(reader.buffer)
+            return fetch.decode(version, reader)
+
+        response = await ask(connection, FETCH, fetch.encode(version, _LIMITS, step), version, take)
+        self._to_leader.check(response.error)
+        if not response.partitions:  # the broker throttles us
+            raise AskAgain(f"{leader.topic}: nothing was told")
+        return buffers[0], response.partitions[0]
+
+    def _records(self, buffer: Bytes, batches: Sequence[Scanned]) -> Iterator[Record]:
+        for start, end, _, _, _, attributes, _ in batches:
+            if attributes & CONTROL:
+                continue
+            try:
+                records = decode_records(buffer, start, end)
+            except ValueError as error:
+                raise AskAgain(f"what was read at offset {self.position} is no record batch: {error}") from error
+            yield from (record for record in records if record.offset >= self.position)
+
+    def _behind_nothing(self, high_watermark: int) -> int:
+        # The end of a compacted log can be without records: tombstones go last.
+        self._empty = self._empty + 1 if high_watermark > self.position else 0
+        return high_watermark if self._empty >= EMPTY_LOOKS else self.position
+
+
+class PartitionWriter:
+    """Appends records, in order, each once as long as the leader remembers its producer.
+
+    After a failure there is a new producer, so that nothing of the old one is repeated.
+    """
+
+    def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._timeout_ms = int(timeout_s * 1000)
+        self._to_leader = _ToLeader(topics, topic, "write")
+        self._producer: producers.ProducerIdentity | None = None
+        self._sequence = 0
+
+    async def write(self, records: Sequence[KeyValue]) -> None:
+        """Returns when all are replicated. Raises LedgerUnavailable: all of them may be there, or the first few."""
+        left = deque(_batches(records))
+
+        async def send() -> None:
+            while left:
+                await self._send(left[0])
+                left.popleft()
+
+        try:
+            await self._topics.asking(send, patient=True)
+        except LedgerWentBack as error:
+            # Whoever reads finds that out, too, and ends the store.
+            raise LedgerUnavailable(f"{error}") from error
+        finally:
+            if left:
+                self._producer = None
+                self._to_leader.drop()
+
+    async def _send(self, batch: "_Batch") -> None:
+        try:
+            leader, connection = await self._to_leader.connect()
+            if self._producer is None:
+                self._producer, self._sequence = await self._new_producer(connection), 0
+            answer = await self._produce(leader, connection, batch, self._producer)
+            if answer.error in _FORGOTTEN:
+                self._producer = None
+                if batch.tries > 1:
+                    raise LedgerUnavailable(f"{self._topic}: it is not known whether a record was appended")
+                raise AskAgain(f"{self._topic}: {ErrorCode.name_of(answer.error)}")
+            if answer.error != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._to_leader.check(answer.error, answer.message)
+        except EnvironmentFault:
+            self._to_leader.forget()
+            raise
+        self._sequence = self._sequence + len(batch.records) & _LAST_SEQUENCE
+
+    async def _produce(
+        self, leader: Leader, connection: Connection, batch: "_Batch", producer: producers.ProducerIdentity
+    ) -> produce.ProducedPartition:
+        version = connection.version(PRODUCE)
+        name = leader.topic_id if version >= PRODUCE_BY_TOPIC_ID else leader.topic
+        data = batch.encode(producer, self._sequence)
+        parts, _ = produce.encode(version, self._timeout_ms, [(name, 0, data)])
+        batch.tries += 1
+        body = b"".join(parts)
+        response = await ask(connection, PRODUCE, body, version, lambda reader: produce.decode(version, reader))
+        if len(response.partitions) != 1:
+            raise AskAgain(f"{leader.topic}: nothing was told")
+        return response.partitions[0]
+
+    async def _new_producer(self, connection: Connection) -> producers.ProducerIdentity:
+        version = connection.version(INIT_PRODUCER_ID)
+        body = producers.encode_init_producer_id()
+        identity = await ask(connection, INIT_PRODUCER_ID, body, version, producers.decode_init_producer_id)
+        self._to_leader.check(identity.error)
+        return identity
+
+
+class _Batch:
+    """Records that are sent together."""
+
+    def __init__(self, records: Sequence[KeyValue]) -> None:
+        self.records = records
+        self.tries = 0
+        """How often it was sent."""
+
+    def encode(self, producer: producers.ProducerIdentity, sequence: int) -> bytearray:
+        builder = DefaultRecordBatchBuilder(
+            magic=_MAGIC,
+            compression_type=_LZ4,
+            is_transactional=0,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            batch_size=_UNLIMITED,
+        )
+        now_ms = int(time.time() * 1000)
+        for offset, (key, value) in enumerate(self.records):
+            builder.append(offset, now_ms, key, value, [])
+        return bytearray(builder.build())
+
+
+def _batches(records: Sequence[KeyValue]) -> Iterator[_Batch]:
+    together: list[KeyValue] = []
+    size = 0
+    for key, value in records:
+        length = len(key or b"") + len(value or b"") + _ROUGH_RECORD_BYTES
+        if together and size + length > BATCH_BYTES:
+            yield _Batch(together)
+            together, size = [], 0
+        together.append((key, value))
+        size += length
+    if together:
+        yield _Batch(together)

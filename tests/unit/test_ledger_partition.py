@@ -1,0 +1,89 @@
+"""A reader of a ledger's partition at the places where a log has no records."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import pytest
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.shell.ledger_partition import BATCH_BYTES, EMPTY_LOOKS, OutOfRange, PartitionReader, _batches
+from mirrord.shell.ledger_topics import AskAgain, LedgerTopics
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.fetch import FetchedPartition
+
+
+class Topics:
+    """Asks until there is an answer."""
+
+    async def asking(self, ask: Callable[[], Awaitable[Any]], *, patient: bool) -> Any:
+        assert patient
+        while True:
+            try:
+                return await ask()
+            except AskAgain:
+                await asyncio.sleep(0)
+
+
+def reading(monkeypatch: pytest.MonkeyPatch, *answers: FetchedPartition) -> tuple[PartitionReader, list[int]]:
+    """A reader at offset 10 that gets these answers, the last one again and again; and where it asked."""
+    reader = PartitionReader(cast(LedgerTopics, Topics()), "state")
+    asked: list[int] = []
+
+    async def fetch() -> tuple[bytes, FetchedPartition]:
+        await asyncio.sleep(0)
+        asked.append(reader.position)
+        return b"", answers[min(len(asked), len(answers)) - 1]
+
+    monkeypatch.setattr(reader, "_fetch", fetch)
+    reader.seek(10)
+    return reader, asked
+
+
+def answer(high_watermark: int, error: int = 0) -> FetchedPartition:
+    return FetchedPartition("state", 0, error, high_watermark, -1, 0, 0, 0, [])
+
+
+async def test_an_end_that_was_compacted_away_is_stepped_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, asked = reading(monkeypatch, answer(13))
+    assert await reader.take() == []
+    assert reader.position == 13
+    assert asked == [10] * EMPTY_LOOKS
+
+
+async def test_at_the_end_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, asked = reading(monkeypatch, answer(10), answer(11), answer(10))
+    taking = asyncio.create_task(reader.take())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(asked) > 10
+    assert not taking.done()
+    assert reader.position == 10
+    taking.cancel()
+    reader.stop()
+
+
+async def test_an_offset_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = answer(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    reader, asked = reading(monkeypatch, later, later, answer(5, ErrorCode.OFFSET_OUT_OF_RANGE))
+    with pytest.raises(OutOfRange):
+        await reader.take()
+    assert len(asked) == 3
+
+
+async def test_what_may_not_be_read_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, _ = reading(monkeypatch, answer(-1, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+    with pytest.raises(LedgerUnavailable, match="state: TOPIC_AUTHORIZATION_FAILED"):
+        await reader.take()
+
+
+def test_batches_are_bounded_and_a_record_is_never_split() -> None:
+    half, whole = bytes(BATCH_BYTES // 2), bytes(2 * BATCH_BYTES)
+    records = [(None, half), (b"k", half), (None, b"small"), (b"large", whole), (b"k", None)]
+    assert [[value for _, value in batch.records] for batch in _batches(records)] == [
+        [half],
+        [half, b"small"],
+        [whole],
+        [None],
+    ]
+    assert list(_batches([])) == []
