@@ -142,6 +142,10 @@ def _remarks(status: Status) -> Iterator[str]:
 
 
 def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
+    if flow.guarantee == "at-least-once":
+        yield f"[bold red]AT LEAST ONCE[/], records may be doubled: {escape(flow.guarantee_note)}"
+    elif flow.guarantee_note:
+        yield escape(flow.guarantee_note)
     if flow.note:
         yield escape(flow.note)
     if flow.lease is not None and flow.state in {"standby", "down"}:
@@ -154,7 +158,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for reason, offsets in flow.totals.verdict_offsets.items():
         yield f"{count(offsets)} source offsets not copied: {reason}"
     unprotected = sum(lane.protected is False for lane in flow.lanes)
-    if unprotected:
+    if unprotected and flow.guarantee != "at-least-once":
         yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"
     for lane in flow.lanes:
         if lane.state == "halted":

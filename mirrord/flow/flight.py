@@ -34,7 +34,7 @@ def window(lane: Lane) -> int:
     Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
     state for the producer id takes any sequence.
     """
-    return lane.limits.window_batches if lane.pipelined else 1
+    return lane.limits.window_batches if lane.pipelined and lane.mode == "sequence" else 1
 
 
 def explained_below(lane: Lane) -> int | None:

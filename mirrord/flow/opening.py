@@ -79,6 +79,7 @@ def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
         told.producer_id,
         told.producer_epoch,
         lane.policy,
+        lane.mode,
     )
     return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator)))
 

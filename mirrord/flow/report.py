@@ -64,6 +64,8 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
 
     A broker forgets by record time, so a batch that was just taken protects for as long as its records are young.
     """
+    if lane.mode == "at-least-once":
+        return False
     if lane.pipelined:
         return at_ms - lane.last_record_ms < lane.limits.producer_expiry_ms // 2
     return lane.protected

@@ -95,6 +95,10 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
         return _again(lane, now)
     if lane.stage is Stage.END:
         lane.end_epoch = told.leader_epoch
+        if lane.mode == "at-least-once":
+            lane.entry = None
+            lane.stage = Stage.END_AGAIN
+            return [AskEnd(lane.round)]
         lane.stage = Stage.PRODUCERS
         return [AskProducers(lane.round, lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:

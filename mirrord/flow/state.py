@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
-from mirrord.model.facts import LaneFact, Verdict
+from mirrord.model.facts import LaneFact, Mode, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 
@@ -116,6 +116,9 @@ class Lane:
     read_committed: bool
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
+    mode: Mode = "sequence"
+    """With "at-least-once" what the target broker remembers counts for nothing: it is not asked, and nothing rests on
+    it."""
 
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.model.facts import Mode
 from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LaneState
 
@@ -38,6 +39,8 @@ class FlowSetup(msgspec.Struct, frozen=True):
     """The lease that facts are written under."""
     source_cluster_id: ClusterId
     target_cluster_id: ClusterId
+    mode: Mode = "sequence"
+    """How all lanes of the flow work, by the last probe of the target's brokers."""
 
     def barrier_s(self, former: Former) -> float:
         """How long a former holder may still write (DESIGN: the lease is a barrier when the broker is not one)."""

@@ -57,6 +57,11 @@ def ledger_topic(flow: str) -> str:
     return f"mirrord.{flow}.ledger"
 
 
+def probe_topic(flow: str) -> str:
+    """The topic on the flow's target cluster that the probe of its brokers writes into; mostly it is not there."""
+    return f"mirrord.{flow}.probe"
+
+
 def state_topic(flow: str) -> str:
     """The flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
     return f"mirrord.{flow}.state"

@@ -20,6 +20,9 @@ LaneState = Literal[
 FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""
 
+Guarantee = Literal["exactly-once", "at-least-once"]
+"""at-least-once: the target's brokers failed the probe, so a record may be doubled; none is lost."""
+
 
 class ClusterStatus(msgspec.Struct, frozen=True):
     """A cluster as this observer sees it; `since_ms` is when it became reachable or unreachable."""
@@ -147,6 +150,10 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[LaneStatus, ...]
     replicators: tuple[ReplicatorStatus, ...] = ()
     """Those that serve; only the daemon knows them."""
+    guarantee: Guarantee | None = None
+    """None when it is not known: the flow has never run, or its ledger cannot be read."""
+    guarantee_note: str = ""
+    """One line for people: what the target's brokers failed in, or why they were not probed."""
     note: str = ""
     """One line for people: why the flow does not run, a topic that could not be created."""
 

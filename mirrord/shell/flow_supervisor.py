@@ -4,19 +4,20 @@ Nothing here ends on its own: what fails is told in the status and tried again. 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
 
+from mirrord.cluster.probe import guarantee, mode
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.records import StateRecord
 from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.facts import AnyFact, FlowOpened, Holder, LeaseRenewed
+from mirrord.model.facts import AnyFact, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
 from mirrord.model.names import Alias, ClusterId, LaneId, TopicPartition
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, ReplicatorStatus, Totals
 from mirrord.shell.clock import Clock
@@ -27,6 +28,7 @@ from mirrord.shell.lane_view import Rates, recorded_lanes, reported_lane
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.probe import NotProbed
 from mirrord.shell.topics import TopicAdmin
 from mirrord.shell.watch import ClusterWatch, WatchedAdmin
 
@@ -59,6 +61,8 @@ class Services(NamedTuple):
     """A new one for each flow."""
     ledger: Callable[[FlowConfig], LedgerStore]
     """A new one, not opened yet, for each try."""
+    probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
+    """What the target's brokers are found to do, given what was found before. Raises NotProbed."""
 
 
 class FlowSupervisor:
@@ -82,6 +86,7 @@ class FlowSupervisor:
         self._discovered: Discovered | None = None
         self._unwritten: list[AnyFact] = []
         self._rates = Rates()
+        self._not_probed = ""
         self._lease_seen = 0.0
 
     async def run(self) -> None:
@@ -118,6 +123,7 @@ class FlowSupervisor:
     def status(self) -> FlowStatus:
         """As it is now, from memory."""
         lanes = self._lanes()
+        promise, promise_note = guarantee(self._store.state.probed, self._not_probed) if self._store else (None, "")
         return FlowStatus(
             name=self.flow.name,
             source=self._source.status(),
@@ -127,6 +133,8 @@ class FlowSupervisor:
             totals=Totals.of(lanes),
             lanes=lanes,
             replicators=self._replicators(),
+            guarantee=promise,
+            guarantee_note=promise_note,
             note=self._remark(),
         )
 
@@ -179,6 +187,7 @@ class FlowSupervisor:
                 lease_epoch=epoch,
                 source_cluster_id=source_id,
                 target_cluster_id=target_id,
+                mode=await self._mode(store, epoch),
             )
             await self._serve(store, keeper, setup)
         finally:
@@ -188,6 +197,22 @@ class FlowSupervisor:
             self._store = self._keeper = None
             self._discovered = None
             self._unwritten = []
+
+    async def _mode(self, store: LedgerStore, epoch: int) -> Mode:
+        """How the lanes are to work with the target's brokers as they are now; the ledger tells it too."""
+        known = store.state.probed
+        self._not_probed = ""
+        try:
+            probed = await self._services.probe(self.flow, known)
+        except NotProbed as fault:
+            self._not_probed = str(fault)
+            self._log.warning("target_not_probed", reason=self._not_probed)
+            return mode(known)
+        if not probed.passed:
+            self._log.error("target_fails_probe", guarantee="at-least-once", failures=probed.failures)
+        if probed != known:
+            await store.append(epoch, [probed])
+        return mode(probed)
 
     async def _cluster_ids(self) -> tuple[ClusterId, ClusterId]:
         """Both are asked, so that the status tells of both."""

@@ -174,6 +174,7 @@ class Host:
             self._read_committed,
             rebuild,
             self._limits,
+            self._setup.mode,
         )
         hosted = Hosted(self, assignment, lane, replicator)
         self._lanes[assignment.lane] = hosted

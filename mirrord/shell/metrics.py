@@ -62,6 +62,10 @@ def _flow_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]
     unprotected = GaugeMetricFamily(
         "mirrord_lanes_unprotected", "Lanes whose producer the target broker does not remember.", labels=["flow"]
     )
+    exactly_once = GaugeMetricFamily(
+        "mirrord_flow_exactly_once", "0 when the target's brokers failed the probe, so that a record may be doubled.",
+        labels=["flow"],
+    )  # fmt: skip
     in_flight = GaugeMetricFamily(
         "mirrord_in_flight_bytes", "Fetched or produced, and not yet acknowledged.", labels=["flow"]
     )
@@ -76,8 +80,10 @@ def _flow_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]
             lanes.add_metric([flow.name, lane_state], number)
         halted.add_metric([flow.name], flow.totals.lanes.get("halted", 0))
         unprotected.add_metric([flow.name], sum(lane.protected is False for lane in flow.lanes))
+        if flow.guarantee is not None:
+            exactly_once.add_metric([flow.name], float(flow.guarantee == "exactly-once"))
         in_flight.add_metric([flow.name], flow.totals.in_flight_bytes)
-    yield from (reachable, state, age, epoch, lanes, halted, unprotected, in_flight)
+    yield from (reachable, state, age, epoch, lanes, halted, unprotected, exactly_once, in_flight)
 
 
 def _counter_families(flows: tuple[FlowStatus, ...]) -> Iterator[CounterMetricFamily]:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mirrord.cluster.probe import guarantee
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.config import ClusterConfig, Config, FlowConfig
@@ -130,7 +131,15 @@ async def _from_ledger(
         state=_state(view, now_ms),
         note="",
     )
-    return msgspec.structs.replace(status, lease=lease, lanes=lanes, totals=Totals.of(lanes))
+    promise, promise_note = guarantee(view.state.probed)
+    return msgspec.structs.replace(
+        status,
+        lease=lease,
+        lanes=lanes,
+        totals=Totals.of(lanes),
+        guarantee=promise,
+        guarantee_note=promise_note,
+    )
 
 
 def _flow_status(

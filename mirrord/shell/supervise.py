@@ -6,7 +6,8 @@ from contextlib import suppress
 import structlog
 
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.names import Alias
+from mirrord.model.facts import TargetProbed
+from mirrord.model.names import Alias, probe_topic
 from mirrord.model.status import Status
 from mirrord.model.version import version
 from mirrord.shell.clock import Clock, SystemClock
@@ -18,6 +19,7 @@ from mirrord.shell.lease_holder import this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
+from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.watch import ClusterWatch
 
@@ -46,6 +48,10 @@ class Surroundings:
         topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
         return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s)
 
+    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
+        """What the flow's target brokers are found to do (`shell.probe.probe_target`). Raises NotProbed."""
+        return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
+
 
 class Supervisor:
     """All flows of one daemon. It is what the HTTP door shows (`mirrord.shell.http.StatusSource`)."""
@@ -73,6 +79,7 @@ class Supervisor:
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
             admin=self._surroundings.admin,
             ledger=self._surroundings.ledger,
+            probe=self._surroundings.probe,
         )
         self._flows = [FlowSupervisor(flow, services) for flow in self._config.flows]
         self._tasks = [asyncio.create_task(flow.run(), name=flow.flow.name) for flow in self._flows]

@@ -103,7 +103,7 @@ class KafkaTopicAdmin:
         self, topics: Mapping[str, int], replication_factor: int = BROKER_DEFAULT, *, validate_only: bool = False
     ) -> dict[str, str]:
         """Create topics of so many partitions; those that were refused, and why."""
-        wanted = [_NewTopic(name, partitions, replication_factor) for name, partitions in topics.items()]
+        wanted = [TopicToCreate(name, partitions, replication_factor) for name, partitions in topics.items()]
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for first in range(0, len(wanted), TOPICS_AT_ONCE):
@@ -156,7 +156,7 @@ class KafkaTopicAdmin:
 
     async def _connect(self) -> Connection:
         fault: EnvironmentFault | None = None
-        for host, port in dict.fromkeys((*map(_address, self._config.bootstrap), *self._brokers)):
+        for host, port in dict.fromkeys((*map(address, self._config.bootstrap), *self._brokers)):
             try:
                 return await connect(host, port, self._config.security, self._pool, self._options)
             except Unreachable as error:
@@ -170,7 +170,7 @@ class KafkaTopicAdmin:
             self._connection = None
 
 
-class _NewTopic(NamedTuple):
+class TopicToCreate(NamedTuple):
     """Where aiokafka's NewTopic refuses to leave the replication factor to the broker."""
 
     name: str
@@ -205,6 +205,7 @@ class Admin:
             raise Unreachable(f"no answer to an administrative request: {error!r}") from error
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """Host and port of a configured address."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)

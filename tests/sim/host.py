@@ -28,7 +28,7 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, Progress
+from mirrord.model.facts import AnyFact, Mode, Progress
 from mirrord.model.names import LaneKey, TopicId
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ class Shape:
     """What goes wrong more often in this world."""
     window: int = 8
     expiry_ms: int = 86_400_000
+    mode: Mode = "sequence"
 
 
 @dataclass(eq=False)

@@ -5,23 +5,25 @@ A failing seed is in the message; `Story(seed).run(STEPS)` plays it again, and `
 
 import os
 import random
+from dataclasses import replace
 
 import pytest
 
+from mirrord.model.facts import Mode
 from tests.sim.scheduler import STEPS, THEMES, Story
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
 
 
-def play(seed: int, theme: str = "") -> Story:
+def play(seed: int, theme: str = "", mode: Mode = "sequence") -> Story:
     """Play a seed, and name it when it fails."""
-    story = Story(seed, THEMES[theme] if theme else None)
+    story = Story(seed, replace(THEMES[theme], mode=mode) if theme else None)
     try:
         story.run(STEPS)
     except Exception as fault:
         trail = "\n".join(story.world.trail[-30:])
-        raise AssertionError(f"seed {seed} {theme}: {fault!r}\n{trail}") from fault
+        raise AssertionError(f"seed {seed} {theme} {mode}: {fault!r}\n{trail}") from fault
     return story
 
 
@@ -37,6 +39,13 @@ def test_stories_of_a_theme(seed: int, theme: str) -> None:
     chance = random.Random(f"{seed} {theme}")
     for _ in range(STORIES // 100):
         play(chance.randrange(1 << 40), theme)
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_stories_where_the_targets_memory_counts_for_nothing(seed: int, theme: str) -> None:
+    chance = random.Random(f"{seed} {theme} at least once")
+    for _ in range(STORIES // 200):
+        play(chance.randrange(1 << 40), theme, "at-least-once")
 
 
 def test_a_seed_tells_the_same_story_twice(seed: int) -> None:

@@ -106,7 +106,7 @@ class World:
             skipped_offsets_noted=6,
         )
         name = f"r{self.attempts}"
-        lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits)
+        lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
         host = Host(name, self, lane, FlowState(), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S

@@ -17,7 +17,16 @@ from mirrord.cli import main as cli
 from mirrord.cli import tables, watching
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
-from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
+from mirrord.model.status import (
+    ClusterStatus,
+    FlowState,
+    FlowStatus,
+    Guarantee,
+    LaneStatus,
+    LeaseStatus,
+    Status,
+    Totals,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "help"
 WRITE = "MIRRORD_WRITE_GOLDEN"
@@ -95,6 +104,16 @@ def test_status_shows_flows_and_what_needs_attention(conf: str, capsys: pytest.C
     assert "eu-us: halted orders-2: the target refused [7, 8)" in text
     assert "eu-us: 3 source offsets not copied: control" in text
     assert "us-eu: the lease is held by host-1 pid 4711 (http://127.0.0.1:8182), renewed 1.5 s ago" in text
+
+
+def test_what_a_flow_promises_is_told_when_it_is_less_or_not_sure() -> None:
+    def told(guarantee: Guarantee | None, note: str) -> str:
+        shown = msgspec.structs.replace(flow("eu-us"), guarantee=guarantee, guarantee_note=note)
+        return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
+
+    assert "AT LEAST ONCE, records may be doubled: not kept: [gap]" in told("at-least-once", "not kept: [gap]")
+    assert "eu-us: not probed: no right" in told("exactly-once", "not probed: no right")
+    assert "nce" not in told("exactly-once", "").replace("instance", "")
 
 
 def test_lag_shows_the_halted_then_the_furthest_behind(conf: str, capsys: pytest.CaptureFixture[str]) -> None:

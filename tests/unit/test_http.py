@@ -42,6 +42,8 @@ FLOW = FlowStatus(
     lease=LeaseStatus("h", 1, "mirrord", "http://127.0.0.1:1", 3, 1_500),
     totals=Totals.of(LANES),
     lanes=LANES,
+    guarantee="at-least-once",
+    guarantee_note="not kept: a gap is refused",
 )
 STATUS = Status(version="0.1.0", instance="mirrord", at_ms=1, gathered="daemon", flows=(FLOW,))
 
@@ -126,6 +128,7 @@ async def test_metrics(base: str) -> None:
         'mirrord_lanes{flow="eu-us",state="copying"} 1.0',
         'mirrord_lanes_halted{flow="eu-us"} 1.0',
         'mirrord_lanes_unprotected{flow="eu-us"} 1.0',
+        'mirrord_flow_exactly_once{flow="eu-us"} 0.0',
         'mirrord_lease_age_seconds{flow="eu-us"} 1.5',
         'mirrord_cluster_reachable{cluster="us",flow="eu-us",role="target"} 0.0',
     ):

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 import pytest
 
 from mirrord.flow.answers import FETCHED, PRODUCED, Fetched, Produced
+from mirrord.flow.flight import window
 from mirrord.flow.lane import step
+from mirrord.flow.report import describe
 from mirrord.flow.signals import (
     Answer,
     Append,
     AskEnd,
+    AskProducers,
     Bound,
     Chunk,
     Effects,
@@ -25,7 +28,7 @@ from mirrord.flow.signals import (
     Wake,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import HoleFound, LaneHalted
+from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Runs
 from mirrord.wire.errors import ErrorCode
@@ -47,20 +50,24 @@ class Record:
     halted: LaneHalted | None = None
 
 
-def copying() -> tuple[Lane, FetchFrom]:
+def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:
     """A lane that asks for its first chunk."""
-    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode)
     record = Record()
     step(lane, 0.0, Start(None, None, "r", 0.0, False))
     (append,) = step(lane, 0.0, ProducerIdTold(0, 7, 0))
     assert isinstance(append, Append)
+    assert isinstance(append.facts[0], LaneOpened)
+    assert append.facts[0].mode == mode
     step(lane, 0.0, Bound(append.tag, (True, True), record))
     (append,) = step(lane, 0.0, StartTold(0, 0))
     assert isinstance(append, Append)
     record.source_runs.add(0, 0)
     step(lane, 0.0, Bound(append.tag, (True,), record))
-    step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
-    step(lane, 0.0, ProducersTold(lane.round, 0, None))
+    (asked,) = step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    assert isinstance(asked, AskProducers) == (mode == "sequence")
+    if isinstance(asked, AskProducers):
+        step(lane, 0.0, ProducersTold(lane.round, 0, None))
     step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
     effects = step(lane, 0.0, VisibleTold(lane.round, 0, 0, 0))
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
@@ -76,9 +83,9 @@ def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int
     return Chunk(lane.round, error, high_watermark, high_watermark, log_start, (), found, 0, len(found))
 
 
-def in_flight() -> tuple[Lane, Produce]:
+def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
     """A lane with its first batch on the way."""
-    lane, _ = copying()
+    lane, _ = copying(mode)
     effects = step(lane, 0.0, chunk(lane))
     assert any(isinstance(effect, AskEnd) for effect in effects)  # unprotected: the end is read once more
     effects = step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
@@ -108,6 +115,14 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     if outcome is Produced.DENIED:
         (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
         assert wake.at == 10.0 + lane.limits.denied_s
+
+
+def test_without_faith_in_the_brokers_memory_one_batch_at_a_time() -> None:
+    expected: dict[Mode, tuple[int, bool]] = {"sequence": (64, True), "at-least-once": (1, False)}
+    for mode, found in expected.items():
+        lane, produce = in_flight(mode)
+        step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+        assert (window(lane), describe(lane, 4, 2).protected) == found
 
 
 def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:

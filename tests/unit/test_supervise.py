@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 import msgspec
 import pytest
 
+from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import FlowOpened, Holder, SourceRun, TargetRun
+from mirrord.model.facts import AnyFact, FlowOpened, Holder, SourceRun, TargetProbed, TargetRun
 from mirrord.model.names import ClusterId, TopicPartition
 from mirrord.model.runs import Run
 from mirrord.model.security import Security
@@ -19,10 +20,12 @@ from mirrord.shell.discovery import Claims
 from mirrord.shell.flow_supervisor import FlowSupervisor, Services
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.probe import NotProbed
 from mirrord.shell.watch import ClusterWatch
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeReplicator, eventually
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), refresh_ms=100)
+PROBED = TargetProbed(ClusterId("us-id"), "75 APIs 00000000", passed=True)
 ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
 
 
@@ -33,6 +36,8 @@ class Mirror:
         self.clusters = {"eu": FakeCluster(ClusterId("eu-id")), "us": FakeCluster(ClusterId("us-id"))}
         self.ledger = MemoryLedger()
         self.claims = Claims()
+        self.probed: TargetProbed | NotProbed = PROBED
+        """What a probe of the target comes to."""
         self.daemons: list[tuple[FlowSupervisor, FakeEngine, asyncio.Task[None]]] = []
         self.config = Config(
             clusters={"eu": ELSEWHERE, "us": ELSEWHERE},
@@ -52,10 +57,21 @@ class Mirror:
             watches={alias: ClusterWatch(alias, clock) for alias in self.clusters},
             admin=lambda alias: FakeAdmin(self.clusters[alias]),
             ledger=lambda _: LedgerStore(MemoryLog(self.ledger), clock, deadline_seconds=1.0),
+            probe=self.probe,
         )
         flow = FlowSupervisor(FLOW, services)
         self.daemons.append((flow, engine, asyncio.create_task(flow.run())))
         return flow, engine
+
+    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
+        assert flow is FLOW
+        if isinstance(self.probed, NotProbed):
+            raise self.probed
+        return known if known is not None and known.version == self.probed.version else self.probed
+
+    def facts(self) -> list[AnyFact]:
+        """All that the ledger holds."""
+        return [fact for data in self.ledger.entries for fact in decode_entry(data).facts]
 
     def crash(self, flow: FlowSupervisor) -> None:
         """As kill -9 of the daemon; its replicators live on for a moment."""
@@ -359,3 +375,45 @@ async def test_a_stop_before_the_clusters_answer_ends_at_once(mirror: Mirror) ->
     await eventually(lambda: flow.status().target.error)
     flow.stop()
     await asyncio.wait_for(mirror.daemons[0][2], 10)
+
+
+async def test_the_probe_of_the_target_stands_in_ledger_and_status_once(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    for host in ("host-a", "host-b"):
+        flow, engine = mirror.start(host)
+        await eventually(lambda engine=engine: hosted(engine, 1))
+        status = flow.status()
+        assert (status.guarantee, status.guarantee_note) == ("exactly-once", "")
+        assert {each.setup.mode for each in engine.alive} == {"sequence"}
+        flow.stop()
+        await eventually(lambda flow=flow: flow.status().state == "stopped")
+    assert [fact for fact in mirror.facts() if isinstance(fact, TargetProbed)] == [PROBED]
+
+
+async def test_a_target_that_fails_the_probe_is_told_and_its_lanes_do_not_rest_on_it(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    mirror.probed = msgspec.structs.replace(PROBED, passed=False, failures=("not kept: a gap is refused",))
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    status = flow.status()
+    assert (status.guarantee, status.guarantee_note) == ("at-least-once", "not kept: a gap is refused")
+    assert {each.setup.mode for each in engine.alive} == {"at-least-once"}
+    assert mirror.probed in mirror.facts()
+    flow.stop()
+    await eventually(lambda: flow.status().state == "stopped")
+    # It stays so until other brokers, or a probe of them, say otherwise.
+    mirror.probed = NotProbed("no right")
+    flow, engine = mirror.start("host-b")
+    await eventually(lambda: hosted(engine, 1))
+    assert flow.status().guarantee_note == "not kept: a gap is refused; not probed: no right"
+    assert {each.setup.mode for each in engine.alive} == {"at-least-once"}
+
+
+async def test_a_target_that_cannot_be_probed_is_told_and_copied_to(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    mirror.probed = NotProbed("the topic mirrord.eu-us.probe cannot be created: TOPIC_AUTHORIZATION_FAILED")
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 1))
+    status = flow.status()
+    assert (status.guarantee, status.guarantee_note) == ("exactly-once", f"not probed: {mirror.probed}")
+    assert not any(isinstance(fact, TargetProbed) for fact in mirror.facts())
