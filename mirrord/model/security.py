@@ -6,12 +6,17 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.model.config_providers import read_property
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.jaas import parse_jaas
 
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
 
-REFERENCE_RULE = 'a reference: "env:NAME" (an environment variable) or "file:PATH"'
+REFERENCE_RULE = (
+    'a reference: "env:NAME" (an environment variable), "file:PATH", or "properties:PATH#KEY" (a key of a properties '
+    "file; #OPTION behind it takes one option of a sasl.jaas.config)"
+)
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -21,26 +26,27 @@ class Secret(msgspec.Struct, frozen=True):
 
     @staticmethod
     def parse(found: object) -> "Secret":
-        """The secret behind `env:NAME` or `file:PATH`. Raises ValueError for anything else: a secret in plain text."""
+        """The secret behind `env:NAME`, `file:PATH` or `properties:PATH#KEY`, perhaps with `#OPTION`.
+
+        Raises ValueError for anything else: a secret in plain text.
+        """
         kind, _, name = found.partition(":") if isinstance(found, str) else ("", "", "")
-        if kind not in {"env", "file"} or not name:
+        parts = name.split("#")
+        whole = len(parts) in {2, 3} and all(parts) if kind == "properties" else bool(name)
+        if kind not in {"env", "file", "properties"} or not whole:
             raise ValueError(REFERENCE_RULE)
         return Secret(f"{kind}:{name}")
 
     def resolve(self) -> str:
         """The secret's text, without the line end of a file. Raises EnvironmentFault when it is not there."""
         kind, _, name = self.reference.partition(":")
-        if kind == "env":
-            value = os.environ.get(name)
-            if not value:
-                raise EnvironmentFault(f"the environment variable {name} is not set, or empty")
-            return value
-        try:
-            return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise EnvironmentFault(f"the file {name} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise EnvironmentFault(f"the file {name} is not a UTF-8 text") from None
+        match kind:
+            case "env":
+                return _variable(name)
+            case "properties":
+                return _property(*name.split("#"))
+            case _:
+                return _file(name)
 
     def __repr__(self) -> str:
         return "***"
@@ -48,10 +54,41 @@ class Secret(msgspec.Struct, frozen=True):
     __str__ = __repr__
 
 
+def _variable(name: str) -> str:
+    value = os.environ.get(name)
+    if not value:
+        raise EnvironmentFault(f"the environment variable {name} is not set, or empty")
+    return value
+
+
+def _file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise EnvironmentFault(f"the file {name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise EnvironmentFault(f"the file {name} is not a UTF-8 text") from None
+
+
+def _property(path: str, key: str, option: str | None = None) -> str:
+    value = read_property(path, key)
+    if option is None:
+        return value
+    try:
+        options = parse_jaas(value).options
+    except ValueError as rule:
+        raise EnvironmentFault(f"{key} in the file {path} is not a sasl.jaas.config; allowed: {rule}") from None
+    if option not in options:
+        raise EnvironmentFault(f"{key} in the file {path} holds no option {option}")
+    return options[option]
+
+
 class Security(msgspec.Struct, frozen=True):
     """Protocol and credentials of one cluster; `ca`, `certificate` and `key` are PEM.
 
-    With OAUTHBEARER, `password` is the token; it is resolved anew for every connection, so a file may be replaced.
+    With OAUTHBEARER, `password` is the token; it is resolved anew for every connection, so a file may be replaced. With
+    `token_url` it is the client's secret and `username` the client's id, for which that address gives tokens (OAuth's
+    client credentials). With `unsigned`, brokers that are set up for it take `username` without any proof.
     """
 
     protocol: Protocol = "PLAINTEXT"
@@ -62,4 +99,14 @@ class Security(msgspec.Struct, frozen=True):
     certificate: Secret | None = None
     key: Secret | None = None
     key_password: Secret | None = None
+    """Of `key`, or of the key in `keystore` when it is not the store's."""
+    truststore: str | None = None
+    """The path of a JKS or PKCS12 store with the authorities, instead of `ca`."""
+    truststore_password: Secret | None = None
+    keystore: str | None = None
+    """The path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`."""
+    keystore_password: Secret | None = None
     check_hostname: bool = True
+    token_url: str | None = None
+    scope: str | None = None
+    unsigned: bool = False

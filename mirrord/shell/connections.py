@@ -26,6 +26,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.security import Security
 from mirrord.shell.credentials import client_options
 from mirrord.shell.frames import BufferPool, Frame
+from mirrord.shell.handshake import tls_reason
 from mirrord.shell.pipe import FRAME_LIMIT, ConnectionLost, FramePipe, tune
 from mirrord.wire.apis import Api, choose
 from mirrord.wire.primitives import Reader
@@ -130,6 +131,8 @@ async def connect(
     except TimeoutError:
         raise Unreachable(f"{peer} did not answer within {options.connect_timeout_s:g} s") from None
     except (OSError, KafkaError, ValueError) as error:
+        if (cause := _tls_error(error)) is not None:
+            raise TlsFailed(f"no TLS session with {peer}: {await tls_reason(cause, host, port, security)}") from error
         raise _explain(error, peer, security) from error
     pipe = FramePipe(peer, options.client_id, pool, options.request_timeout_s, options.frame_limit)
     replace_before = opening.replace_before
@@ -177,12 +180,13 @@ class _Opening(AIOKafkaConnection):
         return private._versions
 
 
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__
+    return error
+
+
 def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
-    cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ssl.SSLError):
-            return TlsFailed(f"no TLS session with {peer}: {_tls_reason(cause)}")
-        cause = cause.__cause__
     sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
     if isinstance(error, (*sasl, ValueError)):
         # ValueError: the server's part of a SCRAM exchange is wrong.
@@ -193,14 +197,5 @@ def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFaul
         return Unreachable(
             f"{peer} closed the connection before it was ready; is {security.protocol} what this port speaks?"
         )
-    reason = getattr(error, "strerror", None) or error
+    reason = getattr(error, "strerror", None) or f"{error}" or "it closed the connection"
     return Unreachable(f"{peer} cannot be reached: {reason}")
-
-
-def _tls_reason(error: ssl.SSLError) -> str:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"its certificate is not accepted: {error.verify_message}"
-    reason = (error.reason or str(error)).lower().replace("_", " ")
-    if "alert" in reason and "certificate" in reason:
-        return f"the broker wants a client certificate that it trusts ({reason})"
-    return reason

@@ -3,14 +3,20 @@
 # pyright: reportMissingTypeStubs=false
 
 import os
+import re
 import ssl
+import textwrap
 from collections.abc import Callable
 from typing import TypedDict
 
 from aiokafka.abc import AbstractTokenProvider
 
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret, Security
+from mirrord.model.security import Security
+from mirrord.shell.stores import read_store
+from mirrord.shell.tokens import token_provider
+
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
 
 
 class ClientOptions(TypedDict, total=False):
@@ -32,40 +38,73 @@ def client_options(security: Security) -> ClientOptions:
     options = ClientOptions(security_protocol=security.protocol)
     if security.protocol.endswith("SSL"):
         options["ssl_context"] = tls_context(security)
-    if security.protocol.startswith("SASL_") and security.mechanism and security.password:
+    if security.protocol.startswith("SASL_") and security.mechanism:
         options["sasl_mechanism"] = security.mechanism
         if security.mechanism == "OAUTHBEARER":
-            options["sasl_oauth_token_provider"] = _Token(security.password)
-        else:
+            options["sasl_oauth_token_provider"] = token_provider(security)
+        elif security.password:
             options["sasl_plain_username"] = security.username or ""
             options["sasl_plain_password"] = security.password.resolve()
     return options
 
 
-class _Token(AbstractTokenProvider):
-    """The token that the reference holds when a connection is opened (KIP-255)."""
-
-    def __init__(self, reference: Secret) -> None:
-        self._reference = reference
-
-    async def token(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride] - the base has no body
-        return self._reference.resolve()
-
-
 def tls_context(security: Security) -> ssl.SSLContext:
-    """Trust in the CA of the settings, or in the machine's. Raises EnvironmentFault when PEM or password do not fit."""
-    context = ssl.create_default_context()
-    if security.ca is not None:
-        authorities = security.ca.resolve()
-        # A CA of one's own means that one alone.
+    """Trust in the authorities of the settings, or in the machine's; our certificate, if there is one.
+
+    Raises EnvironmentFault when what the settings name cannot be used.
+    """
+    authorities = _authorities(security)
+    if authorities is None:
+        context = ssl.create_default_context()
+    else:
+        # Authorities of one's own mean those alone.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        _use("ca", lambda: context.load_verify_locations(cadata=authorities))
+        _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
     context.check_hostname = security.check_hostname
-    if security.certificate is not None and security.key is not None:
-        password = security.key_password.resolve() if security.key_password else ""
-        pem = f"{security.certificate.resolve()}\n{security.key.resolve()}\n"
-        _use("certificate, key and key_password", lambda: _load_chain(context, pem, password))
+    chain = client_chain(security)
+    if chain is not None:
+        pem, password = chain
+        what = "keystore" if security.keystore else "certificate, key and key_password"
+        _use(what, lambda: _load_chain(context, pem, password))
     return context
+
+
+def client_chain(security: Security) -> tuple[str, str] | None:
+    """Our certificate with its chain and key, as PEM, and the key's password; None when there is none.
+
+    Raises EnvironmentFault.
+    """
+    if security.keystore is not None:
+        password = security.keystore_password.resolve() if security.keystore_password else ""
+        key_password = security.key_password.resolve() if security.key_password else None
+        store = read_store(security.keystore, password, key_password)
+        if not store.key:
+            raise EnvironmentFault(f"the key store {security.keystore} holds no private key")
+        return store.chain + store.key, ""
+    if security.certificate is None or security.key is None:
+        return None
+    password = security.key_password.resolve() if security.key_password else ""
+    return f"{pem_lines(security.certificate.resolve())}\n{pem_lines(security.key.resolve())}\n", password
+
+
+def pem_lines(text: str) -> str:
+    """PEM as OpenSSL wants it. In a properties file it often stands in one line, which Kafka takes, too."""
+    if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines have to stay
+        return text
+    blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]
+    return "".join(blocks) or text
+
+
+def _block(kind: str, body: str) -> str:
+    return "\n".join([f"-----BEGIN {kind}-----", *textwrap.wrap(body, 64), f"-----END {kind}-----", ""])
+
+
+def _authorities(security: Security) -> str | None:
+    if security.truststore is not None:
+        password = security.truststore_password.resolve() if security.truststore_password else None
+        store = read_store(security.truststore, password)
+        return store.authorities or store.chain
+    return None if security.ca is None else pem_lines(security.ca.resolve())
 
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:

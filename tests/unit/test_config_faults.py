@@ -129,6 +129,34 @@ def test_faults_of_the_daemon(table: str, line: str) -> None:
         ('security = { protocol = "SASL_PLAINTEXT", ca = "file:x" }', "security.ca: has no meaning with protocol"),
         ('security = { protocol = "SSL", key = "file:x" }', "security.certificate: missing"),
         ('security = { protocol = "SSL", key_password = "file:x" }', "security.key_password: has no meaning without"),
+        (
+            'security = { protocol = "SSL", truststore = "a.jks", ca = "file:x" }',
+            "security.ca: has no meaning beside truststore, which takes its place",
+        ),
+        ('security = { protocol = "SSL", keystore = "a.jks" }', "security.keystore_password: missing with keystore"),
+        (
+            'security = { protocol = "SSL", truststore_password = "env:X" }',
+            "security.truststore_password: has no meaning without truststore",
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", token_url = "login" }',
+            'security.token_url: found "login"; allowed: an address such as',
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", password = "env:X", '
+            'token_url = "https://x" }',
+            "security.username: missing with token_url (the client's id)",
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "OAUTHBEARER", username = "u", unsigned = true, '
+            'scope = "s" }',
+            "security.scope: has no meaning with unsigned = true",
+        ),
+        (
+            'security = { protocol = "SASL_SSL", mechanism = "PLAIN", username = "u", password = "env:X", '
+            "unsigned = true }",
+            'security.unsigned: has no meaning with mechanism "PLAIN"; "OAUTHBEARER" uses it',
+        ),
         ("security = { check_hostname = false }", "security.check_hostname: has no meaning with protocol"),
         ('security = "PLAIN me hunter2"', "clusters.eu.security: found a text; allowed: a table"),
         (

@@ -37,3 +37,6 @@ def test_the_other_samples() -> None:
     assert (security.protocol, security.mechanism) == ("SASL_SSL", "SCRAM-SHA-512")
     assert security.password is not None
     assert security.ca is not None
+    stores, bearer = (load(CONF / "secured.toml").clusters[alias].security for alias in ("asia", "hq"))
+    assert (stores.truststore, stores.keystore) == ("tls/trust.p12", "tls/mirrord.jks")
+    assert (bearer.mechanism, bearer.scope) == ("OAUTHBEARER", "kafka")

@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+import re
 import ssl
 import struct
 import warnings
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,7 @@ from mirrord.shell.connections import (
 )
 from mirrord.shell.credentials import client_options, tls_context
 from mirrord.shell.frames import BufferPool
+from mirrord.shell.handshake import tls_reason
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.wire.apis import METADATA
 from mirrord.wire.errors import UnsupportedBroker
@@ -210,14 +213,40 @@ async def test_tls_with_a_ca_of_ones_own(authority: trustme.CA, tmp_path: Path) 
 
 async def test_tls_failures_say_what_is_wrong(authority: trustme.CA, tmp_path: Path) -> None:
     async with server(broker(), tls_server(authority, "elsewhere.example")) as port:
-        with pytest.raises(TlsFailed, match=r"its certificate is not accepted: .*mismatch"):
+        with pytest.raises(
+            TlsFailed, match=r"its certificate is not accepted: .*mismatch.* is for elsewhere.example, not"
+        ):
             await open_to(port, trusting(authority, tmp_path))
-        with pytest.raises(TlsFailed, match=r"accepted: unable to get local issuer certificate$"):
-            await open_to(port, trusting(trustme.CA(), tmp_path))
-        with pytest.raises(TlsFailed, match="its certificate is not accepted"):
+        other = trustme.CA(organization_name="Other")
+        with pytest.raises(TlsFailed, match=r"issued by .*, and trusted are those of ca: .*O=Other") as told:
+            await open_to(port, trusting(other, tmp_path))
+        assert "accepted: unable to get local issuer certificate; " in str(told.value)
+        with pytest.raises(TlsFailed, match=r"trusted are the authorities of this machine; name others by ca"):
             await open_to(port, Security("SSL"))
         connection = await open_to(port, trusting(authority, tmp_path, check_hostname=False))
         connection.close()
+
+
+async def test_an_expired_certificate_says_so(authority: trustme.CA, tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1", not_after=datetime(2001, 1, 1, tzinfo=UTC)).configure_cert(context)
+    async with server(broker(), context) as port:
+        with pytest.raises(TlsFailed, match=r"certificate has expired; .* is valid from .* to 2001-01-01 00:00:00 UTC"):
+            await open_to(port, trusting(authority, tmp_path))
+
+
+async def test_a_client_certificate_that_is_not_trusted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = trustme.CA(organization_name="Other").issue_cert("client.example")
+    monkeypatch.setenv("MIRRORD_TEST_CERTIFICATE", client.cert_chain_pems[0].bytes().decode())
+    monkeypatch.setenv("MIRRORD_TEST_KEY", client.private_key_pem.bytes().decode())
+    certificate, key = Secret.parse("env:MIRRORD_TEST_CERTIFICATE"), Secret.parse("env:MIRRORD_TEST_KEY")
+    for reason in ("TLSV1_ALERT_UNKNOWN_CA", "SSLV3_ALERT_BAD_CERTIFICATE", "TLSV13_ALERT_CERTIFICATE_REQUIRED"):
+        error = ssl.SSLError(1, "")
+        error.reason = reason
+        told = await tls_reason(error, "127.0.0.1", 9, Security("SSL", certificate=certificate, key=key))
+        assert told.startswith("the broker wants a client certificate that it trusts (")
+        assert re.search(r"; ours is \".*\", issued by \".*O=Other\", valid from ", told)
+        assert "; none is configured (" in await tls_reason(error, "127.0.0.1", 9, Security("SSL"))
 
 
 def test_a_client_certificate_never_touches_a_disk(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> None:

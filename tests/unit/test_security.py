@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.model.config_providers import Providers
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.security import Secret
 
@@ -27,7 +28,61 @@ def test_a_file_loses_its_line_end_only(tmp_path: Path) -> None:
         Secret.parse(f"file:{path}").resolve()
 
 
-@pytest.mark.parametrize("found", ["hunter2", "env:", "file:", "vault:x", "", None, 3])
+def test_a_key_of_a_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "mm2.properties"
+    path.write_text(
+        "us.ssl.key.password = hunter2\n"
+        'us.sasl.jaas.config = P required username="u" \\\n  password="${env:MIRRORD_TEST}";\n'
+        "config.providers = secrets\n"
+        "config.providers.secrets.class = org.apache.kafka.common.config.provider.FileConfigProvider\n"
+        f"other = ${{secrets:{path}:us.ssl.key.password}}\n"
+        "unknown = ${vault:a:b}\n"
+    )
+    monkeypatch.setenv("MIRRORD_TEST", "swordfish")
+
+    def resolved(rest: str) -> str:
+        return Secret.parse(f"properties:{path}#{rest}").resolve()
+
+    assert resolved("us.ssl.key.password") == "hunter2"
+    assert resolved("us.sasl.jaas.config#password") == "swordfish"
+    assert resolved("other") == "hunter2"
+    assert resolved("unknown") == "${vault:a:b}"
+    for rest, told in [
+        ("none", "holds no key none"),
+        ("us.sasl.jaas.config#pw", "holds no option pw"),
+        ("us.ssl.key.password#pw", "is not a sasl.jaas.config"),
+    ]:
+        with pytest.raises(EnvironmentFault, match=told) as fault:
+            resolved(rest)
+        assert "hunter2" not in str(fault.value)
+    monkeypatch.delenv("MIRRORD_TEST")
+    with pytest.raises(EnvironmentFault, match="MIRRORD_TEST is not set"):
+        resolved("us.sasl.jaas.config#password")
+
+
+def test_a_file_of_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "password").write_text("hunter2")
+    expression = Providers({"here": "directory"}).whole(f"${{here:{tmp_path}:password}}")
+    assert expression is not None
+    assert (expression.resolve(), expression.reference) == ("hunter2", f"file:{tmp_path}/password")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        "properties:x",
+        "properties:x#",
+        "properties:#k",
+        "properties:a#b#c#d",
+        "x",
+        "env:",
+        "file:",
+        "vault:x",
+        "",
+        None,
+        3,
+    ],
+)
 def test_anything_else_is_refused(found: object) -> None:
     with pytest.raises(ValueError, match="a reference"):
         Secret.parse(found)

@@ -1,0 +1,64 @@
+"""The value of `sasl.jaas.config`: one login module with its options, as Kafka's JaasConfig reads it."""
+
+import re
+
+import msgspec
+
+_TOKEN = re.compile(
+    r"""\s+|//[^\n]*|/\*.*?\*/|(?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(?P<mark>[=;])|(?P<word>[^\s=;"']+)""",
+    re.DOTALL,
+)
+_ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v": "\v"}
+
+
+class JaasEntry(msgspec.Struct, frozen=True):
+    """A login module and its options. The values may be secrets: they are for passing on, not for showing."""
+
+    module: str
+    options: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"JaasEntry({self.module}, {', '.join(self.options)})"
+
+    __str__ = __repr__
+
+
+def parse_jaas(text: str) -> JaasEntry:
+    """`MODULE required NAME="VALUE" ...;`. Raises ValueError with one phrase that shows nothing of the text."""
+    words = _words(text)
+    # The control flag does not matter with one module, but has to be there.
+    if len(words) < 3 or words[-1] != ";" or {words[0], words[1]} & {"=", ";"}:
+        raise ValueError('LOGIN-MODULE required NAME="VALUE" ...; with a semicolon at its end')
+    options: dict[str, str] = {}
+    rest = words[2:-1]
+    if len(rest) % 3 or any(mark != "=" for mark in rest[1::3]):
+        raise ValueError('options as NAME="VALUE", and one semicolon at the end')
+    for name, value in zip(rest[::3], rest[2::3], strict=True):
+        options[name] = _unquoted(value)
+    return JaasEntry(_unquoted(words[0]), options)
+
+
+def _words(text: str) -> list[str]:
+    words: list[str] = []
+    position = 0
+    while position < len(text):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise ValueError("quotes that are closed")
+        position = match.end()
+        if match.lastgroup:
+            words.append(match[0])
+    return words
+
+
+def _unquoted(word: str) -> str:
+    if word[:1] not in {'"', "'"}:
+        return word
+    return _ESCAPE.sub(_escaped, word[1:-1])
+
+
+def _escaped(match: re.Match[str]) -> str:
+    if match[1][0] in "01234567":
+        return chr(int(match[1], 8))
+    return _ESCAPES.get(match[1], match[1])

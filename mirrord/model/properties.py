@@ -1,0 +1,115 @@
+"""The syntax of Java's properties files, exactly as java.util.Properties reads it.
+
+A logical line is a key, a separator (`=`, `:` or blanks) and a value; a line that ends in an odd number of backslashes
+goes on in the next one, whose leading blanks are dropped. `#` and `!` begin a comment line. What a value means is not
+decided here.
+"""
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from mirrord.model.errors import ConfigError
+
+_BLANKS = " \t\f"
+_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "f": "\f"}
+_COMMA = re.compile(r"\s*,\s*")
+
+
+class Property(msgspec.Struct, frozen=True):
+    """One entry of a file. `line` is where it begins, from 1."""
+
+    key: str
+    value: str
+    line: int
+
+
+def parse(text: str, file_name: str) -> tuple[Property, ...]:
+    r"""Every entry in the order of the file, also those of a repeated key (the last one counts).
+
+    Raises ConfigError for a malformed `\uXXXX`, the one thing that Java refuses.
+    """
+    entries: list[Property] = []
+    for line, number in _logical_lines(text):
+        key, value = _split(line)
+        try:
+            entries.append(Property(_unescape(key), _unescape(value), number))
+        except ValueError as error:
+            raise ConfigError(f"{file_name}:{number}: {error}") from None
+    return tuple(entries)
+
+
+def decode(data: bytes) -> str:
+    """The text of a file: UTF-8, or ISO-8859-1 (what Java takes every file for) when it is not that."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("iso-8859-1")
+
+
+def split_list(value: str) -> tuple[str, ...]:
+    """The items of a comma list, without the blanks around them; empty ones are left out."""
+    return tuple(item for item in _COMMA.split(value.strip()) if item)
+
+
+def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
+    """Each logical line and the number of its first natural line."""
+    number = 0
+    buffer = ""
+    begun = 0
+    for natural in re.split(r"\r\n|\r|\n", text):
+        number += 1
+        stripped = natural.lstrip(_BLANKS)
+        if not buffer:
+            # After a lone backslash there is nothing yet: comments and empty lines are still what they are.
+            if not stripped or stripped[0] in "#!":
+                continue
+            begun = number
+        if _goes_on(stripped):
+            buffer += stripped[:-1]
+            continue
+        yield buffer + stripped, begun
+        buffer = ""
+    if buffer:
+        yield buffer, begun
+
+
+def _goes_on(line: str) -> bool:
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
+
+
+def _split(line: str) -> tuple[str, str]:
+    end = 0
+    while end < len(line) and line[end] not in _BLANKS + "=:":
+        end += 2 if line[end] == "\\" else 1
+    end = min(end, len(line))
+    rest = line[end:].lstrip(_BLANKS)
+    if rest[:1] in {"=", ":"}:
+        rest = rest[1:].lstrip(_BLANKS)
+    return line[:end], rest
+
+
+def _unescape(raw: str) -> str:
+    if "\\" not in raw:
+        return raw
+    parts: list[str] = []
+    position = 0
+    while position < len(raw):
+        char = raw[position]
+        position += 1
+        if char != "\\":
+            parts.append(char)
+            continue
+        escaped = raw[position : position + 1]
+        position += 1
+        if escaped == "u":
+            digits = raw[position : position + 4]
+            if not re.fullmatch(r"[0-9A-Fa-f]{4}", digits):
+                raise ValueError(f"\\u{digits} is not a character; allowed: \\u and four hexadecimal digits")
+            parts.append(chr(int(digits, 16)))
+            position += 4
+        else:
+            parts.append(_ESCAPES.get(escaped, escaped))
+    # Java's characters are UTF-16: two escapes may be one character.
+    return "".join(parts).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

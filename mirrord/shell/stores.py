@@ -1,0 +1,183 @@
+"""Java's key stores, JKS and PKCS12, as the PEM texts that Python's ssl takes.
+
+PKCS12 is read by cryptography. JKS is a list of DER certificates and of keys under a cipher of its own (JavaKeyStore
+and KeyProtector in sun.security.provider): what is needed of it stands here. Which of the two a file is, it says
+itself, as in Java. Nothing is written to a disk.
+"""
+
+import base64
+import hashlib
+import hmac
+import ssl
+import struct
+from pathlib import Path
+
+import msgspec
+
+from mirrord.model.errors import EnvironmentFault
+
+_JKS = b"\xfe\xed\xfe\xed"
+_JCEKS = b"\xce\xce\xce\xce"
+_DER_SEQUENCE = 0x30
+_DER_OCTETS = 0x04
+_SALT = _CHECK = 20
+"""A JKS key is kept as salt, cipher text and SHA-1."""
+_WHITENER = b"Mighty Aphrodite"
+
+
+class Store(msgspec.Struct, frozen=True):
+    """What a store holds, as PEM. `key` and its `chain` are empty without a private key."""
+
+    authorities: str
+    """Certificates that are trusted as they are."""
+    chain: str = ""
+    key: str = ""
+
+    def __repr__(self) -> str:
+        return "Store(***)"
+
+    __str__ = __repr__
+
+
+class _Broken(Exception):
+    """The store cannot be read; the text says why."""
+
+
+def read_store(path: str, password: str | None, key_password: str | None = None) -> Store:
+    """The store in that file. `password` None reads the certificates of a JKS store only, unchecked.
+
+    Raises EnvironmentFault when the file is missing, is no store, or a password is wrong.
+    """
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(f"the key store {path} cannot be read: {error.strerror}") from None
+    try:
+        if data.startswith(_JKS):
+            return _jks(data, password, key_password)
+        if data[:1] == bytes([_DER_SEQUENCE]):
+            return _pkcs12(data, password)
+    except _Broken as fault:
+        raise EnvironmentFault(f"the key store {path} cannot be read: {fault}") from None
+    kind = "a JCEKS store" if data.startswith(_JCEKS) else "neither a JKS nor a PKCS12 store"
+    raise EnvironmentFault(f"{path} is {kind}; `keytool -importkeystore -deststoretype PKCS12` makes one")
+
+
+def _pkcs12(data: bytes, password: str | None) -> Store:
+    # Not always wanted, and slow to import.
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import pkcs12  # noqa: PLC0415
+
+    try:
+        store = pkcs12.load_pkcs12(data, password.encode() if password else None)
+    except (ValueError, TypeError):
+        raise _Broken("its password is wrong, or it is damaged") from None
+    others = [each.certificate.public_bytes(serialization.Encoding.PEM).decode() for each in store.additional_certs]
+    if store.key is None:
+        own = [store.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()] if store.cert else []
+        return Store(authorities="".join([*own, *others]))
+    if store.cert is None:
+        raise _Broken("it holds a key, but not the certificate for it")
+    key = store.key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    own_certificate = store.cert.certificate.public_bytes(serialization.Encoding.PEM).decode()
+    return Store(authorities="".join(others), chain="".join([own_certificate, *others]), key=key.decode())
+
+
+def _jks(data: bytes, password: str | None, key_password: str | None) -> Store:
+    if password is not None and not _is_whole(data, password):
+        raise _Broken("its password is wrong, or it is damaged")
+    reader = _Reader(data, 4)
+    version, count = reader.number(">I"), reader.number(">I")
+    if version not in {1, 2}:
+        raise _Broken(f"JKS of version {version} is not known")
+    authorities: list[str] = []
+    chain = key = ""
+    for _ in range(count):
+        tag = reader.number(">I")
+        reader.text()  # the alias
+        reader.take(8)  # when it was made
+        if tag == 2:
+            authorities.append(_certificate(reader, version))
+            continue
+        if tag != 1:
+            raise _Broken(f"an entry of kind {tag}")
+        protected = reader.block()
+        certificates = [_certificate(reader, version) for _ in range(reader.number(">I"))]
+        # As in Java, one key is used; which one of several is not promised there.
+        if not key and password is not None:
+            key = _pem_key(_unprotect(_octets(protected), key_password or password))
+            chain = "".join(certificates)
+    return Store("".join(authorities), chain, key)
+
+
+def _is_whole(data: bytes, password: str) -> bool:
+    digest = hashlib.sha1(password.encode("utf-16-be") + _WHITENER + data[:-20], usedforsecurity=False).digest()
+    return hmac.compare_digest(digest, data[-20:])
+
+
+def _certificate(reader: "_Reader", version: int) -> str:
+    if version == 2:
+        reader.text()  # "X.509"
+    return ssl.DER_cert_to_PEM_cert(reader.block())
+
+
+def _unprotect(data: bytes, password: str) -> bytes:
+    """The PKCS8 key: the cipher text is XORed with a chain of SHA-1 digests over password and salt."""
+    secret = password.encode("utf-16-be")
+    block, cipher, check = data[:_SALT], data[_SALT:-_CHECK], data[-_CHECK:]
+    stream = b""
+    while len(stream) < len(cipher):
+        block = hashlib.sha1(secret + block, usedforsecurity=False).digest()
+        stream += block
+    plain = bytes(one ^ other for one, other in zip(cipher, stream, strict=False))
+    if not hmac.compare_digest(hashlib.sha1(secret + plain, usedforsecurity=False).digest(), check):
+        raise _Broken("the password of its key is wrong")
+    return plain
+
+
+def _pem_key(der: bytes) -> str:
+    body = base64.encodebytes(der).decode()
+    return f"-----BEGIN PRIVATE KEY-----\n{body}-----END PRIVATE KEY-----\n"
+
+
+def _octets(der: bytes) -> bytes:
+    """The octet string of an EncryptedPrivateKeyInfo: SEQUENCE { AlgorithmIdentifier, OCTET STRING }."""
+    outer = _Reader(_Reader(der, 0).element(_DER_SEQUENCE), 0)
+    outer.element(_DER_SEQUENCE)
+    return outer.element(_DER_OCTETS)
+
+
+class _Reader:
+    """Numbers, texts and blocks, one behind the other."""
+
+    def __init__(self, data: bytes, position: int) -> None:
+        self._data = data
+        self._position = position
+
+    def take(self, length: int) -> bytes:
+        end = self._position + length
+        if end > len(self._data):
+            raise _Broken("it is cut off")
+        part = self._data[self._position : end]
+        self._position = end
+        return part
+
+    def number(self, form: str) -> int:
+        return struct.unpack(form, self.take(struct.calcsize(form)))[0]
+
+    def text(self) -> bytes:
+        return self.take(self.number(">H"))
+
+    def block(self) -> bytes:
+        return self.take(self.number(">I"))
+
+    def element(self, tag: int) -> bytes:
+        """A DER element's content."""
+        if self.number("B") != tag:
+            raise _Broken("a key is not what it should be")
+        length = self.number("B")
+        if length & 0x80:
+            length = int.from_bytes(self.take(length & 0x7F), "big")
+        return self.take(length)

@@ -1,0 +1,83 @@
+"""OAUTHBEARER tokens."""
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.security import Secret, Security
+from mirrord.shell.tokens import token_provider, unsigned_token
+
+BEARER = Security("SASL_SSL", "OAUTHBEARER", "client", Secret.parse("env:MIRRORD_TEST_SECRET"))
+
+
+@pytest.fixture(autouse=True)
+def _secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MIRRORD_TEST_SECRET", "hunter2")
+
+
+async def token_of(**more: object) -> str:
+    provider: Any = token_provider(msgspec.structs.replace(BEARER, **more))
+    return await provider.token()
+
+
+async def test_a_token_by_reference() -> None:
+    assert await token_of() == "hunter2"
+
+
+async def test_a_token_without_a_signature() -> None:
+    token = await token_of(unsigned=True, password=None)
+    header, claims, signature = token.split(".")
+    assert signature == ""
+    assert json.loads(base64.urlsafe_b64decode(header + "==")) == {"alg": "none"}
+    assert json.loads(base64.urlsafe_b64decode(claims + "=="))["sub"] == "client"
+    assert unsigned_token("client", 1.0) == unsigned_token("client", 1.0)
+
+
+async def test_client_credentials_and_a_token_that_is_kept() -> None:
+    asked: list[tuple[str, dict[str, str]]] = []
+
+    async def give(request: web.Request) -> web.Response:
+        asked.append(
+            (request.headers["Authorization"], {name: str(value) for name, value in (await request.post()).items()})
+        )
+        return web.json_response({"access_token": f"token-{len(asked)}", "expires_in": 300})
+
+    app = web.Application()
+    app.router.add_post("/token", give)
+    async with TestServer(app, host="127.0.0.1") as server:
+        url = str(server.make_url("/token"))
+        assert await token_of(token_url=url, scope="kafka") == "token-1"
+        assert await token_of(token_url=url, scope="kafka") == "token-1"
+        assert await token_of(token_url=url) == "token-2"
+    basic = "Basic " + base64.b64encode(b"client:hunter2").decode()
+    assert asked[0] == (basic, {"grant_type": "client_credentials", "scope": "kafka"})
+    assert asked[1] == (basic, {"grant_type": "client_credentials"})
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "told"),
+    [
+        (401, "{}", "gives 'client' no token: 401 Unauthorized"),
+        (200, "{}", "answers without an access_token"),
+        (200, "[]", "answers without an access_token"),
+        (200, "no json", "gives no token: "),
+    ],
+)
+async def test_no_token(status: int, body: str, told: str) -> None:
+    async def refuse(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=body)
+
+    app = web.Application()
+    app.router.add_post("/token", refuse)
+    async with TestServer(app, host="127.0.0.1") as server:
+        with pytest.raises(EnvironmentFault, match=told) as fault:
+            await token_of(token_url=str(server.make_url("/token")))
+        assert "hunter2" not in str(fault.value)
+    with pytest.raises(EnvironmentFault, match="gives no token: "):
+        await token_of(token_url="http://127.0.0.1:9/token")
