@@ -1,30 +1,30 @@
 """One replicator in a process of its own: copies a topic from its start to its end, and tells what that cost.
 
-`python -m bench.copying SOURCE TARGET TOPIC COPY` prints one JSON object. It does what a replicator does on Ray, with
-its ledger on the target cluster, but without Ray; a lease is taken and held beside it.
+`python -m bench.copying SOURCE TARGET TOPIC COPY --records N` prints one JSON object. It does what a replicator does on
+Ray, with its ledger on the target cluster, but without Ray; a lease is taken and held beside it.
 """
 
 import argparse
 import asyncio
-import functools
 import os
 import resource
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import structlog
 import uvloop
 
+from bench.sampler import Sampler
 from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
 from mirrord.model.config import ClusterConfig, FlowConfig, LimitsConfig, RuntimeConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import FlowOpened
 from mirrord.model.names import LaneKey
 from mirrord.model.security import Security
-from mirrord.shell import host
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.lease_holder import this_process
@@ -35,7 +35,7 @@ from mirrord.shell.topics import KafkaTopicAdmin
 
 DEADLINE_S = 540.0
 LEASE_MS = 60_000
-_LOOK_S = 0.05
+_LOOK_S = 0.1
 _ADMIN_S = 10.0
 
 
@@ -48,36 +48,21 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True):
     records: int
     cpu_s: float
     wall_s: float
-    step_s: float
-    """CPU-seconds within the state machine, header codec included; 0 when it was not asked for."""
+    user_s: float
+    """Of the CPU-seconds those outside of the kernel."""
+    ticks: dict[str, int]
+    """Where the CPU time went, by part, when it was asked for."""
+    step_ticks: int
+    """Of all ticks those within the lane's state machine."""
     idle_bytes: int
     """Largest resident memory before the first lane."""
     peak_bytes: int
     """Largest resident memory in all."""
 
 
-class _Timed:
-    """A function that counts the CPU time it takes."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._function = function
-        self.seconds = 0.0
-        functools.update_wrapper(self, function)
-
-    def __call__(self, *arguments: Any) -> Any:
-        began = time.thread_time_ns()
-        try:
-            return self._function(*arguments)
-        finally:
-            self.seconds += (time.thread_time_ns() - began) / 1e9
-
-
 async def copy(arguments: argparse.Namespace) -> Cost:
     """Copies everything. Raises EnvironmentFault when it does not come to the end."""
     source, target = (ClusterConfig((address,), Security()) for address in (arguments.source, arguments.target))
-    timed = _Timed(host.step)
-    if arguments.time_step:
-        host.step = timed
     name = f"bench-{uuid.uuid4().hex[:8]}"
     flow = FlowConfig(name, "source", "target", (".*",), limits=LimitsConfig(arguments.in_flight_bytes))
     there, here = await _look(source, arguments.topic), await _look(target, arguments.copy)
@@ -99,17 +84,24 @@ async def copy(arguments: argparse.Namespace) -> Cost:
     replicator = Replicator(f"{name}-{os.getpid()}", setup, KafkaLog(name, target))
     await replicator.open()
     idle_bytes = _peak_bytes()
-    began, used = time.monotonic(), time.process_time()
+    sampler = Sampler()
+    began, before = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF)
+    if arguments.profile:
+        sampler.start()
     await replicator.assign(lanes)
     report = await _until_copied(replicator, len(lanes), arguments.records)
-    used, wall_s = time.process_time() - used, time.monotonic() - began
+    profile = sampler.stop()
+    after, wall_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic() - began
+    user_s = after.ru_utime - before.ru_utime
     cost = Cost(
         copied_bytes=sum(lane.copied_bytes for lane in report.lanes),
         batches=sum(lane.raw_batches for lane in report.lanes),
         records=sum(lane.copied_records for lane in report.lanes),
-        cpu_s=used,
+        cpu_s=user_s + after.ru_stime - before.ru_stime,
         wall_s=wall_s,
-        step_s=timed.seconds,
+        user_s=user_s,
+        ticks=profile.ticks,
+        step_ticks=profile.step,
         idle_bytes=idle_bytes,
         peak_bytes=_peak_bytes(),
     )
@@ -140,7 +132,9 @@ async def _until_copied(replicator: Replicator, lanes: int, records: int) -> Rep
 
 
 def _peak_bytes() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    # getrusage would tell of the parent's memory too: a process inherits that figure.
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
 
 
 def main() -> int:
@@ -150,7 +144,8 @@ def main() -> int:
         parser.add_argument(name)
     parser.add_argument("--records", type=int, required=True, help="how many there are to copy")
     parser.add_argument("--in-flight-bytes", type=int, default=LimitsConfig().in_flight_bytes)
-    parser.add_argument("--time-step", action="store_true", help="count the time of the state machine")
+    parser.add_argument("--profile", action="store_true", help="look where the CPU time goes")
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     print(msgspec.json.encode(uvloop.run(copy(parser.parse_args()))).decode())
     return 0
 

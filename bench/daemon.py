@@ -38,15 +38,13 @@ class Settings:
     topics: str
     """A regex."""
     engine: Literal["ray", "process"]
+    flow: str = "eu-us"
     instance: str = "bench"
     refresh_s: float = 1.0
     lease_ttl_s: float = 6.0
     request_timeout_s: float = 8.0
     replicators: int | Literal["auto"] = "auto"
     dashboard: bool = False
-
-
-FLOW = "eu-us"
 
 
 def target_name(topic: str) -> str:
@@ -171,6 +169,7 @@ bootstrap = "{settings.source}"
 bootstrap = "{settings.target}"
 
 [[flows]]
+name = "{settings.flow}"
 from = "eu"
 to = "us"
 topics = ['{settings.topics}']

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bench.throughput import Cell, copy_once
+from bench.throughput import CELLS, copy_once, fill
 from mirrord.lab.cluster import Cluster
 
 LIMITS_BYTES = (16 << 20, 64 << 20)
@@ -12,21 +12,33 @@ LIMITS_BYTES = (16 << 20, 64 << 20)
 
 
 class Peak(msgspec.Struct, frozen=True, kw_only=True):
-    """With one limit."""
+    """One kind of batches with one limit."""
 
+    name: str
     in_flight_bytes: int
+    copied_bytes: int
     idle_bytes: int
-    over_idle_bytes: int
+    """Largest resident memory before the first lane."""
+    peak_bytes: int
+    """Largest resident memory in all."""
 
 
-def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Callable[[str], None]) -> Sequence[Peak]:
-    """Copies a cell that is filled already, once with each limit. Raises EnvironmentFault."""
+def measure(source: Cluster, target: Cluster, share: float, tell: Callable[[str], None]) -> Sequence[Peak]:
+    """Copies topics from their start with each limit, in a process of its own each time. Raises EnvironmentFault."""
     peaks: list[Peak] = []
-    for limit in LIMITS_BYTES:
-        tell(f"memory: catching up with at most {limit >> 20} MiB in flight")
-        copy = f"{cell.topic}.memory-{limit}"
-        cost = copy_once(source, target, cell.scaled(share), copy, "--in-flight-bytes", str(limit))
-        peaks.append(
-            Peak(in_flight_bytes=limit, idle_bytes=cost.idle_bytes, over_idle_bytes=cost.peak_bytes - cost.idle_bytes)
-        )
+    for cell in (each.scaled(share / 2) for each in CELLS):
+        tell(f"memory: writing {cell.batches:,} {cell.name}")
+        fill(source.bootstrap, cell)
+        for limit in LIMITS_BYTES:
+            tell(f"memory: catching up on {cell.name} with at most {limit >> 20} MiB in flight")
+            cost = copy_once(source, target, cell, f"{cell.topic}.memory-{limit}", "--in-flight-bytes", str(limit))
+            peaks.append(
+                Peak(
+                    name=cell.name,
+                    in_flight_bytes=limit,
+                    copied_bytes=cost.copied_bytes,
+                    idle_bytes=cost.idle_bytes,
+                    peak_bytes=cost.peak_bytes,
+                )
+            )
     return peaks

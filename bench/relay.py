@@ -1,20 +1,29 @@
-"""The yardstick: CPU-seconds of a process that only moves bytes from one socket to another, with uvloop.
+"""The yardstick: what a process costs that only moves bytes from one socket to another, with uvloop.
 
-A generator and a sink live in a process of their own; counted is the relay alone. Whatever a replicator costs beyond
-this is what it does besides moving bytes.
+A generator and a sink live in a process of their own; counted is the CPU of the relay alone, from its first connection
+on. What a replicator costs beyond this is what it does besides moving bytes.
 """
 
+import argparse
 import asyncio
 import os
-import resource
 import socket
 import sys
 import threading
-from collections.abc import Callable
+import time
+from typing import cast
 
+import msgspec
 import uvloop
 
 BLOCK_BYTES = 1 << 20
+
+
+class Relayed(msgspec.Struct, frozen=True):
+    """How many bytes went through, and the CPU-seconds that it took."""
+
+    relayed_bytes: int
+    cpu_s: float
 
 
 class _Out(asyncio.Protocol):
@@ -29,20 +38,24 @@ class _Out(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._inward.transport.resume_reading()
 
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
+        self._inward.done.set()
+
 
 class _In(asyncio.BufferedProtocol):
     """From the generator: into one buffer, and out again as bytes of its own."""
 
-    def __init__(self, done: asyncio.Event) -> None:
+    transport: asyncio.Transport
+    out: asyncio.Transport
+
+    def __init__(self) -> None:
         self._buffer = bytearray(BLOCK_BYTES)
         self._view = memoryview(self._buffer)
-        self._done = done
-        self.transport: asyncio.Transport
-        self.out: asyncio.Transport
+        self.done = asyncio.Event()
+        """Set when the last byte went out."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 -- asyncio's own promise for a stream
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's transports inherit from nothing
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002 -- asyncio's signature
         return self._buffer
@@ -52,15 +65,16 @@ class _In(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
         self.out.close()
-        self._done.set()
 
 
-async def _relay(source_port: int, sink_port: int) -> None:
-    loop, done = asyncio.get_running_loop(), asyncio.Event()
-    inward = _In(done)
+async def _relay(source_port: int, sink_port: int) -> float:
+    """The CPU-seconds that it took."""
+    loop, inward = asyncio.get_running_loop(), _In()
+    used = time.process_time()
     inward.out, _ = await loop.create_connection(lambda: _Out(inward), "127.0.0.1", sink_port)
     await loop.create_connection(lambda: inward, "127.0.0.1", source_port)
-    await done.wait()
+    await inward.done.wait()
+    return time.process_time() - used
 
 
 def _serve(listener: socket.socket, blocks: int) -> None:
@@ -77,25 +91,35 @@ def _drain(listener: socket.socket) -> None:
         pass
 
 
-def bytes_per_cpu_second(total_bytes: int) -> float:
-    """Relay this many bytes in this process. Call it in a process of its own: all of its CPU is counted."""
+def _generate_and_drain(source: socket.socket, sink: socket.socket, blocks: int) -> None:
+    generator = threading.Thread(target=_serve, args=(source, blocks), daemon=True)
+    generator.start()
+    _drain(sink)
+    generator.join()
+
+
+def relay(total_bytes: int) -> Relayed:
+    """Relays about so many bytes, here and in a process beside this one."""
     source, sink = (socket.create_server(("127.0.0.1", 0)) for _ in range(2))
-    blocks = total_bytes // BLOCK_BYTES
+    blocks = max(1, total_bytes // BLOCK_BYTES)
     other = os.fork()
     if other == 0:
-        ends: tuple[Callable[[], None], ...] = (lambda: _serve(source, blocks), lambda: _drain(sink))
-        threads = [threading.Thread(target=end) for end in ends]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        os._exit(0)
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    uvloop.run(_relay(source.getsockname()[1], sink.getsockname()[1]))
-    used = resource.getrusage(resource.RUSAGE_SELF)
+        try:
+            _generate_and_drain(source, sink, blocks)
+        finally:
+            os._exit(0)
+    cpu_s = uvloop.run(_relay(source.getsockname()[1], sink.getsockname()[1]))
     os.waitpid(other, 0)
-    return blocks * BLOCK_BYTES / (used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime)
+    return Relayed(blocks * BLOCK_BYTES, cpu_s)
+
+
+def main() -> int:
+    """The exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.relay", description=__doc__)
+    parser.add_argument("bytes", type=int, nargs="?", default=4_000_000_000, help="default: %(default)s")
+    print(msgspec.json.encode(relay(parser.parse_args().bytes)).decode())
+    return 0
 
 
 if __name__ == "__main__":
-    print(bytes_per_cpu_second(int(sys.argv[1])))
+    sys.exit(main())

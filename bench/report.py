@@ -4,6 +4,7 @@ import platform
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import confluent_kafka
 import msgspec
 import psutil
 
+from bench import tables
 from mirrord.lab.jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).parents[1]
@@ -22,9 +24,19 @@ Result = dict[str, Any]
 
 _HEAD = """# Measurements
 
-Made by `make campaign` and `make bench` (bench/report.py writes this page from bench/results); how each figure is
-measured stands in bench/README.md. Absolute figures depend on the machine: compare ratios within one run.
+Made by `make campaign` and `make bench`: bench/report.py writes this page from bench/results, again with
+`python -m bench.report`. How each figure is measured stands in [bench/README.md](../bench/README.md). Absolute figures
+depend on the machine and on what else it does: compare ratios within one run.
 """
+
+_WORDS = {
+    "throughput": "Speed",
+    "memory": "Memory",
+    "latency": "Latency",
+    "recovery": "Start and recovery",
+    "idle": "Idle",
+}
+"""The headings of the questions of `make bench`."""
 
 
 def keep(kind: str, result: Result) -> None:
@@ -128,7 +140,26 @@ def _counts(counts: dict[str, int]) -> str:
 
 def _where(result: Result) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in result["versions"].items())
-    return f"The last one on {result['machine']}; {versions}.\n"
+    return f"On {result['machine']}; {versions}.\n"
 
 
-_SECTIONS: dict[str, Callable[[list[Result]], str]] = {"campaign": _campaign, "simulator": _simulator}
+def _question(question: str, results: list[Result]) -> str:
+    """The last run alone; those before it stay in the file."""
+    last = results[-1]
+    parts = "\n".join(table.for_page() for table in tables.TABLES[question](last["results"]))
+    share = "" if last["share"] == 1 else f" A short run: {last['share']:g} of what a whole one counts."
+    return (
+        f"## {_WORDS[question]}\n\n`python -m bench.run --question {question}`, {last['at']}, commit {last['commit']}, "
+        f"seed {last['seed']}.{share}\n\n{parts}\n{_where(last)}"
+    )
+
+
+_SECTIONS: dict[str, Callable[[list[Result]], str]] = {
+    "campaign": _campaign,
+    "simulator": _simulator,
+    **{question: partial(_question, question) for question in tables.TABLES},
+}
+
+
+if __name__ == "__main__":
+    write_page()

@@ -4,121 +4,117 @@ Figures are kept in bench/results and shown in docs/measurements.md. bench/READM
 """
 
 import argparse
+import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 
-from bench import latency, memory, report, throughput
-from bench.latency import Latency
-from bench.memory import Peak
+from bench import idle, latency, memory, recovery, report, tables, throughput
 from bench.pair import LASTING, pair
-from bench.throughput import Throughput
+from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
-QUESTIONS = ("throughput", "memory", "latency")
+Question = Literal["throughput", "memory", "latency", "recovery", "idle"]
+Engine = Literal["ray", "process"]
 
-console = Console(highlight=False)
+QUESTIONS: tuple[Question, ...] = ("throughput", "memory", "latency", "recovery", "idle")
+ENGINES: tuple[Engine, ...] = ("process", "ray")
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
 
 
-class Figures(msgspec.Struct, kw_only=True):
-    """All that was measured in one run; empty what was not asked."""
+class Order(NamedTuple):
+    """What is asked, and how thoroughly."""
 
+    engines: Sequence[Engine]
     share: float
-    throughput: list[Throughput] = []
-    memory: list[Peak] = []
-    latency: list[Latency] = []
+    """Of bytes, time and repetitions."""
+    seed: int
 
 
-def measure(questions: Sequence[str], engines: Sequence[str], share: float) -> Figures:
-    """Asks the questions, each on clusters of its own. Raises EnvironmentFault."""
-    began = time.monotonic()
+Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
 
-    def tell(line: str) -> None:
-        console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
 
-    figures = Figures(share=share)
+def _throughput(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [throughput.measure(source, target, cell, order.share, tell) for cell in throughput.CELLS]
+
+
+def _memory(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(memory.measure(source, target, order.share, tell))
+
+
+def _latency(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [latency.measure(source, target, engine, order.share, tell) for engine in order.engines]
+
+
+def _recovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    repetitions = max(1, round(recovery.REPETITIONS * order.share))
+    waits: list[msgspec.Struct] = []
+    for engine in order.engines:
+        waits += recovery.measure(source, target, engine, repetitions, order.seed, tell)
+    return waits
+
+
+def _idle(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [idle.measure(source, target, engine, order.share, tell) for engine in order.engines]
+
+
+_MEASURES: dict[Question, Measure] = {
+    "throughput": _throughput,
+    "memory": _memory,
+    "latency": _latency,
+    "recovery": _recovery,
+    "idle": _idle,
+}
+
+
+def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    """One question, on two clusters of its own. Raises EnvironmentFault."""
     options = LabOptions(quick_start=False, heap_mb=512, properties=LASTING)
-    if "throughput" in questions or "memory" in questions:
-        with pair(options, options) as (source, target):
-            if "throughput" in questions:
-                figures.throughput = [
-                    throughput.measure(source, target, cell, share, tell) for cell in throughput.CELLS
-                ]
-            else:
-                throughput.fill(source.bootstrap, throughput.CELLS[0].scaled(share))
-            if "memory" in questions:
-                figures.memory = list(memory.measure(source, target, throughput.CELLS[0], share, tell))
-    if "latency" in questions:
-        for engine in engines:
-            with pair(options, options) as (source, target):
-                figures.latency.append(
-                    latency.measure(source, target, "ray" if engine == "ray" else "process", share, tell)
-                )
-    return figures
-
-
-def show(figures: Figures) -> None:
-    """Tables for people."""
-    if figures.throughput:
-        table = Table(
-            "batches", "stored MB per CPU-s", "relay", "of the relay", "batches per CPU-s", "MB/s", "state machine"
-        )
-        for cell in figures.throughput:
-            table.add_row(
-                f"{cell.name} ({cell.batch_bytes:,} bytes)",
-                f"{cell.bytes_per_cpu_s / 1e6:,.0f}",
-                f"{cell.relay_bytes_per_cpu_s / 1e6:,.0f}",
-                f"{cell.of_relay:.0%}",
-                f"{cell.batches_per_cpu_s:,.0f}",
-                f"{cell.bytes_per_s / 1e6:,.0f}",
-                f"{cell.step_share:.0%}",
-            )
-        console.print(table)
-    if figures.memory:
-        table = Table("in flight at most", "idle", "peak over idle", "of the limit")
-        for peak in figures.memory:
-            table.add_row(
-                f"{peak.in_flight_bytes >> 20} MiB",
-                f"{peak.idle_bytes / 2**20:.0f} MiB",
-                f"{peak.over_idle_bytes / 2**20:.0f} MiB",
-                f"{peak.over_idle_bytes / peak.in_flight_bytes:.2f}",
-            )
-        console.print(table)
-    if figures.latency:
-        table = Table("added latency", "records", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "source alone, p50 ms")
-        for each in figures.latency:
-            table.add_row(
-                f"engine {each.engine}, {each.records_per_s:,} a second",
-                f"{each.records:,}",
-                *(f"{value:.1f}" for value in (each.p50_ms, each.p99_ms, each.p999_ms, each.max_ms)),
-                f"{each.source_p50_ms:.1f}",
-            )
-        console.print(table)
+    tell(f"{question}: starting two clusters")
+    with pair(options, options) as (source, target):
+        return _MEASURES[question](source, target, order, tell)
 
 
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all")
-    parser.add_argument("--engine", choices=("ray", "process"), action="append", help="for latency; default: both")
-    parser.add_argument("--share", type=float, default=1.0, help="of bytes and time, for a quick look (default: 1)")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both; throughput has no engine")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"
+    )
+    parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
-    questions, engines = arguments.question or list(QUESTIONS), arguments.engine or ["process", "ray"]
-    try:
-        figures = measure(questions, engines, arguments.share)
-    except EnvironmentFault as fault:
-        console.print(f"[red]bench: {fault}[/]", soft_wrap=True)
-        return 1
-    show(figures)
-    if arguments.keep:
-        report.keep("bench", msgspec.to_builtins(figures))
-    return 0
+    if not 0 < arguments.share <= 1:
+        parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
+    order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed)
+    began = time.monotonic()
+
+    def tell(line: str) -> None:
+        console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
+
+    tell(f"seed {order.seed}, share {order.share:g}")
+    failed: list[Question] = []
+    for question in arguments.question or QUESTIONS:
+        try:
+            results = ask(question, order, tell)
+        except EnvironmentFault as fault:
+            console.print(f"[red]{question}: {fault}[/]", soft_wrap=True, markup=False)
+            failed.append(question)
+            continue
+        for table in tables.TABLES[question](msgspec.to_builtins(results)):
+            console.print(table.for_terminal())
+        if arguments.keep:
+            report.keep(question, {"share": order.share, "seed": order.seed, "results": msgspec.to_builtins(results)})
+    tell(f"failed: {', '.join(failed)}" if failed else "done")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -2,12 +2,14 @@
 
 Three cells, each a topic of four partitions with lz4: batches of 64 KiB, of 16 KiB, and of one record. A cell is
 copied again and again into fresh topics, by a fresh process each time, until enough bytes or CPU-seconds are counted.
-The relay runs before and after each cell.
+Before each such turn the relay runs for a while, so that what slows the machine down slows both down.
 """
 
+import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -16,15 +18,22 @@ from confluent_kafka import Producer
 from bench.clusters import Admin
 from bench.copying import Cost
 from bench.load import Topic, noise
+from bench.relay import Relayed
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 PARTITIONS = 4
 COUNTED_BYTES = 6_000_000_000
 COUNTED_CPU_S = 20.0
-RELAY_BYTES = 4_000_000_000
-_MOST_TURNS = 40
+RELAY_BYTES = 1_500_000_000
+"""Of each slice."""
+PROFILED_CPU_S = 4.0
+_MOST_TURNS = 60
+_LEAST_TURNS = 2
 _NOISE_SEED = 1
+_FLUSH_S = 120
+
+Tell = Callable[[str], None]
 
 
 class Cell(NamedTuple):
@@ -42,8 +51,8 @@ class Cell(NamedTuple):
         return f"bench.{self.name.replace(' ', '-')}"
 
     def scaled(self, share: float) -> "Cell":
-        """The same with fewer batches."""
-        return self._replace(batches=max(PARTITIONS, int(self.batches * share)))
+        """The same with fewer batches; not so few that a copy ends before it runs well."""
+        return self._replace(batches=max(self.batches // 4, int(self.batches * share)))
 
     @property
     def records(self) -> int:
@@ -66,19 +75,75 @@ class Throughput(msgspec.Struct, frozen=True, kw_only=True):
     """On average, as stored."""
     copied_bytes: int
     cpu_s: float
+    """Of the replicator, for all turns."""
     bytes_per_cpu_s: float
     batches_per_cpu_s: float
     bytes_per_s: float
     """By the clock, with both brokers on the same machine."""
+    relayed_bytes: int
     relay_bytes_per_cpu_s: float
     of_relay: float
+    """Bytes per CPU-second, of the relay's."""
+    of_relay_turns: list[float]
+    """The same for each turn and the slice before it, in ascending order."""
+    parts_us: dict[str, float]
+    """CPU-microseconds per batch by part, from turns of their own."""
+    profiled_us: float
+    """All CPU-microseconds per batch in those turns."""
     step_share: float
-    """CPU time within the state machine, of all."""
-    turns: int
+    """Of the CPU time in those turns: within the state machine, with the header codec that it calls."""
+    ticks: int
+    """How many looks these shares come from."""
+
+
+class Turns:
+    """The turns of one cell."""
+
+    def __init__(self, source: Cluster, target: Cluster, cell: Cell, tell: Tell) -> None:
+        self._source = source
+        self._target = target
+        self._cell = cell
+        self._tell = tell
+        self._copies = 0
+        self.costs: list[Cost] = []
+        self.relays: list[Relayed] = []
+
+    def run(self, share: float) -> None:
+        """Counted turns, until there is enough of them."""
+        while not self._enough(share):
+            relayed = relay(RELAY_BYTES)
+            cost = self.copy()
+            self.relays.append(relayed)
+            self.costs.append(cost)
+            self._tell(
+                f"{self._cell.name}: turn {len(self.costs)}, {cost.copied_bytes / cost.cpu_s / 1e6:,.0f} MB and "
+                f"{cost.batches / cost.cpu_s:,.0f} batches per CPU-second, "
+                f"the relay {relayed.relayed_bytes / relayed.cpu_s / 1e6:,.0f} MB"
+            )
+
+    def profile(self, share: float) -> list[Cost]:
+        """Turns in which the process looks where its CPU time goes."""
+        costs: list[Cost] = []
+        while sum(cost.cpu_s for cost in costs) < PROFILED_CPU_S * share:
+            costs.append(self.copy("--profile"))
+            self._tell(f"{self._cell.name}: profiled {sum(cost.cpu_s for cost in costs):.1f} CPU-seconds")
+        return costs
+
+    def copy(self, *options: str) -> Cost:
+        """Copy the cell's topic into a fresh one, which goes afterwards. Raises EnvironmentFault."""
+        self._copies += 1
+        copy = f"{self._cell.topic}.copy-{self._copies}"
+        return copy_once(self._source, self._target, self._cell, copy, *options)
+
+    def _enough(self, share: float) -> bool:
+        copied_bytes = sum(cost.copied_bytes for cost in self.costs)
+        cpu_s = sum(cost.cpu_s for cost in self.costs)
+        counted = copied_bytes >= COUNTED_BYTES * share or cpu_s >= COUNTED_CPU_S * share
+        return len(self.costs) >= _MOST_TURNS or (counted and len(self.costs) >= _LEAST_TURNS)
 
 
 def fill(bootstrap: str, cell: Cell) -> None:
-    """Create the cell's topic and write its batches."""
+    """Create the cell's topic and write its batches. Raises EnvironmentFault."""
     Admin(bootstrap).create([Topic(cell.topic, PARTITIONS, "lz4")])
     producer = Producer(
         {
@@ -96,28 +161,31 @@ def fill(bootstrap: str, cell: Cell) -> None:
         for at in range(cell.records_per_batch):
             _send(producer, cell.topic, values[(batch + at) % len(values)], batch % PARTITIONS)
         producer.poll(0)
-    if producer.flush(120):
+    if producer.flush(_FLUSH_S):
         raise EnvironmentFault(f"{cell.topic} cannot be filled")
 
 
-def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Callable[[str], None]) -> Throughput:
+def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Tell) -> Throughput:
     """Fill and copy one cell; with a `share` below 1 less of it, for a look. Raises EnvironmentFault."""
     cell = cell.scaled(share)
     tell(f"{cell.name}: writing {cell.batches:,}")
     fill(source.bootstrap, cell)
-    relays = [relay(share)]
-    costs: list[Cost] = []
-    while not _enough(costs, share):
-        costs.append(copy_once(source, target, cell, f"{cell.topic}.copy-{len(costs)}"))
-        tell(
-            f"{cell.name}: {sum(cost.copied_bytes for cost in costs) / 1e6:,.0f} MB in {_cpu_s(costs):.1f} CPU-seconds"
-        )
-    relays.append(relay(share))
-    # Looking at the clock costs something too: in a turn of its own, which does not count otherwise.
-    timed = copy_once(source, target, cell, f"{cell.topic}.timed", "--time-step")
-    copied_bytes, cpu_s = sum(cost.copied_bytes for cost in costs), _cpu_s(costs)
+    turns = Turns(source, target, cell, tell)
+    turns.run(share)
+    return summary(cell, turns.costs, turns.relays, turns.profile(share))
+
+
+def summary(cell: Cell, costs: Sequence[Cost], relays: Sequence[Relayed], profiled: Sequence[Cost]) -> Throughput:
+    """One result from all turns."""
+    copied_bytes, cpu_s = sum(cost.copied_bytes for cost in costs), sum(cost.cpu_s for cost in costs)
     batches = sum(cost.batches for cost in costs)
-    relayed = sum(relays) / len(relays)
+    relayed_bytes = sum(each.relayed_bytes for each in relays)
+    relay_rate = relayed_bytes / sum(each.cpu_s for each in relays)
+    ticks: Counter[str] = Counter()
+    for cost in profiled:
+        ticks.update(cost.ticks)
+    all_ticks = ticks.total()
+    profiled_us = sum(cost.cpu_s for cost in profiled) / sum(cost.batches for cost in profiled) * 1e6
     return Throughput(
         name=cell.name,
         batch_bytes=copied_bytes // batches,
@@ -126,36 +194,41 @@ def measure(source: Cluster, target: Cluster, cell: Cell, share: float, tell: Ca
         bytes_per_cpu_s=copied_bytes / cpu_s,
         batches_per_cpu_s=batches / cpu_s,
         bytes_per_s=copied_bytes / sum(cost.wall_s for cost in costs),
-        relay_bytes_per_cpu_s=relayed,
-        of_relay=copied_bytes / cpu_s / relayed,
-        step_share=timed.step_s / timed.cpu_s,
-        turns=len(costs),
+        relayed_bytes=relayed_bytes,
+        relay_bytes_per_cpu_s=relay_rate,
+        of_relay=copied_bytes / cpu_s / relay_rate,
+        of_relay_turns=sorted(
+            cost.copied_bytes / cost.cpu_s / (each.relayed_bytes / each.cpu_s)
+            for cost, each in zip(costs, relays, strict=True)
+        ),
+        parts_us={part: count / all_ticks * profiled_us for part, count in ticks.items()},
+        profiled_us=profiled_us,
+        step_share=sum(cost.step_ticks for cost in profiled) / all_ticks,
+        ticks=all_ticks,
     )
+
+
+def spread(cell: Throughput) -> str:
+    """The least, middle and largest share of the relay's, of all turns."""
+    turns = cell.of_relay_turns
+    return f"{turns[0]:.0%}, {statistics.median(turns):.0%}, {turns[-1]:.0%}"
 
 
 def copy_once(source: Cluster, target: Cluster, cell: Cell, copy: str, *options: str) -> Cost:
     """Copy a cell's topic into a fresh one, which goes afterwards. Raises EnvironmentFault."""
     admin = Admin(target.bootstrap)
     admin.create([Topic(copy, PARTITIONS, "none")])
-    addresses = (source.bootstrap, target.bootstrap, cell.topic, copy)
-    told = _ask("bench.copying", *addresses, "--records", str(cell.records), *options)
-    admin.delete([copy])
+    try:
+        addresses = (source.bootstrap, target.bootstrap, cell.topic, copy)
+        told = _ask("bench.copying", *addresses, "--records", str(cell.records), *options)
+    finally:
+        admin.delete([copy])
     return msgspec.json.decode(told, type=Cost)
 
 
-def relay(share: float) -> float:
-    """Bytes per CPU-second of the bare relay."""
-    return float(_ask("bench.relay", str(int(RELAY_BYTES * share))))
-
-
-def _enough(costs: list[Cost], share: float) -> bool:
-    copied_bytes = sum(cost.copied_bytes for cost in costs)
-    counted = copied_bytes >= COUNTED_BYTES * share or _cpu_s(costs) >= COUNTED_CPU_S * share
-    return counted or len(costs) >= _MOST_TURNS
-
-
-def _cpu_s(costs: list[Cost]) -> float:
-    return sum(cost.cpu_s for cost in costs)
+def relay(total_bytes: int) -> Relayed:
+    """What the bare relay costs for so many bytes. Raises EnvironmentFault."""
+    return msgspec.json.decode(_ask("bench.relay", str(total_bytes)), type=Relayed)
 
 
 def _ask(*command: str) -> str:

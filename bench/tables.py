@@ -1,0 +1,178 @@
+"""Figures as tables, the same for the terminal and for docs/measurements.md."""
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from rich.table import Table as RichTable
+
+from bench.sampler import PARTS
+
+Result = dict[str, Any]
+
+
+class Table(NamedTuple):
+    """A title, a head, and rows of text; the first column names the row."""
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+
+    def for_terminal(self) -> RichTable:
+        """As rich prints it."""
+        table = RichTable(title=self.title, title_justify="left")
+        for at, name in enumerate(self.head):
+            table.add_column(name, justify="right" if at else "left")
+        for row in self.rows:
+            table.add_row(*row)
+        return table
+
+    def for_page(self) -> str:
+        """As Markdown."""
+        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
+        return f"{self.title}:\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def throughput(results: Sequence[Result]) -> list[Table]:
+    """Speed beside the relay, and where the time goes."""
+    speed = Table(
+        "Stored bytes per CPU-second of a replicator, beside a bare byte relay in the same minutes",
+        [
+            "batches",
+            "bytes each",
+            "MB per CPU-s",
+            "relay, MB per CPU-s",
+            "of the relay",
+            "by turn: least, median, most",
+            "batches per CPU-s",
+            "MB/s",
+            "counted",
+        ],
+        [
+            [
+                each["name"],
+                f"{each['batch_bytes']:,}",
+                f"{each['bytes_per_cpu_s'] / 1e6:,.0f}",
+                f"{each['relay_bytes_per_cpu_s'] / 1e6:,.0f}",
+                f"{each['of_relay']:.1%}",
+                _least_median_most([100 * turn for turn in each["of_relay_turns"]], " %"),
+                f"{each['batches_per_cpu_s']:,.0f}",
+                f"{each['bytes_per_s'] / 1e6:,.0f}",
+                f"{each['copied_bytes'] / 1e9:.1f} GB, {each['cpu_s']:.1f} CPU-s",
+            ]
+            for each in results
+        ],
+    )
+    return [speed, profile(results)]
+
+
+def profile(results: Sequence[Result]) -> Table:
+    """CPU-microseconds of a batch by part."""
+    rows = [[part, *(_part(each, part) for each in results)] for part in PARTS]
+    rows.append(["all", *(f"{each['profiled_us']:.1f}" for each in results)])
+    rows.append(["of it the pure state machine", *(f"{each['step_share']:.0%}" for each in results)])
+    rows.append(["looks", *(f"{each['ticks']:,}" for each in results)])
+    return Table(
+        "CPU-microseconds per batch, in turns of their own", ["part", *(each["name"] for each in results)], rows
+    )
+
+
+def _part(result: Result, part: str) -> str:
+    us = result["parts_us"].get(part, 0.0)
+    return f"{us:.2f} ({us / result['profiled_us']:.0%})"
+
+
+def memory(results: Sequence[Result]) -> list[Table]:
+    """Peaks of a catch-up."""
+    mib = 2**20
+    return [
+        Table(
+            "Memory of a replicator that catches up",
+            ["batches", "in flight at most", "idle", "peak", "peak over idle", "of the limit", "copied"],
+            [
+                [
+                    each["name"],
+                    f"{each['in_flight_bytes'] / mib:.0f} MiB",
+                    f"{each['idle_bytes'] / mib:.0f} MiB",
+                    f"{each['peak_bytes'] / mib:.0f} MiB",
+                    f"{(each['peak_bytes'] - each['idle_bytes']) / mib:.0f} MiB",
+                    f"{(each['peak_bytes'] - each['idle_bytes']) / each['in_flight_bytes']:.2f}",
+                    f"{each['copied_bytes'] / 1e6:,.0f} MB",
+                ]
+                for each in results
+            ],
+        )
+    ]
+
+
+def latency(results: Sequence[Result]) -> list[Table]:
+    """What the mirror adds."""
+    return [
+        Table(
+            "Added latency, milliseconds",
+            ["engine", "records", "a second", "p50", "p99", "p99.9", "most", "source alone, p50"],
+            [
+                [
+                    each["engine"],
+                    f"{each['records']:,}",
+                    f"{each['records_per_s']:,}",
+                    *(f"{each[name]:.1f}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "source_p50_ms")),
+                ]
+                for each in results
+            ],
+        )
+    ]
+
+
+def recovery(results: Sequence[Result]) -> list[Table]:
+    """Waits."""
+    return [
+        Table(
+            "Seconds until records arrive",
+            ["engine, what", "least", "median", "most", "repetitions"],
+            [
+                [
+                    f"{each['engine']}: {each['what']}",
+                    f"{min(each['seconds']):.2f}",
+                    f"{statistics.median(each['seconds']):.2f}",
+                    f"{max(each['seconds']):.2f}",
+                    str(len(each["seconds"])),
+                ]
+                for each in results
+            ],
+        )
+    ]
+
+
+def idle(results: Sequence[Result]) -> list[Table]:
+    """Nothing to do."""
+    return [
+        Table(
+            "Idle partitions",
+            ["engine", "partitions", "of a core", "memory", "seconds"],
+            [
+                [
+                    each["engine"],
+                    f"{each['partitions']:,}",
+                    f"{each['core_share']:.1%}",
+                    f"{each['rss_bytes'] / 1e6:,.0f} MB",
+                    f"{each['seconds']:.0f}",
+                ]
+                for each in results
+            ],
+        )
+    ]
+
+
+def _least_median_most(values: Sequence[float], unit: str) -> str:
+    return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"
+
+
+TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
+    "throughput": throughput,
+    "memory": memory,
+    "latency": latency,
+    "recovery": recovery,
+    "idle": idle,
+}
+"""By question."""
