@@ -37,6 +37,8 @@ OLD_MS = 10 * 86_400_000
 SECONDS_PER_KILL = 4.5
 """How long a kill and what follows takes about: so fast must the records flow that they last to the end."""
 CATCH_UP_S = 300.0
+STATUS_AGE_S = 5.0
+"""So old may be what the status says, on a busy machine."""
 _LOOK_S = 0.2
 _PROGRESS_S = 5.0
 
@@ -188,8 +190,9 @@ def _ends(source: Cluster, flood: Flood) -> dict[tuple[str, int], int]:
 
 
 def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell: Tell) -> FlowStatus:
-    """The status of the one that copies, once it has nothing left to copy. It must not say so before."""
+    """The status of the one that copies, once it has nothing left to copy. It must not go on saying so before."""
     deadline = time.monotonic() + CATCH_UP_S
+    since: float | None = None
     next_word = 0.0
     while True:
         for daemon in daemons:
@@ -199,9 +202,13 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
                 continue
             if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
                 behind = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
-                if behind:
-                    raise EnvironmentFault(f"the status said that there is no lag; these are behind: {behind}")
-                return flow
+                if not behind:
+                    return flow
+                since = since or time.monotonic()
+                if time.monotonic() > since + STATUS_AGE_S:
+                    raise EnvironmentFault(f"the status says that there is no lag; these are behind: {behind}")
+            else:
+                since = None
             halted = [lane for lane in flow.lanes if lane.state == "halted"]
             if halted:
                 raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")

@@ -424,8 +424,8 @@ class Host:
         if moved:
             self._begin(self._save(moved))
         for hosted in self._lanes.values():
-            copying = hosted.lane.phase is Phase.COPYING and hosted.tap.wish is not None
-            if hosted.started and (not copying or hosted.tap.source_end < 0):
+            # While a lane copies only an answer to its own fetches counts: what is asked beside them may be older.
+            if hosted.started and hosted.lane.phase is not Phase.COPYING:
                 self._source.ask_end(hosted.tap)
 
     def _has_moved(self, hosted: Hosted) -> bool:

@@ -128,7 +128,7 @@ class Source:
         """Ask where a partition ends that nothing is being fetched of, so that its lag is known all the same."""
 
         def told(error: int, high_watermark: int, _log_start: int) -> None:
-            if tap.wish is None or tap.source_end < 0:
+            if tap.wish is None:
                 tap.source_end = -1 if error else high_watermark
 
         self.asks.bounds(tap.partition, -1, told)
