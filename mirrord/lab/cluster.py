@@ -6,7 +6,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -116,6 +117,14 @@ class Cluster:
     def pid(self, broker: int = 1) -> int:
         return self._nodes[broker].pid
 
+    def mend(self) -> None:
+        """Every broker runs again, whatever was done to it."""
+        for broker in self.options.broker_ids:
+            if self._nodes[broker].running:
+                self.resume(broker)
+            else:
+                self.restart(broker)
+
     def log_tail(self, broker: int = 1, lines: int = 20) -> str:
         return self._nodes[broker].log_tail(lines)
 
@@ -203,6 +212,18 @@ class Cluster:
     def _fail(self, node: Node, what: str) -> None:
         message = f"node {node.node_id} of the lab {what}; the end of its log:\n{node.log_tail()}"
         raise (_PortTakenError if _PORT_TAKEN in node.log_tail(200) else EnvironmentFault)(message)
+
+
+def start_together(clusters: Iterable[Cluster]) -> None:
+    """Starts clusters side by side: most of a start is waiting. If one of them fails, all are closed."""
+    clusters = list(clusters)
+    try:
+        with ThreadPoolExecutor(max(1, len(clusters))) as starters:
+            list(starters.map(Cluster.start, clusters))
+    except BaseException:
+        for cluster in clusters:
+            cluster.close()
+        raise
 
 
 class _PortTakenError(EnvironmentFault):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from mirrord.lab.cluster import Cluster
+from mirrord.lab.cluster import Cluster, start_together
 from mirrord.lab.jars import cache_folder
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
@@ -47,16 +47,11 @@ def up(folder: Path, options: LabOptions) -> LabState:
                 return state
             _end(state)  # half a pair is no pair
         clusters: dict[str, Cluster] = {}
-        try:
-            for name in NAMES:
-                home = folder / name
-                shutil.rmtree(home, ignore_errors=True)
-                clusters[name] = Cluster(options, home, detached=True)
-                clusters[name].start()
-        except BaseException:
-            for cluster in clusters.values():
-                cluster.close()
-            raise
+        for name in NAMES:
+            home = folder / name
+            shutil.rmtree(home, ignore_errors=True)
+            clusters[name] = Cluster(options, home, detached=True)
+        start_together(clusters.values())
         state = LabState(
             version=options.version,
             clusters={

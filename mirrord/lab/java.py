@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 from mirrord.model.errors import EnvironmentFault
@@ -19,6 +20,11 @@ def find_java() -> str:
         raise EnvironmentFault(
             f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka, and there is no java on the PATH"
         )
+    return _checked(java)
+
+
+@cache
+def _checked(java: str) -> str:
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False

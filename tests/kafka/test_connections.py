@@ -17,7 +17,7 @@ from mirrord.wire.apis import (
 )
 from mirrord.wire.batch import intact, patch, scan
 from mirrord.wire.fetch_session import FetchSession
-from tests.fixtures.lab import LabFactory, LabPair
+from tests.fixtures.lab import LabPair
 from tests.fixtures.wire import (
     SECONDS,
     describe,
@@ -119,11 +119,10 @@ async def test_the_wrong_protocol_is_told_so(lab_pair: LabPair, lab_tls: Cluster
         await open_to(lab_tls, security_of(lab_sasl))
 
 
-async def test_a_limited_session_is_replaced_in_time(lab_cluster: LabFactory) -> None:
+async def test_a_limited_session_is_replaced_in_time(lab_sessions: Cluster) -> None:
     """KIP-368: the broker ends a connection that goes on after its session's end; before, we know when."""
-    cluster = lab_cluster(protocol="SASL_PLAINTEXT", properties={"connections.max.reauth.ms": "2000"})
     loop = asyncio.get_running_loop()
-    connection = await open_to(cluster)
+    connection = await open_to(lab_sessions)
     assert connection.replace_before is not None
     # Kafka takes off up to 15 % of what it tells.
     assert 1.0 < connection.replace_before - loop.time() <= 0.85 * 2

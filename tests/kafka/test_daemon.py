@@ -3,12 +3,8 @@
 import asyncio
 import time
 import urllib.request
-from collections.abc import Generator
 from pathlib import Path
 
-import pytest
-
-from mirrord.lab.cluster import Cluster
 from mirrord.model.config import load
 from mirrord.shell.observe import LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
@@ -104,28 +100,21 @@ def test_two_daemons_of_different_flows_live_side_by_side(lab_pair: LabPair, tmp
         assert other.stop() == 0
 
 
-@pytest.fixture
-def dead_source(lab_pair: LabPair) -> Generator[Cluster]:
-    yield lab_pair.source
-    if not lab_pair.source.pids:
-        lab_pair.source.restart()
-
-
-def test_status_and_lag_from_the_target_alone(dead_source: Cluster, lab_pair: LabPair, tmp_path: Path) -> None:
-    target = lab_pair.target
-    topic = create_topic(dead_source, unique("orders"), 2)
-    path = conf(tmp_path, dead_source, target, topic, flow=unique("alone"))
+def test_status_and_lag_from_the_target_alone(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic = create_topic(source, unique("orders"), 2)
+    path = conf(tmp_path, source, target, topic, flow=unique("alone"))
     assert status(path).flows[0].note == "the flow has never run"
-    fill(dead_source, topic, 2, 1_000)
+    fill(source, topic, 2, 1_000)
     with Daemon(path) as daemon:
-        daemon.until_copied(all_ends(dead_source, topic))
+        daemon.until_copied(all_ends(source, topic))
         daemon.until(lambda: status(path).gathered == "daemon")
         daemon.until(lambda: recorded(path) == 1_000)
         daemon.kill()
-    fill(dead_source, topic, 2, 10, first=1_000)
+    fill(source, topic, 2, 10, first=1_000)
     (flow,) = status(path).flows
     assert (flow.state, flow.source.reachable, flow.totals.lag_records) == ("down", True, 10)
-    dead_source.kill()
+    source.kill()
     document = status(path)
     (flow,) = document.flows
     assert document.gathered == "target"

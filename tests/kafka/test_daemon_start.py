@@ -116,18 +116,14 @@ def test_a_cluster_that_cannot_be_reached_is_told_once_and_tried_again(lab_pair:
     topic = create_topic(source, unique("orders"), 1)
     path = conf(tmp_path, source, target, topic, flow=unique("away"))
     source.kill()
-    try:
-        with Daemon(path) as daemon:
-            daemon.until(lambda: daemon.flow().source.error)
-            time.sleep(3)
-            told = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
-            assert [event["cluster"] for event in told] == ["eu"]
-            source.restart()
-            daemon.until(lambda: daemon.flow().state == "running" and daemon.flow().source.reachable)
-            assert daemon.stop() == 0
-    finally:
-        if not source.pids:
-            source.restart()
+    with Daemon(path) as daemon:
+        daemon.until(lambda: daemon.flow().source.error)
+        time.sleep(3)
+        told = [event for event in daemon.events() if event["event"] == "cluster_unreachable"]
+        assert [event["cluster"] for event in told] == ["eu"]
+        source.restart()
+        daemon.until(lambda: daemon.flow().state == "running" and daemon.flow().source.reachable)
+        assert daemon.stop() == 0
 
 
 def test_an_address_that_is_taken(lab_pair: LabPair, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.links import ask
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.wire.apis import PRODUCE, Api
-from tests.fixtures.lab import LabFactory, LabPair, client_settings
+from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
 from tests.fixtures.wire import security_of
@@ -288,8 +288,8 @@ async def test_of_two_keepers_one_wins_and_the_other_takes_over(flow: Flow) -> N
     await third.close()
 
 
-async def test_a_cluster_of_three_keeps_the_ledger_through_a_leader_change(lab_cluster: LabFactory) -> None:
-    flow = Flow(lab_cluster(brokers=3))
+async def test_a_cluster_of_three_keeps_the_ledger_through_a_leader_change(lab_three: Cluster) -> None:
+    flow = Flow(lab_three)
     try:
         store = await flow.open()
         await start_flow(store)

@@ -66,10 +66,10 @@ async def test_what_kafka_may_do_otherwise_is_remarked(lab_cluster: LabFactory) 
     assert "mirrord.flow.probe" in topics_of(cluster)
 
 
-async def test_two_brokers_and_sasl(lab_cluster: LabFactory) -> None:
-    cluster = lab_cluster(brokers=2, protocol="SASL_PLAINTEXT")
-    found = await probed(cluster, "mirrord.flow.probe")
-    assert (found.passed, found.failures) == (True, ())
+async def test_several_brokers_and_sasl(lab_three: Cluster, lab_sasl: Cluster) -> None:
+    for cluster in (lab_three, lab_sasl):
+        found = await probed(cluster, f"mirrord.{unique('pass')}.probe")
+        assert (found.passed, found.failures) == (True, ())
 
 
 async def test_without_the_right_to_create_the_topic_it_is_not_probed(lab_sasl: Cluster) -> None:
@@ -79,14 +79,10 @@ async def test_without_the_right_to_create_the_topic_it_is_not_probed(lab_sasl: 
         await probe_target(stranger, f"mirrord.{name}.probe", CLOCK, deadline_s=SECONDS)
 
 
-async def test_where_nobody_answers_it_is_not_probed(lab_cluster: LabFactory) -> None:
-    cluster = lab_cluster()
-    cluster.pause(1)
-    try:
-        with pytest.raises(NotProbed):
-            await probe_target(config_of(cluster), "mirrord.flow.probe", CLOCK, deadline_s=0.5)
-    finally:
-        cluster.resume(1)
+async def test_where_nobody_answers_it_is_not_probed(lab_pair: LabPair) -> None:
+    lab_pair.target.pause()
+    with pytest.raises(NotProbed):
+        await probe_target(config_of(lab_pair.target), "mirrord.flow.probe", CLOCK, deadline_s=0.5)
 
 
 async def test_a_broken_rule_is_named(lab_pair: LabPair, monkeypatch: pytest.MonkeyPatch) -> None:

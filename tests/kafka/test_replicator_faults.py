@@ -16,7 +16,7 @@ from mirrord.lab.settings import LabOptions
 from mirrord.model.facts import Holder, LeaseTaken
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.replicator import Replicator
-from tests.fixtures.lab import LabFactory, LabPair
+from tests.fixtures.lab import LabPair, pair_of
 from tests.fixtures.mirror import SECONDS, Mirror, Written, config_of, copy_of, ends, ids, mirror, until, write
 
 DAY_MS = 86_400_000
@@ -26,22 +26,21 @@ KEPT = {"retention_ms": "-1"}
 
 
 @pytest.fixture(scope="module")
-def pair() -> Generator[LabPair]:
+def _pair() -> Generator[LabPair]:
     """A source that compacts at once, and a target that forgets producers at once."""
     source = LabOptions(properties={"log.cleaner.backoff.ms": "300"})
     target = LabOptions(
         properties={"producer.id.expiration.check.interval.ms": "2000", "producer.id.expiration.ms": str(EXPIRY_MS)}
     )
-    with Cluster(source) as one, Cluster(target) as other:
-        yield LabPair(one, other)
+    with pair_of(source, target) as pair:
+        yield pair
 
 
-@pytest.fixture(autouse=True)
-def _revived(pair: LabPair) -> Generator[None]:
-    yield
-    for cluster in (pair.source, pair.target):
-        if not cluster.pids:
-            cluster.restart()
+@pytest.fixture
+def pair(_pair: LabPair) -> Generator[LabPair]:
+    yield _pair
+    _pair.source.mend()
+    _pair.target.mend()
 
 
 def numbered(count: int, age_ms: int = 0, partitions: int = 1) -> list[Written]:
@@ -203,24 +202,23 @@ async def test_another_lease_stops_every_lane(pair: LabPair) -> None:
         assert ends(flow.target, copy_of(topic)) == {0: 30, 1: 30, 2: 30}
 
 
-async def test_leaders_change(lab_pair: LabPair, lab_cluster: LabFactory) -> None:
+async def test_leaders_change(lab_pair: LabPair, lab_three: Cluster) -> None:
     """The target has three brokers, two replicas of each partition, and loses one broker after the other."""
-    target = lab_cluster(brokers=3, properties={"min.insync.replicas": "1"})
-    async with mirror(lab_pair.source, target, request_timeout_ms=2_000, lease_ttl_ms=3_000) as flow:
+    async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=3_000) as flow:
         topic = flow.topic(6, KEPT, **KEPT)
         await asyncio.to_thread(write, flow.source, topic, numbered(30_000, partitions=6), batch_num_messages=10)
         replicator = await flow.copying()
         for broker, share in ((1, 0.2), (2, 0.6)):
             await copied(replicator, int(30_000 * share))
-            await asyncio.to_thread(target.kill, broker)
-            await asyncio.to_thread(target.restart, broker)
+            await asyncio.to_thread(lab_three.kill, broker)
+            await asyncio.to_thread(lab_three.restart, broker)
         await flow.caught_up(replicator)
         await flow.assert_same(records=30_000)
 
 
-async def test_sessions_that_end_are_replaced(lab_cluster: LabFactory, caplog: pytest.LogCaptureFixture) -> None:
+async def test_sessions_that_end_are_replaced(lab_sessions: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """SASL sessions last for two seconds (KIP-368), and records flow for longer: nobody notices, nothing is logged."""
-    cluster = lab_cluster(protocol="SASL_PLAINTEXT", properties={"connections.max.reauth.ms": "2000"})
+    cluster = lab_sessions
     with capture_logs() as events:
         async with mirror(cluster, cluster) as flow:
             topic = flow.topic(partitions=2)
