@@ -24,7 +24,7 @@ from mirrord.model.config_features import (
     refresh,
     separator,
 )
-from mirrord.model.config_security import read_security
+from mirrord.model.config_security import anchored, read_security
 from mirrord.model.config_units import HostPort, Start, duration_ms, host_port, regex, size_bytes, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
@@ -157,7 +157,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def load(path: str | Path) -> Config:
-    """Read a file. Raises ConfigError when it cannot be read or holds any fault."""
+    """Read a file; relative paths in it begin at its folder. Raises ConfigError when it cannot be read or holds a fault."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -166,11 +166,14 @@ def load(path: str | Path) -> Config:
         raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return load_text(text, str(path))
+    return _anchored(load_text(text, str(path)), Path(path).absolute().parent)
 
 
 def load_text(text: str, file_name: str) -> Config:
-    """Read the text of a configuration; `file_name` is only shown. Raises ConfigError with all faults."""
+    """Read the text of a configuration; `file_name` is only shown, and paths stay as they are written.
+
+    Raises ConfigError with all faults.
+    """
     document = read.Document(text, file_name)
     root = document.root
     instance = root.optional("instance", _name(_NAME), "mirrord")
@@ -193,6 +196,20 @@ def load_text(text: str, file_name: str) -> Config:
         document.fault(f"flows[{index}]", message)
     document.finish()
     return config
+
+
+def _anchored(config: Config, folder: Path) -> Config:
+    """Paths as absolute ones: what they name is read by other processes, too, which stand in other folders."""
+    directory, token = config.logs.directory, config.http.token
+    return msgspec.structs.replace(
+        config,
+        clusters={
+            alias: msgspec.structs.replace(cluster, security=anchored(cluster.security, folder))
+            for alias, cluster in config.clusters.items()
+        },
+        http=msgspec.structs.replace(config.http, token=token.below(folder) if token else None),
+        logs=LogsConfig(directory=str(folder / directory) if directory else None),
+    )
 
 
 def _plain(value: object) -> object:

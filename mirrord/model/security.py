@@ -37,6 +37,11 @@ class Secret(msgspec.Struct, frozen=True):
             raise ValueError(REFERENCE_RULE)
         return Secret(f"{kind}:{name}")
 
+    def below(self, folder: Path) -> "Secret":
+        """The same reference; a relative path in it begins at this folder."""
+        kind, _, name = self.reference.partition(":")
+        return self if kind == "env" else Secret(f"{kind}:{folder / name}")
+
     def resolve(self) -> str:
         """The secret's text, without the line end of a file. Raises EnvironmentFault when it is not there."""
         kind, _, name = self.reference.partition(":")

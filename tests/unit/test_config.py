@@ -136,6 +136,47 @@ def test_every_key_is_read() -> None:
     assert config.logs.directory == "/var/log/mirrord"
 
 
+def test_relative_paths_begin_at_the_folder_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "conf.toml").write_text(
+        """
+        [clusters.eu]
+        bootstrap = "eu:1"
+        [clusters.eu.security]
+        protocol = "SASL_SSL"
+        mechanism = "PLAIN"
+        username = "mirrord"
+        password = "file:../secrets/password"
+        truststore = "trust.jks"
+        truststore_password = "properties:kafka.properties#pw"
+        [clusters.us]
+        bootstrap = "us:1"
+        security = { protocol = "SSL", ca = "file:/etc/ca.pem" }
+        [[flows]]
+        from = "eu"
+        to = "us"
+        topics = ["a"]
+        [http]
+        token = "env:TOKEN"
+        [logs]
+        dir = "logs"
+        """
+    )
+    monkeypatch.chdir(tmp_path)
+    config = load("conf/conf.toml")
+    monkeypatch.chdir("/")
+    folder, security = tmp_path / "conf", config.clusters["eu"].security
+    assert security.password == Secret.parse(f"file:{folder}/../secrets/password")
+    assert security.truststore == f"{folder}/trust.jks"
+    assert security.truststore_password == Secret.parse(f"properties:{folder}/kafka.properties#pw")
+    assert config.clusters["us"].security.ca == Secret.parse("file:/etc/ca.pem")
+    assert (config.http.token, config.logs.directory) == (Secret.parse("env:TOKEN"), f"{folder}/logs")
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "password").write_text("hunter2")
+    assert security.password is not None
+    assert security.password.resolve() == "hunter2"
+
+
 def test_what_is_read_but_not_acted_on_is_told_once() -> None:
     config = load_text(SMALL + 'groups = { mode = "off" }\npropagate_deletes = true\n', "conf.toml")
     told = not_yet(config.flows)
