@@ -24,9 +24,11 @@ from bench.load import Topic, noise
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
-TOPIC = Topic("latency", 4, "none")
+PARTITIONS = 4
 RECORDS_PER_S = 1_000
 VALUE_BYTES = 200
+REFRESH_S = 5.0
+"""mirrord's default."""
 WARM_UP_S = 8.0
 MEASURED_S = 30.0
 START_S = 180.0
@@ -52,17 +54,25 @@ def measure(
     source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Callable[[str], None]
 ) -> Latency:
     """Starts a daemon and lets records flow. Raises EnvironmentFault."""
-    Admin(source.bootstrap).create([TOPIC])
+    topic = Topic(f"latency-{engine}", PARTITIONS, "none")
+    Admin(source.bootstrap).create([topic])
     warm_up = int(WARM_UP_S * RECORDS_PER_S)
     records = warm_up + int(MEASURED_S * share * RECORDS_PER_S)
     with tempfile.TemporaryDirectory(prefix="mirrord-latency-") as folder:
-        settings = Settings(source=source.bootstrap, target=target.bootstrap, topics=TOPIC.name, engine=engine)
+        settings = Settings(
+            source=source.bootstrap,
+            target=target.bootstrap,
+            topics=topic.name,
+            engine=engine,
+            flow=topic.name,
+            refresh_s=REFRESH_S,
+        )
         daemon = Daemon(Path(folder), settings)
         try:
             daemon.start()
-            daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": TOPIC.partitions}, START_S)
+            daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": PARTITIONS}, START_S)
             tell(f"latency, engine {engine}: {RECORDS_PER_S:,} records a second for {records / RECORDS_PER_S:.0f} s")
-            sent, at_source, at_target = _let_flow(source.bootstrap, target.bootstrap, records)
+            sent, at_source, at_target = _let_flow(source.bootstrap, target.bootstrap, topic.name, records)
         finally:
             daemon.stop()
     added = [(at_target[at] - at_source[at]) / 1e6 for at in range(warm_up, records)]
@@ -80,18 +90,18 @@ def measure(
     )
 
 
-def _let_flow(source: str, target: str, records: int) -> tuple["array[int]", "array[int]", "array[int]"]:
+def _let_flow(source: str, target: str, topic: str, records: int) -> tuple["array[int]", "array[int]", "array[int]"]:
     """For each record when it was sent and when it arrived at either reader, nanoseconds."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(3)]
     ready = [context.Event() for _ in range(2)]
     readers = [
-        context.Process(target=_read, args=(bootstrap, topic, records, pipe[1], event))
-        for bootstrap, topic, pipe, event in zip(
-            (source, target), (TOPIC.name, target_name(TOPIC.name)), pipes[:2], ready, strict=True
+        context.Process(target=_read, args=(bootstrap, name, records, pipe[1], event))
+        for bootstrap, name, pipe, event in zip(
+            (source, target), (topic, target_name(topic)), pipes[:2], ready, strict=True
         )
     ]
-    writer = context.Process(target=_write, args=(source, records, pipes[2][1]))
+    writer = context.Process(target=_write, args=(source, topic, records, pipes[2][1]))
     try:
         for reader in readers:
             reader.start()
@@ -111,24 +121,26 @@ def _let_flow(source: str, target: str, records: int) -> tuple["array[int]", "ar
     return sent, at_source, at_target
 
 
-def _write(bootstrap: str, records: int, pipe: "Connection[Any, Any]") -> None:
+def _write(bootstrap: str, topic: str, records: int, pipe: "Connection[Any, Any]") -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"})
     filler = noise(VALUE_BYTES - _SERIAL_BYTES, 1)
     sent = array("q", bytes(8 * records))
     began = time.monotonic_ns()
     for serial in range(records):
         due = began + serial * 1_000_000_000 // RECORDS_PER_S
+        producer.poll(0)
+        # librdkafka waits for whole milliseconds only.
         while (now := time.monotonic_ns()) < due:
-            producer.poll((due - now) / 1e9)
+            time.sleep((due - now) / 1e9)
         sent[serial] = now
-        producer.produce(TOPIC.name, serial.to_bytes(_SERIAL_BYTES) + filler, partition=serial % TOPIC.partitions)
+        producer.produce(topic, serial.to_bytes(_SERIAL_BYTES) + filler, partition=serial % PARTITIONS)
     producer.flush(PATIENCE_S)
     pipe.send(sent)
 
 
 def _read(bootstrap: str, topic: str, records: int, pipe: "Connection[Any, Any]", ready: Event) -> None:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(TOPIC.partitions)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
     consumer.poll(1)
     ready.set()
     arrived = array("q", bytes(8 * records))

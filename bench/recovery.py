@@ -2,7 +2,9 @@
 
 One repetition begins with a new flow, whose topic already holds records and goes on getting more. Everything counts by
 this process's clock: from the moment before the process is started or killed, or the topic is created, until the target
-log has grown. What a dead process had sent arrives within `_SETTLE_S` and does not count.
+log has grown. What a dead process had sent does not count: after the daemon's death the logs have to stand still first,
+and of the lanes of a killed replicator it is the end of the longest silence that counts. Every partition gets records
+ten times a second.
 """
 
 import math
@@ -14,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -28,7 +31,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus
 
 PARTITIONS = 8
-RECORDS_PER_S = 2_000
+RECORDS_PER_S = 4_000
 VALUE_BYTES = 200
 REPLICATORS = 2
 REPETITIONS = 5
@@ -38,6 +41,8 @@ PATIENCE_S = 120.0
 _FILLED = 4_000
 _POLL_S = 0.02
 _SETTLE_S = 0.3
+_WATCHED_S = 1.0
+"""For so long at least growth is noted after a replicator was killed."""
 _PAUSE_S = 1.0
 """Between a recovery and the next fault, at least."""
 
@@ -94,6 +99,25 @@ class Target:
                 raise EnvironmentFault(f"{len(waiting)} of {len(before)} lanes do not move within {PATIENCE_S:g} s")
             _ = daemon.pid
             time.sleep(_POLL_S)
+
+    def silences(self, daemon: Daemon, before: Mapping[Lane, int], since: float) -> list[float]:
+        """For each lane, seconds from `since` to the end of its longest silence. Raises as `grown` does.
+
+        What a dead process had sent may arrive meanwhile, so the first growth alone says nothing.
+        """
+        grown: dict[Lane, list[float]] = {lane: [0.0] for lane in before}
+        ends, names = dict(before), {topic: partition + 1 for topic, partition in sorted(before)}
+        while any(times[-1] < _WATCHED_S for times in grown.values()):
+            at = time.monotonic() - since
+            for lane, end in self._admin.ends(names).items():
+                if end > ends.get(lane, end):
+                    ends[lane] = end
+                    grown[lane].append(at)
+            if at > PATIENCE_S:
+                raise EnvironmentFault(f"not all of {len(before)} lanes move within {PATIENCE_S:g} s")
+            _ = daemon.pid
+            time.sleep(_POLL_S)
+        return [max((after - ahead, after) for ahead, after in pairwise(times))[1] for times in grown.values()]
 
     def ends(self, topic: str, partitions: int) -> dict[Lane, int]:
         """Of all partitions. Raises EnvironmentFault when they cannot be asked."""
@@ -178,12 +202,13 @@ class Repetition:
         flow = self._settled(REPLICATORS)
         victim = self._rng.choice(flow.replicators)
         hosted = {(lane.target_topic, lane.partition) for lane in flow.lanes if lane.host == victim.name}
+        before = self._target.ends(self._copy, PARTITIONS)
         killed = time.monotonic()
         os.kill(victim.pid, signal.SIGKILL)
-        # The lanes of the other one go on: only those of this one are quiet.
-        time.sleep(_SETTLE_S)
-        before = {lane: end for lane, end in self._target.ends(self._copy, PARTITIONS).items() if lane in hosted}
-        self.seconds[REPLICATOR_FIRST], self.seconds[REPLICATOR_ALL] = self._target.grown(self._daemon, before, killed)
+        silences = self._target.silences(
+            self._daemon, {lane: end for lane, end in before.items() if lane in hosted}, killed
+        )
+        self.seconds[REPLICATOR_FIRST], self.seconds[REPLICATOR_ALL] = min(silences), max(silences)
 
     def _kill_daemon(self) -> None:
         self._settled(REPLICATORS if self._engine == "ray" else 1)
