@@ -157,7 +157,10 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def load(path: str | Path) -> Config:
-    """Read a file; relative paths in it begin at its folder. Raises ConfigError when it cannot be read or holds a fault."""
+    """Read a file; relative paths in it begin at its folder.
+
+    Raises ConfigError when it cannot be read or holds any fault.
+    """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

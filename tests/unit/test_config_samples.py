@@ -38,5 +38,5 @@ def test_the_other_samples() -> None:
     assert security.password is not None
     assert security.ca is not None
     stores, bearer = (load(CONF / "secured.toml").clusters[alias].security for alias in ("asia", "hq"))
-    assert (stores.truststore, stores.keystore) == ("tls/trust.p12", "tls/mirrord.jks")
+    assert (stores.truststore, stores.keystore) == (f"{CONF}/tls/trust.p12", f"{CONF}/tls/mirrord.jks")
     assert (bearer.mechanism, bearer.scope) == ("OAUTHBEARER", "kafka")
