@@ -3,7 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from mirrord.model.config import Config, load
+from mirrord.model.config import Config
+from mirrord.model.config_file import load_file
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
@@ -26,7 +27,19 @@ def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argpars
 
 def add_conf(parser: argparse.ArgumentParser) -> None:
     """The configuration file."""
-    parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help="the configuration (conf.toml)")
+    what = "the configuration: conf.toml, or a file for MirrorMaker 2 that ends in .properties"
+    parser.add_argument("conf", metavar="CONF", nargs="?", default="conf.toml", help=what)
+
+
+def add_clusters(parser: argparse.ArgumentParser) -> None:
+    """Only the flows into some clusters."""
+    parser.add_argument(
+        "--clusters",
+        metavar="ALIAS",
+        nargs="+",
+        action="extend",
+        help="only flows whose target is one of these (a list with commas, too)",
+    )
 
 
 def add_flow(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +55,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def load_conf(arguments: argparse.Namespace) -> Config:
     """The configuration that `add_conf` named. Raises ConfigError, also when `--flow` names none of its flows."""
-    config = load(arguments.conf)
+    config = load_file(arguments.conf).config
     if getattr(arguments, "flow", None) is not None:
         config.flow(arguments.flow)
     return config

@@ -29,12 +29,13 @@ class Told(msgspec.Struct, frozen=True):
     """Flows that neither run nor stand by yet, and their state."""
 
 
-def start_detached(conf: str, flows: Sequence[str]) -> int:
-    """Starts the daemon and prints where it is; the exit code. What keeps it from starting is printed as usual."""
+def start_detached(conf: str, options: Sequence[str]) -> int:
+    """Starts the daemon with these options more and prints where it is; the exit code.
+
+    What keeps it from starting is printed as usual.
+    """
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "mirrord.cli.main", "start", conf, "--tell-fd", str(writing)]
-    for flow in flows:
-        command += ["--flow", flow]
+    command = [sys.executable, "-m", "mirrord.cli.main", "start", conf, "--tell-fd", str(writing), *options]
     daemon = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -14,10 +14,11 @@ import uvloop
 from rich.console import Console, Group
 from rich.live import Live
 
-from mirrord.cli.arguments import Verbs, add_conf, add_verb
+from mirrord.cli.arguments import Verbs, add_clusters, add_conf, add_verb
 from mirrord.cli.detached import start_detached, tell_parent
 from mirrord.cli.tables import status_table
-from mirrord.model.config import Config, load
+from mirrord.model.config import Config
+from mirrord.model.config_file import load_file
 from mirrord.model.config_not_yet import not_yet
 from mirrord.model.status import Status
 from mirrord.shell import logs
@@ -65,6 +66,7 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
+    add_clusters(parser)
     parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
     # Where a detached daemon tells the command that started it that it runs.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
@@ -72,24 +74,32 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
-    config = load(arguments.conf)
+    config, remarks = load_file(arguments.conf)
+    if arguments.clusters:
+        config = config.only_targets(arguments.clusters)
     if arguments.flows:
         flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
         config = msgspec.structs.replace(config, flows=flows)
     missing = not_yet(config.flows)
-    if arguments.detach:
-        if missing:
-            print(f"mirrord: {missing}", file=sys.stderr)
-        return start_detached(arguments.conf, [flow.name for flow in config.flows] if arguments.flows else [])
+    remarks += (missing,) if missing else ()
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
+    if arguments.detach or terminal:
+        for remark in remarks:
+            print(f"mirrord: {remark}", file=sys.stderr)
+    if arguments.detach:
+        return start_detached(arguments.conf, _options(arguments))
     log_file = logs.set_up(config.logs.directory, f"{config.instance}-daemon", on_stderr=not terminal and not detached)
-    if missing:
-        log.warning("settings_not_acted_on", reason=missing)
-        if terminal:
-            print(f"mirrord: {missing}", file=sys.stderr)
+    for remark in remarks:
+        log.warning("configuration_remark", remark=remark)
     view = _Table(str(log_file.parent)) if terminal else _Lines()
     return uvloop.run(_run(config, str(log_file.parent), view, arguments.tell_fd))
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """What a daemon in the background is to be told, too."""
+    flows = [word for name in arguments.flows or () for word in ("--flow", name)]
+    return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
 
 
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", tell_fd: int | None) -> int:

@@ -5,6 +5,7 @@ faults of the file. Nothing here talks to a cluster, reads a secret or changes a
 """
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, cast
 
@@ -35,7 +36,8 @@ Naming = str
 Isolation = Literal["read_committed", "read_uncommitted"]
 Engine = Literal["ray", "process"]
 
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
 _NAMINGS: read.Convert[Naming] = read.choice("prefix", "identity")
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
@@ -151,6 +153,23 @@ class Config(msgspec.Struct, frozen=True):
         hint = f' Did you mean "{like}"?' if like else ""
         raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
 
+    def only_targets(self, names: Sequence[str]) -> "Config":
+        """Only the flows into these clusters; a name may be a list with commas. Nothing is written to others.
+
+        Raises ConfigError when there is no such cluster, or no flow is left.
+        """
+        wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
+        for alias in wanted:
+            if alias not in self.clusters:
+                like = read.nearest(alias, self.clusters)
+                hint = f' Did you mean "{like}"?' if like else ""
+                raise ConfigError(f'no cluster "{alias}" has a flow; there are: {", ".join(self.clusters)}.{hint}')
+        flows = tuple(_writing_only(flow, wanted) for flow in self.flows if flow.target in wanted)
+        if not flows:
+            targets = ", ".join(dict.fromkeys(flow.target for flow in self.flows))
+            raise ConfigError(f"no flow into {', '.join(wanted) or 'no cluster'}; there are flows into: {targets}")
+        return msgspec.structs.replace(self, flows=flows)
+
     def describe(self) -> dict[str, object]:
         """The configuration as plain values for JSON, every secret as ***."""
         return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
@@ -179,7 +198,7 @@ def load_text(text: str, file_name: str) -> Config:
     """
     document = read.Document(text, file_name)
     root = document.root
-    instance = root.optional("instance", _name(_NAME), "mirrord")
+    instance = root.optional("instance", _name(ALIAS), "mirrord")
     clusters = {
         alias: _cluster(alias, table)
         for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
@@ -199,6 +218,14 @@ def load_text(text: str, file_name: str) -> Config:
         document.fault(f"flows[{index}]", message)
     document.finish()
     return config
+
+
+def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
+    """The flow without the heartbeats that it would write to a cluster which is left to somebody else."""
+    if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
+        return flow
+    emit = "target" if flow.heartbeats.emit == "both" else "off"
+    return msgspec.structs.replace(flow, heartbeats=msgspec.structs.replace(flow.heartbeats, emit=emit))
 
 
 def _anchored(config: Config, folder: Path) -> Config:
@@ -247,8 +274,8 @@ def naming_of(found: object) -> Naming:
 
 
 def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
-    if not _NAME.fullmatch(alias):
-        table.document.fault(table.path, 'the alias is not allowed; allowed: up to 64 letters, digits, "_" and "-"')
+    if not ALIAS.fullmatch(alias):
+        table.document.fault(table.path, f"the alias is not allowed; allowed: {ALIAS_RULE}")
     return ClusterConfig(
         bootstrap=table.required("bootstrap", _bootstrap, ()),
         security=read_security(table),

@@ -76,7 +76,7 @@ def _file(name: str) -> str:
 
 
 def _property(path: str, key: str, option: str | None = None) -> str:
-    value = read_property(path, key)
+    value = read_property(path, key).strip()  # as Kafka does with every setting
     if option is None:
         return value
     try:

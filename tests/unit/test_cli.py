@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli import main as cli
-from mirrord.cli import tables, watching
+from mirrord.cli import start, tables, watching
+from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.status import (
@@ -287,6 +288,67 @@ def test_a_reader_that_has_seen_enough_is_no_error(tmp_path: Path) -> None:
     errors = talker.stderr.read()
     talker.stderr.close()
     assert (talker.wait(), errors) == (0, b"")
+
+
+MM2 = """
+clusters = eu, us
+eu.bootstrap.servers = eu:9092
+us.bootstrap.servers = us:9092
+eu->us.enabled = true
+us->eu.enabled = true
+eu->us.topcs = orders
+us.security.protocol = SASL_PLAINTEXT
+us.sasl.mechanism = PLAIN
+us.sasl.jaas.config = org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="hunter2";
+"""
+
+
+@pytest.fixture
+def mm2(tmp_path: Path) -> str:
+    path = tmp_path / "mm2.properties"
+    path.write_text(MM2)
+    return str(path)
+
+
+def test_a_file_of_mirrormaker_is_converted(mm2: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["convert", mm2]) == 0
+    printed = capsys.readouterr().out
+    assert f"# {mm2}:7: eu->us.topcs: unknown; did you mean" in printed
+    assert "hunter2" not in printed
+    path = tmp_path / "conf.toml"
+    path.write_text(printed)
+    assert load_file(str(path)).config == load_file(mm2).config
+    assert cli.main(["convert", mm2, "--clusters", "us"]) == 0
+    assert capsys.readouterr().out.count("[[flows]]") == 1
+    assert cli.main(["convert", mm2, "--clusters", "usa"]) == 2
+    assert 'no cluster "usa" has a flow; there are: eu, us. Did you mean "us"?' in capsys.readouterr().err
+
+
+def test_a_file_of_mirrormaker_with_a_java_class_is_refused(mm2: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(mm2).write_text(MM2 + "replication.policy.class = com.example.Mine\n")
+    for verb in ("convert", "status", "start"):
+        assert cli.main([verb, mm2]) == 2
+        assert "Instead of it: the policy naming" in capsys.readouterr().err
+    assert cli.main(["convert", f"{mm2}.properties"]) == 2
+    assert "no such file" in capsys.readouterr().err
+
+
+def test_reading_verbs_take_a_file_of_mirrormaker(
+    mm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(watching, "gather_status", lambda _: STATUS)
+    assert cli.main(["status", mm2]) == 0
+    assert "eu-us" in capsys.readouterr().out
+
+
+def test_a_start_tells_what_becomes_nothing(
+    mm2: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started: list[list[str]] = []
+    monkeypatch.setattr(start, "start_detached", lambda conf, options: started.append([conf, *options]) or 0)
+    assert cli.main(["start", mm2, "--clusters", "us", "--detach", "--flow", "eu-us"]) == 0
+    assert started == [[mm2, "--flow", "eu-us", "--clusters", "us"]]
+    assert f"mirrord: {mm2}:7: eu->us.topcs: unknown; did you mean" in capsys.readouterr().err
 
 
 def help_text(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:

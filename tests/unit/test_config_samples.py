@@ -6,6 +6,9 @@ import msgspec
 import pytest
 
 from mirrord.model.config import FlowConfig, load, load_text
+from mirrord.model.config_file import load_file
+from mirrord.model.config_writer import conf_toml
+from mirrord.model.security import Secret
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -40,3 +43,33 @@ def test_the_other_samples() -> None:
     stores, bearer = (load(CONF / "secured.toml").clusters[alias].security for alias in ("asia", "hq"))
     assert (stores.truststore, stores.keystore) == (f"{CONF}/tls/trust.p12", f"{CONF}/tls/mirrord.jks")
     assert (bearer.mechanism, bearer.scope) == ("OAUTHBEARER", "kafka")
+
+
+@pytest.mark.parametrize("path", sorted(CONF.glob("*.properties")), ids=lambda path: path.name)
+def test_every_properties_sample_loads(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("US_PASSWORD", "STORE_PASSWORD"):
+        monkeypatch.setenv(name, "hunter2")
+    config, remarks = load_file(str(path))
+    assert not [line for line in remarks if "unknown" in line]
+    printed = conf_toml(config, remarks)
+    assert load_text(printed, "conf.toml") == config
+    assert "hunter2" not in printed
+
+
+def test_the_sample_for_mirrormaker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("US_PASSWORD", "hunter2")
+    monkeypatch.setenv("STORE_PASSWORD", "hunter2")
+    config, remarks = load_file(str(CONF / "mm2.properties"))
+    (flow,) = config.flows
+    assert (flow.topics, flow.exclude) == (("orders", r"payments\..*"), (r".*\.tmp",))
+    assert (flow.groups.match, flow.sync.acls, flow.refresh_ms) == (("billing-.*", "shipping"), "off", 30_000)
+    security = config.clusters["us"].security
+    assert (security.username, security.password) == ("mirrord", Secret.parse("env:US_PASSWORD"))
+    told = [line for line in remarks if "has no meaning here" in line]
+    assert [line.split(": ")[1] for line in told] == [
+        "offset.storage.replication.factor",
+        "status.storage.replication.factor",
+        "config.storage.replication.factor",
+        "tasks.max",
+        "us.producer.compression.type",
+    ]

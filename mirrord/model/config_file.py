@@ -1,0 +1,30 @@
+"""Reads a configuration by its kind: conf.toml, or a file for MirrorMaker 2 when its name ends in `.properties`."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mirrord.model.config import Config, load
+from mirrord.model.errors import ConfigError
+from mirrord.model.mm2.translate import translate
+from mirrord.model.properties import decode
+
+
+class Loaded(NamedTuple):
+    """A configuration, and what has to be told of its file: one line each."""
+
+    config: Config
+    remarks: tuple[str, ...] = ()
+
+
+def load_file(path: str) -> Loaded:
+    """The configuration of a file. Raises ConfigError when it cannot be read or holds any fault."""
+    if not path.endswith(".properties"):
+        return Loaded(load(path))
+    try:
+        text = decode(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; name a file for MirrorMaker 2, or a conf.toml") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    translated = translate(text, path)
+    return Loaded(translated.config, tuple(notice.of(path) for notice in translated.notices))
