@@ -2,17 +2,20 @@
 
 This is the hot path. Per batch on the raw path: one unpack of the 61-byte header, a handful of integer comparisons, one
 in-place patch with a carried checksum (`mirrord.wire.batch.patch`), one `Batch` object. Record bytes are neither read
-nor copied.
+nor copied. Messages of the formats 0 and 1 take the second path, some at a time.
 """
 
 from bisect import bisect_right
 from heapq import heapify, heappop
+from typing import NamedTuple
 
 from mirrord.flow.signals import Append, Batch, Chunk, Effects, FetchFrom
 from mirrord.flow.state import Lane, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, patch
+from mirrord.wire.errors import Malformed
+from mirrord.wire.old_messages import group, is_old
 
 SEQUENCE_MASK = 0x7FFFFFFF
 """Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
@@ -31,8 +34,13 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     """Turn a chunk's batches into ready batches, up to the first that cannot be read."""
     runs: list[Run] = []
     unreadable = None
+    aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
+    heapify(aborts.ahead)
+    at, behind = -1, chunk.start
     try:
-        _walk(lane, chunk, runs)
+        while behind > at:
+            at = _walk(lane, chunk, behind, runs, aborts)
+            behind = _walk_old(lane, runs, chunk.buffer, at, chunk.end)
     except Unreadable as fault:
         unreadable = fault
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
@@ -51,19 +59,25 @@ def want_more(lane: Lane) -> Effects:
     return [FetchFrom(lane.round, lane.position, lane.epoch)]
 
 
-def _walk(lane: Lane, chunk: Chunk, runs: list[Run]) -> None:
+class _Aborts(NamedTuple):
+    """The aborted transactions of a chunk."""
+
+    ahead: list[tuple[int, int]]
+    """(first offset, producer) of those that have not begun yet, as a heap."""
+    begun: set[int]
+
+
+def _walk(lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts) -> int:
+    """Up to the first message of an old format, or to the end of what is whole: where that is."""
     buffer, end = chunk.buffer, chunk.end
-    at = chunk.start
     unpack = HEADER.unpack_from
-    aborted_ahead = [(first, producer) for producer, first in chunk.aborted]
-    heapify(aborted_ahead)
-    aborted: set[int] = set()
+    aborted_ahead, aborted = aborts
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
         batch_end = at + 12 + length
         if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
-            raise Unreadable(f"a record batch of format {magic} with length {length}", base, base + 1)
+            return _old_at(buffer, at, end)
         if batch_end > end:
             break  # the broker cuts the last batch of an answer; it comes whole with the next one
         next_offset = base + last_delta + 1
@@ -99,7 +113,40 @@ def _walk(lane: Lane, chunk: Chunk, runs: list[Run]) -> None:
         at = batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
             jump(lane)
-            return
+            return end
+    return at
+
+
+def _old_at(buffer: bytearray, at: int, end: int) -> int:
+    """The same position, where a message of an old format stands. Raises Unreadable for anything else."""
+    if is_old(buffer, at, end):
+        return at
+    base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
+    raise Unreadable(f"a record batch of format {magic} with length {length}", base, base + 1)
+
+
+def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
+    """The messages of format 0 and 1 from here on: where they end, or the end of all when the plan jumps elsewhere."""
+    while is_old(buffer, at, end):
+        # What is told to be copied again ends where batches ended then.
+        most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
+        try:
+            found = group(buffer, at, end, most)
+        except Malformed as fault:
+            raise Unreadable(str(fault), lane.position, lane.position + 1) from fault
+        if found is None:
+            break
+        at = found.end
+        position, next_offset = lane.position, found.last + 1
+        if next_offset <= position:
+            continue
+        _rebuild(lane, runs, buffer, found.start, found.end, position, next_offset, "old-format")
+        lane.position = next_offset
+        lane.epoch = -1
+        if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
+            jump(lane)
+            return end
+    return at
 
 
 def jump(lane: Lane) -> None:

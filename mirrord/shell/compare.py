@@ -70,8 +70,10 @@ class Comparison:
         )
         if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
             original = originals[0]
-            if original.header.base_offset == pieces[0][1] and same_bytes(
-                copy.header, copy.records_crc, original.header, original.records_crc
+            if (
+                not original.is_old
+                and original.header.base_offset == pieces[0][1]
+                and same_bytes(copy.header, copy.records_crc, original.header, original.records_crc)
             ):
                 return EQUAL
         pairs = [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]

@@ -12,10 +12,11 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
-from mirrord.wire.batch import Header, Scanned, records_digest, scan
+from mirrord.wire.batch import Header, HeaderTuple, Scanned, records_digest, scan
 from mirrord.wire.crc32c import Bytes
-from mirrord.wire.errors import ErrorCode, WireError
+from mirrord.wire.errors import ErrorCode, OldMagic, WireError
 from mirrord.wire.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
+from mirrord.wire.old_messages import Group, group, is_old
 from mirrord.wire.primitives import Reader
 
 CHUNK_BYTES = 1 << 20
@@ -24,6 +25,7 @@ _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _LIMITS = FetchLimits(max_wait_ms=100, max_bytes=CHUNK_BYTES, read_committed=False)
 _AT_ONCE = 4
 _TURN = 200
+_MAGIC = 2
 
 
 class ReadFailed(EnvironmentFault):
@@ -35,7 +37,11 @@ class ReadFailed(EnvironmentFault):
 
 
 class ReadBatch(NamedTuple):
-    """A batch as it stands in a log: buffer[start:end]."""
+    """A batch as it stands in a log: buffer[start:end].
+
+    Messages of format 0 and 1 come some at a time. Of their header only magic and offsets are true, and a wrapper may
+    begin later than it says.
+    """
 
     header: Header
     buffer: Bytes
@@ -43,8 +49,13 @@ class ReadBatch(NamedTuple):
     end: int
 
     @property
+    def is_old(self) -> bool:
+        """Whether these are messages of format 0 or 1."""
+        return self.header.magic < _MAGIC
+
+    @property
     def records_crc(self) -> int:
-        """The checksum of its records alone."""
+        """The checksum of its records alone; of a v2 batch only."""
         return records_digest(self.buffer, self.start)
 
 
@@ -68,7 +79,7 @@ class Stretches:
         while position < end:
             async with self._slots:
                 buffer, fetched = await self._fetch(partition, position)
-            batches = _scan(buffer, fetched)
+            batches = _scan(buffer, fetched, position)
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)  # a chunk of tiny batches must not hold up the lanes
@@ -111,11 +122,37 @@ class Stretches:
         return buffers[0], fetched
 
 
-def _scan(buffer: Bytes, fetched: FetchedPartition) -> list[Scanned]:
+def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scanned]:
+    """The whole batches of the answer to a fetch from `position` on."""
+    start, end = fetched.records_start, fetched.records_end
+    batches: list[Scanned] = []
     try:
-        return scan(buffer, fetched.records_start, fetched.records_end)[0]
+        while True:
+            found, start = _scan_batches(buffer, start, end)
+            batches += found
+            messages = group(buffer, start, end) if is_old(buffer, start, end) else None
+            if messages is None:
+                return batches
+            batches.append(_as_batch(messages, batches[-1][3] + 1 if batches else position))
+            start = messages.end
     except WireError as error:
         raise ReadFailed(int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)) from error
+
+
+def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
+    """Up to the first message of an old format."""
+    try:
+        return scan(buffer, start, end)
+    except OldMagic as old:
+        return scan(buffer, start, old.at)
+
+
+def _as_batch(messages: Group, position: int) -> Scanned:
+    """`position` is the first offset that a wrapper there can hold."""
+    first = messages.first if messages.first >= 0 else min(position, messages.last)
+    length, delta = messages.end - messages.start, messages.last - first
+    header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
+    return messages.start, messages.end, first, messages.last, -1, 0, header
 
 
 async def own_batches(

@@ -1,20 +1,33 @@
-"""Record batches as records and back, by aiokafka's compiled record classes: the second path, and deep comparisons."""
+"""Record batches as records and back, by aiokafka's compiled record classes: the second path, and deep comparisons.
 
-from collections.abc import Iterator, Sequence
+Messages of the formats 0 and 1 are read as Kafka's own consumer reads them
+(org.apache.kafka.common.record.AbstractLegacyRecordBatch), and written as a broker of 3.9 writes them when it converts
+them (LogValidator): format 0 has no times, its records get -1; the messages of a wrapper with an append time all have
+the wrapper's time; the codec stays, and there are no headers. aiokafka's compiled class for them is not used: it reads
+past the end of what is not sound.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Protocol, cast
 
-from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
-    DefaultRecordBatch,
-    DefaultRecordBatchBuilder,
-)
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode
+from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from mirrord.flow.compare import Record
 from mirrord.flow.state import Rebuild, Rebuilt
-from mirrord.wire.batch import CODEC_MASK
-from mirrord.wire.crc32c import Bytes
+from mirrord.wire.batch import CODEC_MASK, HEAD_OFFSET, HEADER, HEADER_LENGTH, Header, HeaderTuple
+from mirrord.wire.crc32c import Bytes, checksum
+from mirrord.wire.errors import WireError
+from mirrord.wire.old_messages import NO_TIME, OldMessage, inside, is_old, parse
 
 _UNLIMITED = (1 << 31) - 1
 _MAGIC = 2
+_LZ4 = 3
+_CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
+"""Those of formats 0 and 1."""
 
 
 class _AioRecord(Protocol):
@@ -28,11 +41,11 @@ class _AioRecord(Protocol):
 
 
 def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
-    """The records of the batch buffer[start:end]. Raises ValueError when they cannot be read.
+    """The records of the batch, or of the messages of format 0 and 1, in buffer[start:end].
 
-    Where the batch has the time of its append, so have its records (KIP-32).
+    Where a batch has the time of its append, so have its records (KIP-32). Raises ValueError when they cannot be read.
     """
-    return list(_read(buffer, start, end)[1])
+    return _read(buffer, start, end)[1]
 
 
 def rebuild(request: Rebuild) -> Rebuilt | None:
@@ -40,23 +53,38 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
 
     Key, value, headers and codec stay. Record times stay too; an append time becomes a creation time.
     """
-    attributes, records = _read(request.buffer, request.start, request.end)
+    codec, records = _read(request.buffer, request.start, request.end)
     kept = [record for record in records if record.offset >= request.from_offset]
     if not kept:
         return None
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
-        compression_type=attributes & CODEC_MASK,
+        compression_type=codec,
         is_transactional=0,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         base_sequence=request.base_sequence,
         batch_size=_UNLIMITED,
     )
+    # The builder takes -1 as the first time for "none yet". So then all times are one more, and the header says less.
+    shift = 1 if kept[0].time_ms == NO_TIME else 0
     for delta, record in enumerate(kept):
-        builder.append(delta, record.time_ms, record.key, record.value, list(record.headers))
+        builder.append(delta, record.time_ms + shift, record.key, record.value, list(record.headers))
+    data = bytearray(builder.build())
+    if shift:
+        _set_back(data, shift)
     newest_ms = max(record.time_ms for record in kept)
-    return Rebuilt(bytearray(builder.build()), _pieces(kept), newest_ms)
+    return Rebuilt(data, _pieces(kept), newest_ms)
+
+
+def _set_back(data: bytearray, by_ms: int) -> None:
+    """Give all records of a batch earlier times."""
+    fields: HeaderTuple = HEADER.unpack_from(data)
+    header = Header(*fields)
+    times = (header.base_timestamp - by_ms, header.max_timestamp - by_ms)
+    HEADER.pack_into(data, 0, *header._replace(base_timestamp=times[0], max_timestamp=times[1]))
+    crc = checksum(memoryview(data)[HEAD_OFFSET:])
+    HEADER.pack_into(data, 0, *header._replace(base_timestamp=times[0], max_timestamp=times[1], crc=crc))
 
 
 def _pieces(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
@@ -71,15 +99,54 @@ def _pieces(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
 
 
 def _read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
-    batch = DefaultRecordBatch(bytes(memoryview(buffer)[start:end]))
-    if not batch.validate_crc():
-        raise ValueError("the checksum does not fit")
+    """The codec, and the records in ascending order of their offsets."""
+    data = bytes(memoryview(buffer)[start:end])
     try:
-        records = [
-            Record(record.offset, record.timestamp, record.key, record.value, record.headers)
-            for record in cast(Iterator[_AioRecord], iter(batch))
-        ]
+        codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)
+    except WireError as error:
+        raise ValueError(str(error)) from error
+    except ValueError:
+        raise
     # Every codec has errors of its own, with no common base below Exception.
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
-    return batch.attributes, records
+    if any(later.offset <= earlier.offset for earlier, later in pairwise(records)):
+        raise ValueError("the offsets do not ascend")
+    return codec, records
+
+
+def _read_batch(data: bytes) -> tuple[int, list[Record]]:
+    if len(data) < HEADER_LENGTH:
+        raise ValueError(f"{len(data)} bytes are not a batch")
+    batch = DefaultRecordBatch(data)
+    if not batch.validate_crc():
+        raise ValueError("the checksum does not fit")
+    records = [
+        Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+        for record in cast(Iterator[_AioRecord], iter(batch))
+    ]
+    return batch.attributes & CODEC_MASK, records
+
+
+def _read_old(data: bytes) -> tuple[int, list[Record]]:
+    """Of a wrapper, or of messages without compression."""
+    codec = 0
+    records: list[Record] = []
+    for message in parse(data, checked=True):
+        messages = [message]
+        if message.codec:
+            codec = message.codec
+            messages = inside(message, _unpack(message))
+            if messages[-1].offset != message.offset:
+                raise ValueError(f"the last message inside of the one at offset {message.offset} has another offset")
+        records += [Record(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
+    return codec, records
+
+
+def _unpack(wrapper: OldMessage) -> bytes:
+    decode_value = _CODECS.get(wrapper.codec)
+    if decode_value is None or wrapper.value is None:
+        raise ValueError(f"a wrapper with the codec {wrapper.codec}, or without a value")
+    if wrapper.magic == 0 and wrapper.codec == _LZ4:
+        raise ValueError("LZ4 in a message of format 0, whose frames clients got wrong (KAFKA-3160)")
+    return decode_value(wrapper.value)

@@ -81,7 +81,7 @@ def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
         header: HeaderTuple = unpack(buffer, start)
         base, length, _, magic, _, attributes, delta, _, _, _, _, _, count = header
         if magic != 2 or length < SHORTEST_LENGTH or delta < 0 or count < 0:
-            refuse(header)
+            refuse(header, start)
         batch_end = start + LENGTH_OFFSET + length
         if batch_end > end:
             break
@@ -92,12 +92,12 @@ def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
     return batches, start
 
 
-def refuse(header: HeaderTuple) -> None:
-    """Raise what is wrong with a header that `scan` does not accept."""
+def refuse(header: HeaderTuple, start: int) -> None:
+    """Raise what is wrong with a header, at buffer[start], that `scan` does not accept."""
     named = Header(*header)
     at = f"the batch at offset {named.base_offset}"
     if named.magic in {0, 1}:
-        raise OldMagic(f"{at} is of format {named.magic}, from before Kafka 0.11")
+        raise OldMagic(f"{at} is of format {named.magic}, from before Kafka 0.11", start)
     if named.magic != 2:
         raise UnknownLayout(f"{at} is of the unknown format {named.magic}")
     raise Malformed(
@@ -110,7 +110,7 @@ def _refuse_short_old(buffer: Bytes, start: int, end: int) -> None:
     length = int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET], signed=True)
     magic = buffer[start + LENGTH_OFFSET + 4]
     if magic in {0, 1} and 0 < length <= end - start - LENGTH_OFFSET:
-        raise OldMagic(f"the batch at {start} is of format {magic}, from before Kafka 0.11")
+        raise OldMagic(f"the batch at {start} is of format {magic}, from before Kafka 0.11", start)
 
 
 def patch(

@@ -26,7 +26,14 @@ class UnknownLayout(WireError):
 
 
 class OldMagic(UnknownLayout):
-    """A message of format 0 or 1, as clients before Kafka 0.11 wrote them; the second path can convert it."""
+    """A message of format 0 or 1, as clients before Kafka 0.11 wrote them, at buffer[at]: `wire.old_messages` reads it.
+
+    What stands before it is whole.
+    """
+
+    def __init__(self, text: str, at: int) -> None:
+        super().__init__(text)
+        self.at = at
 
 
 class UnsupportedBroker(WireError):

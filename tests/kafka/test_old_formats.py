@@ -1,0 +1,165 @@
+"""Messages of the formats 0 and 1, as an old segment on a broker's disk holds them, through a whole lane.
+
+No broker of today writes them, but every one serves what it finds: here they are laid down while the broker is away.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from mirrord.flow.compare import EQUAL, Finding
+from mirrord.flow.signals import AskCheck
+from mirrord.lab.cluster import Cluster
+from mirrord.shell.compare import Comparison
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import Stretches
+from mirrord.shell.records import decode
+from tests.fixtures.lab import LabFactory, LabPair
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, viewing, write
+from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages
+
+NOW_MS = int(time.time() * 1000)
+Seen = tuple[int, bytes | None, bytes | None]
+"""Time, key, value."""
+
+
+class Section:
+    """A log of old messages that grows, and what a reader must see of it."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.data = b""
+        self.seen: list[Seen] = []
+        self.offset = 0
+        self._chance = chance
+
+    def add(self, magic: Magic, count: int, codec: int = 0, *, hole: int = 0, append_ms: int | None = None) -> None:
+        """So many records, the first one behind a hole, and with another hole in the middle."""
+        self.offset += hole
+        records: list[Message] = []
+        for number in range(count):
+            self.offset += hole if number == count // 2 else 0
+            key = self._chance.choice([None, b"", b"key-%d" % self.offset])
+            value = self._chance.choice([None, b"", self._chance.randbytes(20) * self._chance.randrange(1, 30)])
+            records.append(Message(self.offset, NOW_MS - self._chance.randrange(10**6), key, value))
+            self.offset += 1
+        self.data += messages(magic, records, codec, append_ms=append_ms)
+        for record in records:
+            time_ms = -1 if magic == 0 else record.time_ms if append_ms is None else append_ms
+            self.seen.append((time_ms, record.key, record.value))
+
+
+def everything(chance: random.Random) -> Section:
+    """Both formats, every codec, holes, append times."""
+    section = Section(chance)
+    formats: tuple[tuple[Magic, tuple[int, ...]], ...] = ((0, (0, 1, 2)), (1, (0, 1, 2, 3)))
+    for magic, codecs in formats:
+        for codec in codecs:
+            for count, hole in ((1, 0), (300, 0), (20, 3)):
+                section.add(magic, count, codec, hole=hole)
+                if magic:
+                    section.add(magic, count, codec, append_ms=NOW_MS - 5)
+    section.add(0, 4)
+    section.add(1, 4)  # a batch that begins with records without a time
+    return section
+
+
+async def lay_down(cluster: Cluster, topic: str, data: bytes, end: int) -> None:
+    """Make this the whole log of the topic's only partition; it ends at this offset."""
+    folder = Path(cluster.folder) / "node-1" / "data" / f"{topic}-0"
+    deadline = time.monotonic() + SECONDS
+    while not (folder / "00000000000000000000.log").exists():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+    await asyncio.to_thread(cluster.kill)
+    for path in folder.iterdir():
+        if path.suffix in {".index", ".timeindex", ".snapshot"}:
+            path.unlink()
+    (folder / "00000000000000000000.log").write_bytes(data)
+    await asyncio.to_thread(cluster.restart)
+    # At first the broker does not know how far its log is replicated.
+    while (await asyncio.to_thread(ends, cluster, topic))[0] != end:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def copies(flow: Mirror, topic: str) -> list[Seen]:
+    """What stands in the copy, in order."""
+    _, stored = await flow.batches(topic)
+    return [
+        (record.time_ms, record.key, record.value)
+        for batch in stored
+        for record in decode(batch.buffer, batch.start, batch.end)
+    ]
+
+
+def newest(seen: Sequence[Written]) -> list[Seen]:
+    return [(record.time_ms, record.key, record.value) for record in seen]
+
+
+async def test_old_segments_are_copied_record_by_record(lab_cluster: LabFactory, lab_pair: LabPair, seed: int) -> None:
+    source = lab_cluster()
+    old = everything(random.Random(seed))
+    async with mirror(source, lab_pair.target) as flow:
+        topic = flow.topic()
+        await lay_down(source, topic, old.data, old.offset)
+        first = await flow.copying()
+        (report,) = await flow.caught_up(first)
+        assert report.rebuilt.keys() == {"old-format"}
+        assert report.copied_records == len(old.seen)
+        assert await copies(flow, topic) == old.seen
+        lane = flow.lane()
+        assert lane.verdicts.counts["compacted"] == old.offset - len(old.seen)
+        # New records behind the old ones go raw.
+        later = [Written(b"%d" % number, b"new", time_ms=NOW_MS + number) for number in range(500)]
+        await asyncio.to_thread(write, source, topic, later, batch_num_messages=50)
+        (report,) = await flow.caught_up(first)
+        assert report.raw_batches > 0
+        assert await copies(flow, topic) == old.seen + newest(later)
+        assert await compared(flow, topic) == EQUAL
+
+
+async def compared(flow: Mirror, topic: str) -> Finding:
+    """What a take-over finds when it compares all that the lane has written."""
+    lane, target_end = flow.lane(), (await asyncio.to_thread(ends, flow.target, copy_of(topic)))[0]
+    (assigned,) = await flow.lanes()
+    async with viewing(flow.source) as source, viewing(flow.target) as target:
+        sides: list[tuple[Stretches, PartitionId]] = []
+        key = assigned.key
+        for view, name, topic_id in (
+            (source, topic, key.source_topic_id),
+            (target, copy_of(topic), key.target_topic_id),
+        ):
+            where = PartitionId(name, topic_id, 0)
+            view.watch(name, topic_id)
+            await until(lambda view=view, where=where: view.leader(where) is not None)
+            sides.append((Stretches(view, SECONDS), where))
+        (source_side, source_partition), (target_side, target_partition) = sides
+        wanted = AskCheck(0, lane.producer_id, 0, target_end - 1, 0, target_end)
+        partitions = (source_partition, target_partition)
+        return await Comparison(source_side, target_side, *partitions, lane.source_runs, wanted).run()
+
+
+async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(
+    lab_cluster: LabFactory, lab_pair: LabPair
+) -> None:
+    source = lab_cluster()
+    section = Section(random.Random(1))
+    section.add(1, 10)
+    data = section.data + lz4_of_format_0([Message(offset, 0, b"k", b"v" * 50) for offset in range(10, 20)])
+    async with mirror(source, lab_pair.target) as flow:
+        topic, other = flow.topic(), flow.topic()
+        await asyncio.to_thread(write, source, other, [Written(b"k", b"v")])
+        await lay_down(source, topic, data, 20)
+        replicator = await flow.copying()
+
+        def phases() -> dict[str, str]:
+            return {lane.source_topic: lane.phase for lane in replicator.report().lanes}
+
+        await until(lambda: phases()[topic] == "halted")
+        (note,) = (lane.note for lane in replicator.report().lanes if lane.source_topic == topic)
+        assert "source offsets [10, 20) hold a batch whose records cannot be read (LZ4 in a message of format 0" in note
+        assert await copies(flow, topic) == section.seen
+        await until(lambda: phases()[other] == "copying")
+        await until(lambda: any(lane.copied_records == 1 for lane in replicator.report().lanes))
