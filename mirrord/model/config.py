@@ -170,6 +170,22 @@ class Config(msgspec.Struct, frozen=True):
             raise ConfigError(f"no flow into {', '.join(wanted) or 'no cluster'}; there are flows into: {targets}")
         return msgspec.structs.replace(self, flows=flows)
 
+    def below(self, folder: Path) -> "Config":
+        """The same; relative paths begin at this folder.
+
+        What they name is read by other processes, too, which stand in other folders.
+        """
+        directory, token = self.logs.directory, self.http.token
+        return msgspec.structs.replace(
+            self,
+            clusters={
+                alias: msgspec.structs.replace(cluster, security=anchored(cluster.security, folder))
+                for alias, cluster in self.clusters.items()
+            },
+            http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
+            logs=LogsConfig(directory=str(folder / directory) if directory else None),
+        )
+
     def describe(self) -> dict[str, object]:
         """The configuration as plain values for JSON, every secret as ***."""
         return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
@@ -188,7 +204,7 @@ def load(path: str | Path) -> Config:
         raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return _anchored(load_text(text, str(path)), Path(path).absolute().parent)
+    return load_text(text, str(path)).below(Path(path).absolute().parent)
 
 
 def load_text(text: str, file_name: str) -> Config:
@@ -226,20 +242,6 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
         return flow
     emit = "target" if flow.heartbeats.emit == "both" else "off"
     return msgspec.structs.replace(flow, heartbeats=msgspec.structs.replace(flow.heartbeats, emit=emit))
-
-
-def _anchored(config: Config, folder: Path) -> Config:
-    """Paths as absolute ones: what they name is read by other processes, too, which stand in other folders."""
-    directory, token = config.logs.directory, config.http.token
-    return msgspec.structs.replace(
-        config,
-        clusters={
-            alias: msgspec.structs.replace(cluster, security=anchored(cluster.security, folder))
-            for alias, cluster in config.clusters.items()
-        },
-        http=msgspec.structs.replace(config.http, token=token.below(folder) if token else None),
-        logs=LogsConfig(directory=str(folder / directory) if directory else None),
-    )
 
 
 def _plain(value: object) -> object:

@@ -27,4 +27,5 @@ def load_file(path: str) -> Loaded:
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     translated = translate(text, path)
-    return Loaded(translated.config, tuple(notice.of(path) for notice in translated.notices))
+    # As for Java, relative paths begin where the command is given.
+    return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))

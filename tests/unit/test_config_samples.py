@@ -65,6 +65,7 @@ def test_the_sample_for_mirrormaker(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (flow.groups.match, flow.sync.acls, flow.refresh_ms) == (("billing-.*", "shipping"), "off", 30_000)
     security = config.clusters["us"].security
     assert (security.username, security.password) == ("mirrord", Secret.parse("env:US_PASSWORD"))
+    assert security.truststore == str(Path.cwd() / "tls" / "trust.jks")
     told = [line for line in remarks if "has no meaning here" in line]
     assert [line.split(": ")[1] for line in told] == [
         "offset.storage.replication.factor",
