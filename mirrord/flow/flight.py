@@ -6,6 +6,7 @@ the recorded end of the target log.
 
 from mirrord.flow import intake, resume
 from mirrord.flow.answers import NONE, Produced, produced
+from mirrord.flow.asking import ask
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import (
     Answer,
@@ -70,7 +71,7 @@ def send(lane: Lane) -> Effects:
         lane.ready_bytes += size
         lane.in_flight_bytes -= size
         lane.confirming = True
-        return [AskEnd(lane.round)]
+        return [AskEnd(ask(lane))]
     lane.sent = True
     return [Produce(lane.round, batches)]
 
@@ -80,7 +81,7 @@ def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
     if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
         return resume.begin(lane, now, lane.limits.retry_s if told.error else 0.0)
     if told.end > lane.expected:
-        return [AskScan(lane.round, "confirm", lane.producer_id, lane.expected, told.end)]
+        return [AskScan(ask(lane), "confirm", lane.producer_id, lane.expected, told.end)]
     return go(lane, told.end)
 
 
@@ -143,7 +144,9 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
     if not lane.protected:
         # It may have been the lane's own batches from a former holder: only the broker's memory would rule that out.
-        effects.append(AskScan(lane.round, "gap", lane.producer_id, lane.expected, base_offset))
+        lane.unread = lane.unread or Mark(batch.first, lane.expected, lane.end_epoch)
+        lane.gaps += 1
+        effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
     return effects
 
 
@@ -158,9 +161,7 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: 
     if lane.check_first_ack:
         lane.check_first_ack = False
         last = batch.first + batch.count - 1
-        effects.append(
-            AskCheck(lane.round, lane.producer_id, batch.first, last, base_offset, base_offset + batch.count)
-        )
+        effects.append(AskCheck(ask(lane), lane.producer_id, batch.first, last, base_offset, base_offset + batch.count))
     return effects
 
 
@@ -180,7 +181,7 @@ def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Prod
 
 def _settled(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.DRAINING:
-        return drained(lane)
+        return drained(lane, now)
     if lane.failure is None:
         return []
     error, batch = lane.failure
@@ -208,9 +209,9 @@ def blocked(lane: Lane) -> Effects:
     return halt(lane, "unreadable", f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
-def drain(lane: Lane) -> Effects:
+def drain(lane: Lane, now: float) -> Effects:
     """Send nothing new; `Drained` follows when all in flight is answered."""
-    if lane.phase is Phase.DRAINING:
+    if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
         return [Drained(clean=False)]
@@ -220,15 +221,16 @@ def drain(lane: Lane) -> Effects:
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
         return [StopFetch()]
-    return [StopFetch(), *drained(lane)]
+    return [StopFetch(), *drained(lane, now)]
 
 
-def drained(lane: Lane) -> Effects:
+def drained(lane: Lane, now: float) -> Effects:
     """Nothing is in flight any more: stop, once the ledger knows all that happened."""
     if lane.notes:
         return []
     # What a dead connection left behind may still arrive: then the next holder has to wait for it.
     lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
+    lane.clean = lane.clean and lane.unread is None and now >= lane.dirty_until
     lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)
     lane.phase = Phase.DRAINED
     return [SaveProgress(), Drained(lane.clean)]

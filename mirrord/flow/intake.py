@@ -9,7 +9,8 @@ from bisect import bisect_right
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from mirrord.flow.signals import Append, Batch, Chunk, Effects, FetchFrom
+from mirrord.flow.asking import append, ask
+from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
 from mirrord.flow.state import Lane, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
@@ -56,7 +57,7 @@ def want_more(lane: Lane) -> Effects:
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.limits.buffer_bytes:
         return []
     lane.fetching = True
-    return [FetchFrom(lane.round, lane.position, lane.epoch)]
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
 
 
 class _Aborts(NamedTuple):
@@ -251,6 +252,6 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     last = runs[-1].offset
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     told, lane.skipped = tuple(lane.skipped[:at]), lane.skipped[at:]
-    lane.tag += 1
-    lane.intents.append((lane.tag, runs[0].ordinal))
-    return [Append(lane.tag, (SourceRun(lane.id, lane.grant, tuple(runs), told),))]
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told),))
+    lane.intents.append((effect.tag, runs[0].ordinal))
+    return [effect]

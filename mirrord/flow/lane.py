@@ -7,7 +7,8 @@ clock in seconds.
 
 from mirrord.flow import flight, intake, opening, reading, resume
 from mirrord.flow.answers import Fetched, fetched
-from mirrord.flow.halting import halt, leave
+from mirrord.flow.asking import answers, ask, settles
+from mirrord.flow.halting import halt, leave, tell_again
 from mirrord.flow.report import mark
 from mirrord.flow.signals import (
     Answer,
@@ -32,7 +33,6 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.flow.telling import go_back_to_told
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
@@ -43,13 +43,17 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
         case Answer():
             return flight.answered(lane, now, signal) if lane.phase not in STILL else []
         case Chunk():
-            return _chunk(lane, signal) if signal.round == lane.round and lane.phase is Phase.COPYING else []
+            return _chunk(lane, signal) if lane.phase is Phase.COPYING and answers(lane, signal.question) else []
         case Drain():
-            return flight.drain(lane)
+            return flight.drain(lane, now)
         case Fenced():
             return leave(lane, "fenced") if lane.phase not in STILL else []
+        case _ if lane.phase is Phase.HALTED:
+            return tell_again(lane, now, signal)
+        case Bound() | AppendFailed() if not settles(lane, signal.tag):
+            return []
         case Bound() | AppendFailed() if lane.phase is Phase.DRAINING:
-            return _bound_while_draining(lane, signal)
+            return _bound_while_draining(lane, now, signal)
         case _ if lane.phase in STILL or lane.phase is Phase.DRAINING:
             return []
         case Bound():
@@ -60,18 +64,18 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return resume.target_moved(lane, now, signal)
         case Start():
             return opening.start(lane, signal)
+        case _:
+            return _told(lane, now, signal) if answers(lane, signal.question) else []
+
+
+def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: PLR0911 -- one case per kind of input
+    match signal:
+        case Woken():
+            return _woken(lane, now)
         case ProducerIdTold():
             return opening.producer_id_told(lane, now, signal)
         case StartTold():
             return opening.start_told(lane, now, signal)
-        case _:
-            return _told(lane, now, signal) if signal.round == lane.round else []
-
-
-def _told(lane: Lane, now: float, signal: Input) -> Effects:
-    match signal:
-        case Woken():
-            return _woken(lane, now)
         case EndTold() if lane.confirming:
             return flight.confirmed(lane, now, signal)
         case EndTold():
@@ -98,9 +102,7 @@ def _woken(lane: Lane, now: float) -> Effects:
         begun = lane.resumed_at
         if lane.acked > begun.ordinal:
             return [
-                AskCheck(
-                    lane.round, lane.producer_id, begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected
-                )
+                AskCheck(ask(lane), lane.producer_id, begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
             ]
         return []
     return resume.woken(lane)
@@ -112,9 +114,14 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
         if signal.error or signal.own:
             return resume.begin(lane, now, lane.limits.retry_s if signal.error else 0.0)
         return flight.go(lane, signal.end)
+    if signal.error:
+        return resume.begin(lane, now, lane.limits.retry_s)
     if signal.own:
         first = reading.nearest(signal.own[0].base_sequence, lane.acked)
         return reading.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
+    lane.gaps -= 1
+    if lane.gaps == 0:
+        lane.unread = None
     return []
 
 
@@ -127,20 +134,20 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
         lane.notes.discard(told.tag)
         if not lane.notes:
             lane.told = mark(lane)
-    if lane.intents and told.tag == lane.intents[0][0]:
-        lane.intents.popleft()
-        if lane.phase is Phase.RESUMING:
-            return resume.facts_bound(lane)
-        return flight.send(lane)
+    for intent in lane.intents:
+        if intent[0] == told.tag:
+            lane.intents.remove(intent)
+            return resume.facts_bound(lane) if lane.phase is Phase.RESUMING else flight.send(lane)
     return []
 
 
-def _bound_while_draining(lane: Lane, told: Bound | AppendFailed) -> Effects:
+def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
     if isinstance(told, AppendFailed):
+        # Batches in flight are still to be acknowledged behind the present end: only the mark stays back.
         lane.suspicious = True
-        go_back_to_told(lane)
+        lane.unread = lane.told
     lane.notes.discard(told.tag)
-    return flight.drained(lane) if not lane.in_flight else []
+    return flight.drained(lane, now) if not lane.in_flight else []
 
 
 def _chunk(lane: Lane, chunk: Chunk) -> Effects:
@@ -176,7 +183,7 @@ def _not_a_chunk(lane: Lane, chunk: Chunk, outcome: Fetched) -> Effects:
         return halt(lane, "unreadable", line, lane.position, lane.position + 1)
     lane.fetching = True
     delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
-    return [FetchFrom(lane.round, lane.position, lane.epoch, delay, refresh=True)]
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]
 
 
 def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:

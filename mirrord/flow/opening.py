@@ -6,9 +6,10 @@ stood there. A producer id that did not bind is never used.
 
 from mirrord.flow import resume
 from mirrord.flow.answers import NONE
+from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, leave
+from mirrord.flow.report import mark
 from mirrord.flow.signals import (
-    Append,
     AppendFailed,
     AskProducerId,
     AskStart,
@@ -23,18 +24,20 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import go_back_to_told
-from mirrord.model.facts import LaneFact, LaneOpened, LaneResumed, LaneTaken, PolicyChanged, SourceRun
+from mirrord.model.facts import LaneFact, LaneOpened, LaneResumed, LaneTaken, PolicyChanged, Progress, SourceRun
 from mirrord.model.runs import Run
 
 
 def start(lane: Lane, start: Start) -> Effects:
-    """Open the lane if the ledger does not know it, take it if it does."""
+    """Open the lane if the ledger does not know it, take it if it does. A lane begins once."""
+    if lane.replicator:
+        return []
     lane.replicator = start.replicator
     lane.barrier_s = start.barrier_s
     lane.left_cleanly = start.left_cleanly
     lane.record = start.record
     progress = start.progress
-    if progress is not None:
+    if progress is not None and not _is_hearsay(lane, progress):
         lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
         lane.told = lane.mark
         lane.trusted = progress.ordinal
@@ -42,16 +45,25 @@ def start(lane: Lane, start: Start) -> Effects:
     return _ask(lane)
 
 
+def _is_hearsay(lane: Lane, progress: Progress) -> bool:
+    """The mark of a holder that had opened the lane and wrote nothing.
+
+    It rests on nobody else having written. When the lane was taken meanwhile and that holder did not know it yet, its
+    mark may stand where the newer one stood.
+    """
+    return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
+
+
 def _ask(lane: Lane) -> Effects:
     if lane.record is None:
-        return [AskProducerId()]
+        return [AskProducerId(ask(lane))]
     return _bind(lane, _taking(lane, lane.record))
 
 
 def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    lane.tag += 1
-    lane.facts_tag = lane.tag
-    return [Append(lane.tag, facts)]
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
 
 
 def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
@@ -70,7 +82,7 @@ def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
     if lane.phase is not Phase.OPENING:
         return []
     if told.error != NONE:
-        return [Wake(lane.round, now + lane.limits.retry_s, refresh=True)]
+        return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
     opened = LaneOpened(
         lane.id,
         lane.source_topic,
@@ -87,7 +99,7 @@ def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
 def woken(lane: Lane) -> Effects:
     """Try again what failed."""
     if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
-        return [AskStart()]
+        return [AskStart(ask(lane))]
     return _ask(lane)
 
 
@@ -112,7 +124,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.check_first_ack = True
             lane.check_later = lane.barrier_s > 0
     if len(record.source_runs) == 0:
-        return [AskStart()]
+        return [AskStart(ask(lane))]
     return resume.begin(lane, now)
 
 
@@ -121,21 +133,22 @@ def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
     if lane.phase is not Phase.OPENING:
         return []
     if told.error != NONE:
-        return [Wake(lane.round, now + lane.limits.retry_s, refresh=True)]
+        return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
     return _bind(lane, (SourceRun(lane.id, lane.grant, (Run(0, told.offset),)),))
 
 
 def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
     """Nobody knows whether the facts stand in the ledger. A new grant settles it: older ones no longer bind."""
     lane.record = told.record
-    lane.round += 1
+    new_round(lane)
+    lane.appends.clear()
     if lane.in_flight:
         lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
     lane.trusted = max(lane.trusted, lane.acked)
     if lane.notes:
         go_back_to_told(lane)
-    elif lane.acked > lane.mark.ordinal:
-        lane.mark = Mark(lane.acked, lane.expected, lane.end_epoch)
+    else:
+        lane.mark = mark(lane)
     drop(lane)
     lane.intents.clear()
     lane.holes = []
@@ -143,4 +156,4 @@ def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
     lane.facts_tag = -1
     if lane.grant > 0:
         lane.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
-    return [StopFetch(), Wake(lane.round, now + lane.limits.retry_s)]
+    return [StopFetch(), Wake(ask(lane), now + lane.limits.retry_s)]

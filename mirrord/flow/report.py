@@ -6,7 +6,9 @@ from mirrord.model.facts import Progress
 
 
 def mark(lane: Lane) -> Mark:
-    """Below it everything is known to stand in the target log, below the high watermark."""
+    """Below it everything is known to stand in the target log, once, below the high watermark."""
+    if lane.unread is not None:
+        return lane.unread
     if lane.acked > lane.mark.ordinal:
         return Mark(lane.acked, lane.expected, lane.end_epoch)
     return lane.mark

@@ -13,10 +13,11 @@ means unknown, never "nothing was written".
 
 from mirrord.flow import intake, reading
 from mirrord.flow.answers import NONE
+from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
 from mirrord.flow.reading import SEQUENCES, Reading, nearest
+from mirrord.flow.report import mark
 from mirrord.flow.signals import (
-    Append,
     AskCheck,
     AskEnd,
     AskProducers,
@@ -56,10 +57,10 @@ def target_moved(lane: Lane, now: float, told: TargetMoved) -> Effects:
 
 def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False) -> Effects:
     """Begin a new round: drop what is held and ask the target log. Answers to earlier rounds no longer count."""
-    lane.round += 1
+    new_round(lane)
     lane.phase = Phase.RESUMING
-    if lane.acked > lane.mark.ordinal:
-        lane.mark = Mark(lane.acked, lane.expected, lane.end_epoch)
+    lane.mark = mark(lane)
+    lane.suspicious = lane.suspicious or lane.unread is not None
     lane.trusted = max(lane.trusted, lane.acked)
     drop(lane)
     lane.skipped.clear()
@@ -70,8 +71,8 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     lane.stage = Stage.END
     if delay_s > 0:
         lane.phase = Phase.WAITING
-        return [StopFetch(), Wake(lane.round, now + delay_s, refresh)]
-    return [StopFetch(), AskEnd(lane.round)]
+        return [StopFetch(), Wake(ask(lane), now + delay_s, refresh)]
+    return [StopFetch(), AskEnd(ask(lane))]
 
 
 def woken(lane: Lane) -> Effects:
@@ -79,9 +80,9 @@ def woken(lane: Lane) -> Effects:
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
-        return [AskEnd(lane.round)]
+        return [AskEnd(ask(lane))]
     if lane.phase is Phase.RESUMING and lane.stage is Stage.VISIBLE:
-        return [AskVisible(lane.round, lane.end_epoch)]
+        return [AskVisible(ask(lane), lane.end_epoch)]
     return []
 
 
@@ -98,16 +99,16 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
         if lane.mode == "at-least-once":
             lane.entry = None
             lane.stage = Stage.END_AGAIN
-            return [AskEnd(lane.round)]
+            return [AskEnd(ask(lane))]
         lane.stage = Stage.PRODUCERS
-        return [AskProducers(lane.round, lane.producer_id)]
+        return [AskProducers(ask(lane), lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:
         return []
     if not same_leader(lane, told):
         return _again(lane, now)
     lane.end = told.end
     lane.stage = Stage.VISIBLE
-    return [AskVisible(lane.round, lane.end_epoch)]
+    return [AskVisible(ask(lane), lane.end_epoch)]
 
 
 def same_leader(lane: Lane, told: EndTold) -> bool:
@@ -121,7 +122,7 @@ def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
         return _again(lane, now)
     lane.entry = told.entry
     lane.stage = Stage.END_AGAIN
-    return [AskEnd(lane.round)]
+    return [AskEnd(ask(lane))]
 
 
 def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
@@ -129,7 +130,7 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
     if told.error != NONE:
         return _again(lane, now)
     if not covers(lane, told):
-        return [Wake(lane.round, now + lane.limits.poll_s)]
+        return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log_start = told.log_start
     return _decide(lane, now)
 
@@ -153,7 +154,7 @@ def _decide(lane: Lane, now: float) -> Effects:
     lane.protected = remembers(lane)
     if not lane.protected and now < barrier_until(lane):
         lane.phase = Phase.WAITING
-        return [Wake(lane.round, barrier_until(lane))]
+        return [Wake(ask(lane), barrier_until(lane))]
     if lane.opened_here and not lane.sent:
         # Nobody but this attempt ever knew the producer id in a way that binds, and it has sent nothing.
         lane.mark = Mark(0, lane.end, lane.end_epoch)
@@ -164,7 +165,7 @@ def _decide(lane: Lane, now: float) -> Effects:
         # From the last record below the mark on: it has to be there still, or the log went back and grew again.
         start = max(lane.mark.target_offset - (1 if lane.mark.ordinal > 0 else 0), lane.log_start)
         lane.stage = Stage.SCAN
-        return [AskScan(lane.round, "resume", lane.producer_id, start, lane.end)]
+        return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
     ordinal = _next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.mark.ordinal and lane.record is not None:
@@ -236,7 +237,7 @@ def _look_back(lane: Lane) -> Effects:
     lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
     lane.stage = Stage.VERIFY
     start = max(lane.log_start, min(lane.mark.target_offset, lane.end) - lane.look_back)
-    return [AskScan(lane.round, "verify", lane.producer_id, start, lane.end)]
+    return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.end)]
 
 
 def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
@@ -263,10 +264,10 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
 def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     """The log went back below a hole: its ordinals are used again, so what the ledger declared behind here is void."""
     lane.open_run = Run(ordinal, lane.position)
-    lane.tag += 1
-    lane.intents.append((lane.tag, ordinal))
     runs = (lane.open_run, *(planned(lane.record, ordinal) if lane.record is not None else ()))
-    return [Append(lane.tag, (SourceRun(lane.id, lane.grant, runs),))]
+    effect = append(lane, (SourceRun(lane.id, lane.grant, runs),))
+    lane.intents.append((effect.tag, ordinal))
+    return [effect]
 
 
 def _resume_at(lane: Lane, ordinal: int) -> Effects:
@@ -275,7 +276,7 @@ def _resume_at(lane: Lane, ordinal: int) -> Effects:
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
         start = min(lane.mark.target_offset, lane.end)
-        return [AskCheck(lane.round, lane.producer_id, first, ordinal - 1, start, lane.end)]
+        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end)]
     return _bind_holes(lane)
 
 
@@ -307,10 +308,10 @@ def _bind_holes(lane: Lane) -> Effects:
     if lane.holes and lane.record is not None:
         facts = (*lane.beside_holes, *_mend(lane, lane.record))
         lane.holes = []
-        lane.tag += 1
-        lane.intents.append((lane.tag, lane.resume_ordinal))
+        effect = append(lane, facts)
+        lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS
-        return [Append(lane.tag, facts)]
+        return [effect]
     if lane.intents:
         # An intent of an earlier round may still bind, and would change what the ledger declares.
         lane.stage = Stage.FACTS
@@ -357,6 +358,7 @@ def copy(lane: Lane) -> Effects:
     lane.stage = Stage.DONE
     lane.phase = Phase.COPYING
     lane.suspicious = False
+    lane.unread, lane.gaps = None, 0
     lane.open_run = run
     lane.position = run.offset + ordinal - run.ordinal
     if ordinal > lane.mark.ordinal and not lane.sent:
@@ -375,5 +377,5 @@ def copy(lane: Lane) -> Effects:
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     effects += intake.want_more(lane)
     if lane.check_later:
-        effects.append(Wake(lane.round, lane.former_until))
+        effects.append(Wake(ask(lane), lane.former_until))
     return effects

@@ -1,7 +1,8 @@
 """What a lane is told (inputs) and what it asks for (effects).
 
-Every question that a lane asks carries the lane's `round`; the answer brings it back. A lane begins a new round
-whenever it doubts what it knows, so answers to questions of an earlier round are recognised and dropped.
+Every question that a lane asks carries a number, and the answer brings it back: each is answered once, and what comes
+twice is dropped. A lane begins a new round whenever it doubts what it knows; that voids all open questions, and the
+answers to batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -100,6 +101,7 @@ class Start(msgspec.Struct, frozen=True):
 
 
 class ProducerIdTold(msgspec.Struct, frozen=True):
+    question: int
     error: int
     producer_id: int
     producer_epoch: int
@@ -123,6 +125,7 @@ class AppendFailed(msgspec.Struct, frozen=True):
 class StartTold(msgspec.Struct, frozen=True):
     """The source offset at which a lane without history begins."""
 
+    question: int
     error: int
     offset: int
 
@@ -130,7 +133,7 @@ class StartTold(msgspec.Struct, frozen=True):
 class EndTold(msgspec.Struct, frozen=True):
     """The target leader's own end of log (OffsetForLeaderEpoch), true also for what is not yet replicated."""
 
-    round: int
+    question: int
     error: int
     leader_epoch: int
     end: int
@@ -145,7 +148,7 @@ class ProducerEntry(msgspec.Struct, frozen=True):
 
 
 class ProducersTold(msgspec.Struct, frozen=True):
-    round: int
+    question: int
     error: int
     entry: ProducerEntry | None
 
@@ -153,7 +156,7 @@ class ProducersTold(msgspec.Struct, frozen=True):
 class VisibleTold(msgspec.Struct, frozen=True):
     """The target's high watermark and log start (ListOffsets)."""
 
-    round: int
+    question: int
     error: int
     high_watermark: int
     log_start: int
@@ -162,7 +165,7 @@ class VisibleTold(msgspec.Struct, frozen=True):
 class Scanned(msgspec.Struct, frozen=True):
     """The lane's own batches found in target offsets [start, end), in log order."""
 
-    round: int
+    question: int
     error: int
     purpose: ScanPurpose
     start: int
@@ -173,7 +176,7 @@ class Scanned(msgspec.Struct, frozen=True):
 class Checked(msgspec.Struct, frozen=True):
     """Outcome of a comparison of the lane's own batches at the target with the source."""
 
-    round: int
+    question: int
     error: int
     first: int
     last: int
@@ -187,7 +190,7 @@ class Chunk(msgspec.Struct, frozen=True):
     On an error, `log_start` and `high_watermark` are what the source broker said, or -1.
     """
 
-    round: int
+    question: int
     error: int
     high_watermark: int
     last_stable: int
@@ -214,7 +217,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Woken(msgspec.Struct, frozen=True):
     """The time that a `Wake` named has come."""
 
-    round: int
+    question: int
 
 
 class Fenced(msgspec.Struct, frozen=True):
@@ -256,6 +259,8 @@ Input = (
 class AskProducerId(msgspec.Struct, frozen=True):
     """InitProducerId without a transactional id, at the target."""
 
+    question: int
+
 
 class Append(msgspec.Struct, frozen=True):
     """Append facts to the ledger; answer `Bound` once they were read back, or `AppendFailed`."""
@@ -267,31 +272,33 @@ class Append(msgspec.Struct, frozen=True):
 class AskStart(msgspec.Struct, frozen=True):
     """Where does a lane without history begin (earliest, latest, timestamp)?"""
 
+    question: int
+
 
 class AskEnd(msgspec.Struct, frozen=True):
     """The end of the target log and the epoch of the leader that says so (OffsetForLeaderEpoch, KIP-320)."""
 
-    round: int
+    question: int
 
 
 class AskProducers(msgspec.Struct, frozen=True):
     """What the leader remembers of the producer id (DescribeProducers, KIP-664)."""
 
-    round: int
+    question: int
     producer_id: int
 
 
 class AskVisible(msgspec.Struct, frozen=True):
     """High watermark and log start, from the leader of this epoch and no other."""
 
-    round: int
+    question: int
     leader_epoch: int
 
 
 class AskScan(msgspec.Struct, frozen=True):
     """Read target offsets [start, end) by batch headers and report the lane's own batches."""
 
-    round: int
+    question: int
     purpose: ScanPurpose
     producer_id: int
     start: int
@@ -301,7 +308,7 @@ class AskScan(msgspec.Struct, frozen=True):
 class AskCheck(msgspec.Struct, frozen=True):
     """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source."""
 
-    round: int
+    question: int
     producer_id: int
     first: int
     last: int
@@ -312,6 +319,7 @@ class AskCheck(msgspec.Struct, frozen=True):
 class FetchFrom(msgspec.Struct, frozen=True):
     """Fetch the next chunk from this source offset. One is wanted at a time; a newer one replaces it."""
 
+    question: int
     round: int
     position: int
     last_epoch: int
@@ -335,7 +343,7 @@ class Produce(msgspec.Struct, frozen=True):
 class Wake(msgspec.Struct, frozen=True):
     """Say `Woken` at this time (the clock of `now`, in seconds)."""
 
-    round: int
+    question: int
     at: float
     refresh: bool = False
     """The target's leader may have moved: look it up anew meanwhile."""

@@ -12,7 +12,7 @@ from enum import Enum
 import msgspec
 
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
-from mirrord.model.facts import LaneFact, Mode, Verdict
+from mirrord.model.facts import LaneFact, LaneHalted, Mode, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 
@@ -123,12 +123,17 @@ class Lane:
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     round: int = 0
+    asked: int = 0
+    """Number of the last question."""
+    questions: set[int] = field(default_factory=set[int])
+    """Questions of this round without an answer (`mirrord.flow.asking`)."""
     replicator: str = ""
     grant: int = 0
     record: LaneRecord | None = None
     producer_id: int = -1
     producer_epoch: int = -1
     halt_line: str = ""
+    halt_fact: LaneHalted | None = None
 
     # take-over
     left_cleanly: bool = False
@@ -159,6 +164,10 @@ class Lane:
     """That question is open."""
     sent: bool = False
     """This attempt has sent at least one batch."""
+    unread: Mark | None = None
+    """In front of what has to be read from the target log first, or once more: the mark does not pass it."""
+    gaps: int = 0
+    """How many such stretches are being read."""
     suspicious: bool = False
     """A success came after a failure: the log itself must be read."""
     holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
@@ -211,6 +220,8 @@ class Lane:
 
     # ledger
     tag: int = 0
+    appends: set[int] = field(default_factory=set[int])
+    """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """(tag, first ordinal that it explains) of intents that are not bound yet."""
     notes: set[int] = field(default_factory=set[int])

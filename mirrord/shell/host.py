@@ -294,9 +294,9 @@ class Host:
     def _stop_fetch(self, hosted: Hosted, _effect: StopFetch) -> None:
         self._source.stop(hosted.tap)
 
-    def _ask_start(self, hosted: Hosted, _effect: AskStart) -> None:
+    def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
         def told(error: int, offset: int) -> None:
-            hosted.tell(StartTold(error, offset))
+            hosted.tell(StartTold(effect.question, error, offset))
 
         self._source_asks.start(hosted.source, self._setup.flow.start, told)
 
@@ -304,7 +304,7 @@ class Host:
 
     def _ask_end(self, hosted: Hosted, effect: AskEnd) -> None:
         def told(error: int, leader_epoch: int, end: int) -> None:
-            hosted.tell(EndTold(effect.round, error, leader_epoch, end))
+            hosted.tell(EndTold(effect.question, error, leader_epoch, end))
 
         self._target_asks.end(hosted.target, told)
 
@@ -313,19 +313,19 @@ class Host:
             entry = None
             if known is not None:
                 entry = ProducerEntry(known.last_sequence, self._clock.wall_ms() - known.last_timestamp_ms)
-            hosted.tell(ProducersTold(effect.round, error, entry))
+            hosted.tell(ProducersTold(effect.question, error, entry))
 
         self._target_asks.producer(hosted.target, effect.producer_id, told)
 
     def _ask_visible(self, hosted: Hosted, effect: AskVisible) -> None:
         def told(error: int, high_watermark: int, log_start: int) -> None:
-            hosted.tell(VisibleTold(effect.round, error, high_watermark, log_start))
+            hosted.tell(VisibleTold(effect.question, error, high_watermark, log_start))
 
         self._target_asks.bounds(hosted.target, effect.leader_epoch, told)
 
-    def _ask_producer_id(self, hosted: Hosted, _effect: AskProducerId) -> None:
+    def _ask_producer_id(self, hosted: Hosted, effect: AskProducerId) -> None:
         def told(error: int, producer_id: int, producer_epoch: int) -> None:
-            hosted.tell(ProducerIdTold(error, producer_id, producer_epoch))
+            hosted.tell(ProducerIdTold(effect.question, error, producer_id, producer_epoch))
 
         self._target_asks.producer_id(told)
 
@@ -334,12 +334,12 @@ class Host:
 
         async def scan() -> Scanned:
             own = await own_batches(self._target_stretches, *where)
-            return Scanned(effect.round, 0, effect.purpose, effect.start, effect.end, own)
+            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own)
 
         def failed(error: int) -> Scanned:
-            return Scanned(effect.round, error, effect.purpose, effect.start, effect.end, ())
+            return Scanned(effect.question, error, effect.purpose, effect.start, effect.end, ())
 
-        self._begin(self._read(hosted, effect.round, scan, failed))
+        self._begin(self._read(hosted, effect.question, scan, failed))
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
         record = hosted.lane.record
@@ -350,15 +350,15 @@ class Host:
 
         async def check() -> Checked:
             finding = await Comparison(*sides, runs, effect).run()
-            return Checked(effect.round, 0, effect.first, effect.last, finding.outcome, finding.note)
+            return Checked(effect.question, 0, effect.first, effect.last, finding.outcome, finding.note)
 
         def failed(error: int) -> Checked:
-            return Checked(effect.round, error, effect.first, effect.last, "unverifiable")
+            return Checked(effect.question, error, effect.first, effect.last, "unverifiable")
 
-        self._begin(self._read(hosted, effect.round, check, failed))
+        self._begin(self._read(hosted, effect.question, check, failed))
 
     async def _read(
-        self, hosted: Hosted, number: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
+        self, hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
     ) -> None:
         """Read and tell. A lane that copies on meanwhile does not ask twice, so a failure is tried again for it."""
         backoff = Backoff()
@@ -367,7 +367,7 @@ class Host:
                 told = await read()
             except ReadFailed as failure:
                 lane = hosted.lane
-                copies_on = lane.round == number and lane.phase is Phase.COPYING and not lane.confirming
+                copies_on = question in lane.questions and lane.phase is Phase.COPYING and not lane.confirming
                 if copies_on and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE:
                     await asyncio.sleep(backoff.next_s())
                     continue
@@ -385,7 +385,7 @@ class Host:
         if effect.refresh:
             self._target_view.refresh()
         # A timer of uvloop may fire half a millisecond early, and a lane that is woken too early is not woken again.
-        self._loop.call_at(effect.at + TIMER_GRAIN_S, hosted.tell, Woken(effect.round))
+        self._loop.call_at(effect.at + TIMER_GRAIN_S, hosted.tell, Woken(effect.question))
 
     # ledger
 

@@ -378,7 +378,7 @@ class Channel:
             self._feed.drop(tap)
             tap.deliver(
                 Chunk(
-                    wish.round,
+                    wish.question,
                     fetched.error,
                     fetched.high_watermark,
                     fetched.last_stable_offset,
@@ -400,6 +400,6 @@ class Channel:
             if not error and log_start <= wish.position <= high_watermark:
                 error = NOT_AVAILABLE  # a leader that was behind for a moment
             empty = bytearray()
-            tap.deliver(Chunk(wish.round, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
+            tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
 
         self._source.asks.bounds(tap.partition, -1, told)

@@ -1,10 +1,14 @@
 """A replicator of the simulation: the real lane, and a shell that performs its effects on the fake world."""
 
 from collections import deque
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mirrord.flow import lane as flow_lane
+from mirrord.flow.report import progress
 from mirrord.flow.signals import (
     Answer,
     Append,
@@ -15,8 +19,11 @@ from mirrord.flow.signals import (
     AskScan,
     AskStart,
     AskVisible,
+    Chunk,
+    Drain,
     Drained,
     Effect,
+    Fenced,
     FetchFrom,
     Gone,
     Halted,
@@ -24,11 +31,13 @@ from mirrord.flow.signals import (
     Produce,
     SaveProgress,
     StopFetch,
+    TargetMoved,
     Wake,
 )
 from mirrord.flow.state import Lane
+from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, Mode, Progress
+from mirrord.model.facts import Entry, Mode
 from mirrord.model.names import LaneKey, TopicId
 
 if TYPE_CHECKING:
@@ -37,6 +46,8 @@ if TYPE_CHECKING:
 LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
+NEWS = (TargetMoved, Fenced, Drain)
+"""Inputs that answer nothing: each counts by what it says, however often it is said."""
 
 
 @dataclass
@@ -61,6 +72,9 @@ class Shape:
     """Somebody else writes into the target partition too."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
+    twice: bool = False
+    """What was delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
+    ledger."""
     faults: tuple[str, ...] = ()
     """What goes wrong more often in this world."""
     window: int = 8
@@ -97,7 +111,7 @@ class Host:
     started_at: float = 0.0
     inbox: deque[tuple[str, Any]] = field(default_factory=deque)
     """Questions and answers under way, by kind; several are chosen from in any order."""
-    appends: deque[tuple[int, tuple[AnyFact, ...]]] = field(default_factory=deque)
+    appends: deque[tuple[int, Entry]] = field(default_factory=deque)
     landed: dict[int, int] = field(default_factory=dict)
     """Ledger offset → tag of own entries that are still to be read back."""
     timers: list[tuple[float, int]] = field(default_factory=list)
@@ -105,24 +119,43 @@ class Host:
     """Requests without an answer on the present connection."""
     answers: deque[tuple[Request, int, int, int]] = field(default_factory=deque)
     """(request, error, base offset, epoch that took it)"""
+    heard: deque[Input] = field(default_factory=lambda: deque[Input](maxlen=6))
+    """Answers that may come once more."""
+    entries: int = 0
+    """How many entries it has written to the ledger."""
 
     def record(self) -> Any:
         return self.state.lanes.get(LANE)
 
     def take(self, signal: Input) -> None:
         """Give the lane an input and perform what it asks for."""
+        if self.world.shape.twice and not isinstance(signal, NEWS) and self.world.rng.random() < 0.2:
+            # The lane writes into the buffer; what comes once more is as it was.
+            fresh = isinstance(signal, Chunk)
+            self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
         for effect in flow_lane.step(self.lane, self.world.now, signal):
             self.perform(effect)
+
+    def hear_again(self) -> None:
+        """An answer comes a second time: nothing may change."""
+        signal = self.heard.popleft()
+        before = _picture(self.lane)
+        effects = flow_lane.step(self.lane, self.world.now, signal)
+        after = _picture(self.lane)
+        if effects or before != after:
+            changed = [name for name in before if before[name] != after[name]]
+            raise AssertionError(f"{self.name} acts on what it hears twice: {signal}: {effects} {changed}")
 
     def perform(self, effect: Effect) -> None:
         match effect:
             case Append():
-                self.appends.append((effect.tag, effect.facts))
+                self.entries += 1
+                self.appends.append((effect.tag, Entry(1, 0, effect.facts, writer_text(self.name, self.entries))))
             case Produce():
                 self.world.note(f"{self.name} produce {effect.batches} lease {self.lease_until}")
                 self._produce(effect)
             case Wake():
-                self.timers.append((effect.at, effect.round))
+                self.timers.append((effect.at, effect.question))
                 if effect.refresh:
                     self.leader = self.world.target.leader
             case FetchFrom():
@@ -152,14 +185,13 @@ class Host:
                 self.answers.append((request, NETWORK, -1, 0))
 
     def save_progress(self) -> None:
-        lane = self.lane
-        if lane.grant and not high_watermark_can_fall(self.world) and lane.expected > self.world.target.high_watermark:
-            raise AssertionError(f"{self.name} claims target offset {lane.expected}, which is not committed")
-        if lane.grant and not lane.notes and self.world.rng.random() < self.world.saves:
-            self.world.progress = Progress(
-                LANE, 1, lane.grant, lane.acked, lane.expected, lane.end_epoch, lane.position, lane.source_end, 0, 0,
-                lane.protected, lane.phase.value, source_epoch=lane.epoch,
-            )  # fmt: skip
+        told = progress(self.lane, 1, self.world.wall_ms)
+        if not self.lane.grant or told is None:
+            return
+        if not high_watermark_can_fall(self.world) and told.target_offset > self.world.target.high_watermark:
+            raise AssertionError(f"{self.name} claims target offset {told.target_offset}, which is not committed")
+        if self.world.rng.random() < self.world.saves:
+            self.world.progress = told
 
     def disconnect(self) -> None:
         """The connection to the target ends: what is unanswered is in doubt, and some of it may still arrive."""
@@ -175,6 +207,12 @@ class Host:
         lost, self.sent = list(self.sent), deque()
         for request in lost:
             self.take(Answer(request.round, request.batch, NETWORK, -1))
+
+
+def _picture(lane: Lane) -> dict[str, Any]:
+    """The lane's state, apart from the lane."""
+    values = {each.name: getattr(lane, each.name) for each in fields(lane)}
+    return {name: copy(value) if isinstance(value, list | deque | set) else value for name, value in values.items()}
 
 
 def high_watermark_can_fall(world: "World") -> bool:

@@ -5,7 +5,7 @@ import random
 from mirrord.flow.signals import AppendFailed, Drain
 from mirrord.flow.state import Phase
 from tests.sim import truth
-from tests.sim.host import Host, Shape
+from tests.sim.host import LANE, Host, Shape
 from tests.sim.world import World
 
 OLD_MS = 10 * 86_400_000
@@ -34,6 +34,9 @@ THEMES: dict[str, Shape] = {
     "deposed, young topic": Shape(kills=False, pauses=False, ledger_faults=False, refusals=False,
                                   slow_replication=True, faults=("elect", "metadata", "disconnect")),
     "foreign writers": Shape(foreign=True, transactions=True, faults=("foreign", "foreign", "takeover")),
+    "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
+    "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
+                                faults=("again", "late", "stray", "disconnect")),
     "slow wire, old records": Shape(record_age_ms=OLD_MS, forgetting=True, slow_wire=True, elections=False,
                                     ledger_faults=False, faults=("forget", "disconnect", "takeover")),
 }  # fmt: skip
@@ -57,6 +60,7 @@ def shape_of(rng: random.Random) -> Shape:
         ledger_faults=rng.random() < 0.5,
         refusals=rng.random() < 0.5,
         creating=rng.random() < 0.2,
+        twice=rng.random() < 0.25,
         window=rng.choice((2, 4, 8)),
     )
 
@@ -110,10 +114,17 @@ class Story:
         world.target.learn(world.wall_ms)
         for host in world.hosts:
             host.paused = False
+            # A replicator whose lane is halted does not notice that another one took it: its supervisor ends it.
+            host.alive = host.alive and (host.lane.phase is not Phase.HALTED or host.lane.grant == self._grant())
         # While a replicator lives and was not replaced there is one; a supervisor would start one otherwise.
+        told_more = False
         for _ in range(6000):
             if self._done():
-                break
+                # What was appended behind everybody's back is found with the next batch.
+                if told_more or not world.excused:
+                    break
+                told_more = True
+                world.source.append(1, world.record_ms())
             if not any(host.alive for host in world.hosts):
                 world.start_host(former_dead=False)
             choices = world.choices()
@@ -123,6 +134,10 @@ class Story:
             else:
                 self._pass_time()
         truth.check(world, final=True)
+
+    def _grant(self) -> int:
+        record = self.world.truth.lanes.get(LANE)
+        return 0 if record is None else record.grant
 
     def _pass_time(self) -> None:
         later = self.world.next_time()
@@ -168,7 +183,9 @@ class Story:
         kinds += ["create"] if shape.creating else []
         kinds += ["compact"] * 2 if shape.compaction else []
         kinds += ["metadata"] if shape.elections else []
-        kinds += ["late"] if shape.late else []
+        kinds += ["late"] if shape.late or shape.twice else []
+        kinds += ["stray"] if world.stray else []
+        kinds += ["again"] * 3 if shape.twice else []
         kinds += ["foreign"] if shape.foreign else []
         kinds += ["drain"]
         kinds += shape.faults * 3
@@ -219,6 +236,8 @@ class Story:
                 if rng.random() < 0.5:
                     world.target.forget(world.target.leader, world.wall_ms)
                 world.arrive_late()
+            case "stray" | "again":
+                self._deliver(kind, host)
             case "bounce":
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
             case "foreign":
@@ -236,6 +255,14 @@ class Story:
             case _:
                 pass
 
+    def _deliver(self, kind: str, host: Host | None) -> None:
+        """What comes late or twice."""
+        stray = self.world.stray
+        if kind == "stray" and stray:
+            self.world.write_entry(stray.pop(self.rng.randrange(len(stray))))
+        elif kind == "again" and host is not None and host.heard:
+            host.hear_again()
+
     def _kill(self, host: Host) -> None:
         host.alive = False
         host.sent.clear()
@@ -244,7 +271,10 @@ class Story:
             self.world.forsake(request)
 
     def _fail_append(self, host: Host) -> None:
-        tag, facts = host.appends.popleft()
-        if self.rng.random() < 0.5:
-            self.world._write(facts, 1)
+        tag, entry = host.appends.popleft()
+        fate = self.rng.random()
+        if fate < 0.5:
+            self.world.write_entry(entry)
+        elif fate < 0.7:
+            self.world.stray.append(entry)
         host.take(AppendFailed(tag, host.record()))

@@ -56,6 +56,8 @@ class Broker:
     epoch: int = 0
     began: int = 0
     """Its end when it became the leader."""
+    watermark: int | None = None
+    """The high watermark when it was deposed, until it learns of that."""
 
     @property
     def end(self) -> int:
@@ -149,7 +151,8 @@ class FakeTarget:
         error = self._fence(broker, epoch)
         if not error and self.high_watermark < broker.began:
             error = NOT_AVAILABLE
-        return (error, -1, -1) if error else (0, min(self.high_watermark, broker.end), self.start)
+        known = self.high_watermark if broker.watermark is None else broker.watermark
+        return (error, -1, -1) if error else (0, min(known, broker.end), self.start)
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
         """Whether an append up to this end, taken in this epoch, may be acknowledged."""
@@ -204,6 +207,7 @@ class FakeTarget:
             return False
         if self.brokers[new].end < self.high_watermark:
             self.forgot = True
+        self.brokers[old].watermark = self.high_watermark
         self.leader = new
         self.epoch += 1
         broker = self.brokers[new]
@@ -234,7 +238,7 @@ class FakeTarget:
         broker, leader = self.brokers[at], self.brokers[self.leader]
         if not broker.leads:
             return False
-        broker.leads, broker.epoch = False, self.epoch
+        broker.leads, broker.epoch, broker.watermark = False, self.epoch, None
         shared = 0
         while shared < min(len(broker.log), len(leader.log)) and broker.log[shared] == leader.log[shared]:
             shared += 1

@@ -21,8 +21,10 @@ def check(world: World, *, final: bool = False) -> None:
         raise Violation("the target holds records of a lane that the ledger does not know")
     holes = [(hole.first, hole.last, hole.again) for hole in record.holes]
     halted = record.halted is not None
-    # Two writers that saw different views of a compacted source: the lane finds out and halts, but not at once.
-    views = world.shape.compaction and (halted or len(world.hosts) > 1)
+    # Two writers that saw different views of a compacted source, or bytes of an older view: the lane finds out and
+    # halts, but not at once.
+    shape = world.shape
+    views = shape.compaction and (halted or len(world.hosts) > 1 or shape.late or shape.twice)
     numbers: list[int] = []
     for stored in ours:
         if stored.producer != record.producer_id:

@@ -70,7 +70,9 @@ class World:
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
-        """Requests of dead connections that nobody waits for any more and that may still arrive."""
+        """Requests that nobody waits for and that may still arrive: of dead connections, or a second time."""
+        self.stray: list[Entry] = []
+        """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.attempts = 0
@@ -89,7 +91,10 @@ class World:
         return self.wall_ms - self.shape.record_age_ms
 
     def _write(self, facts: tuple[AnyFact, ...], epoch: int) -> int:
-        entry = Entry(epoch, 0, facts)
+        return self.write_entry(Entry(epoch, 0, facts))
+
+    def write_entry(self, entry: Entry) -> int:
+        """Let an entry stand at the end of the ledger; the offset."""
         self.ledger.append(entry)
         fold(self.truth, entry, len(self.ledger) - 1)
         return len(self.ledger) - 1
@@ -199,6 +204,8 @@ class World:
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
+        if self.shape.twice and self.rng.random() < 0.3:
+            self.limbo.append(request)
         if request.connection == request.host.connection and request.host.alive:
             request.host.answers.append((request, error, base, self.target.brokers[request.broker].epoch))
 
@@ -219,9 +226,11 @@ class World:
         telling = [each for each in self.limbo if any(self._reads_again(host, each) for host in self.hosts)]
         request = self.rng.choice(telling or self.limbo)
         self.limbo.remove(request)
+        found = any(self._reads_again(host, request) for host in self.hosts)
+        end = self.target.brokers[request.broker].end
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         self.note(f"{request.host.name} late {request.batch}: {error} {base}")
-        if not error and not any(self._reads_again(host, request) for host in self.hosts):
+        if self.target.brokers[request.broker].end > end and not found:
             self.excused.update(number for _, number in toy.records(request.data))
 
     def _reads_again(self, host: Host, request: Request) -> bool:
@@ -244,9 +253,11 @@ class World:
         host.take(Answer(request.round, request.batch, error, base))
 
     def _do_append(self, host: Host) -> None:
-        tag, facts = host.appends.popleft()
-        host.landed[self._write(facts, 1)] = tag
-        self.note(f"{host.name} ledger {facts}")
+        tag, entry = host.appends.popleft()
+        host.landed[self.write_entry(entry)] = tag
+        self.note(f"{host.name} ledger {entry.facts}")
+        if self.shape.twice and self.rng.random() < 0.3:
+            self.stray.append(entry)
 
     def _do_read(self, host: Host) -> None:
         offset = host.state.next_offset
@@ -279,7 +290,7 @@ class World:
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
         end = self.source.end
-        chunk = Chunk(effect.round, 0, end, self.source.last_stable, 0, aborted, data, 0, len(data))
+        chunk = Chunk(effect.question, 0, end, self.source.last_stable, 0, aborted, data, 0, len(data))
         host.inbox.append(("tell", chunk))
 
     def _reply(self, host: Host, question: Any, broker: int) -> Input | None:
@@ -288,18 +299,18 @@ class World:
             case AskProducerId():
                 self.producer_ids += 1
                 self.given.add(self.producer_ids)
-                return ProducerIdTold(0, self.producer_ids, 0)
+                return ProducerIdTold(question.question, 0, self.producer_ids, 0)
             case AskStart():
-                return StartTold(0, 0)
+                return StartTold(question.question, 0, 0)
             case AskEnd():
                 error, told, end = target.end_for(broker, epoch)
-                return EndTold(question.round, error, told, end)
+                return EndTold(question.question, error, told, end)
             case AskProducers():
                 error, entry = target.producers(broker, question.producer_id, self.wall_ms)
-                return ProducersTold(question.round, error, ProducerEntry(*entry) if entry else None)
+                return ProducersTold(question.question, error, ProducerEntry(*entry) if entry else None)
             case AskVisible():
                 error, watermark, start = target.visible(broker, question.leader_epoch)
-                return VisibleTold(question.round, error, watermark, start)
+                return VisibleTold(question.question, error, watermark, start)
             case AskScan():
                 return self._scan(question)
             case AskCheck():
@@ -315,7 +326,7 @@ class World:
             for stored in found
             if stored.producer == question.producer_id
         )
-        return Scanned(question.round, error, question.purpose, question.start, question.end, own)
+        return Scanned(question.question, error, question.purpose, question.start, question.end, own)
 
     def _check(self, host: Host, question: AskCheck) -> Checked:
         error = 0 if self.target.high_watermark >= question.end else 7
@@ -333,7 +344,7 @@ class World:
                     outcome = "unverifiable"
                 elif there is not None and there != number:
                     outcome, note = "different", f"ordinal {ordinal}"
-        return Checked(question.round, error, question.first, question.last, outcome, note)  # type: ignore[arg-type]
+        return Checked(question.question, error, question.first, question.last, outcome, note)  # type: ignore[arg-type]
 
     # --- time
 

@@ -15,8 +15,11 @@ from mirrord.flow.signals import (
     AskProducers,
     Bound,
     Chunk,
+    Drain,
+    Drained,
     Effects,
     EndTold,
+    Fenced,
     FetchFrom,
     Halted,
     Produce,
@@ -55,21 +58,21 @@ def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:
     lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode)
     record = Record()
     step(lane, 0.0, Start(None, None, "r", 0.0, False))
-    (append,) = step(lane, 0.0, ProducerIdTold(0, 7, 0))
+    (append,) = step(lane, 0.0, ProducerIdTold(lane.asked, 0, 7, 0))
     assert isinstance(append, Append)
     assert isinstance(append.facts[0], LaneOpened)
     assert append.facts[0].mode == mode
     step(lane, 0.0, Bound(append.tag, (True, True), record))
-    (append,) = step(lane, 0.0, StartTold(0, 0))
+    (append,) = step(lane, 0.0, StartTold(lane.asked, 0, 0))
     assert isinstance(append, Append)
     record.source_runs.add(0, 0)
     step(lane, 0.0, Bound(append.tag, (True,), record))
-    (asked,) = step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    (asked,) = step(lane, 0.0, EndTold(lane.asked, 0, 1, 0))
     assert isinstance(asked, AskProducers) == (mode == "sequence")
     if isinstance(asked, AskProducers):
-        step(lane, 0.0, ProducersTold(lane.round, 0, None))
-    step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
-    effects = step(lane, 0.0, VisibleTold(lane.round, 0, 0, 0))
+        step(lane, 0.0, ProducersTold(lane.asked, 0, None))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 0))
+    effects = step(lane, 0.0, VisibleTold(lane.asked, 0, 0, 0))
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
     return lane, fetch
 
@@ -80,15 +83,15 @@ def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int
     for base in (0, 2):
         data += toy.encode(base, base + 1, [(base, base), (base + 1, base + 1)], newest_ms=1)
     found = bytearray() if error else data
-    return Chunk(lane.round, error, high_watermark, high_watermark, log_start, (), found, 0, len(found))
+    return Chunk(lane.asked, error, high_watermark, high_watermark, log_start, (), found, 0, len(found))
 
 
 def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
     """A lane with its first batch on the way."""
     lane, _ = copying(mode)
     effects = step(lane, 0.0, chunk(lane))
-    assert any(isinstance(effect, AskEnd) for effect in effects)  # unprotected: the end is read once more
-    effects = step(lane, 0.0, EndTold(lane.round, 0, 1, 0))
+    (ask,) = [effect for effect in effects if isinstance(effect, AskEnd)]  # unprotected: the end is read once more
+    effects = step(lane, 0.0, EndTold(ask.question, 0, 1, 0))
     (produce,) = [effect for effect in effects if isinstance(effect, Produce)]
     assert len(produce.batches) == 1  # window 1 until the first acknowledgement
     return lane, produce
@@ -159,10 +162,34 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
 def test_a_truncated_source_halts_the_lane_and_names_the_range() -> None:
     lane, _ = copying()
     lane.position = 4
-    step(lane, 0.0, Chunk(lane.round, 0, 9, 9, 0, (), bytearray(), 0, 0, diverging_end=2))
+    step(lane, 0.0, Chunk(lane.asked, 0, 9, 9, 0, (), bytearray(), 0, 0, diverging_end=2))
     assert lane.phase is Phase.HALTED
     assert "[2, 4)" in lane.halt_line
 
 
 def test_codes_of_the_tables_are_codes_of_kafka() -> None:
     assert {*PRODUCED, *FETCHED} <= {int(code) for code in ErrorCode}
+
+
+def test_what_is_said_twice_counts_once() -> None:
+    lane, produce = in_flight()
+    assert step(lane, 1.0, Start(None, None, "another", 0.0, False)) == []
+    answer = Answer(produce.round, produce.batches[0], 0, 0)
+    assert step(lane, 1.0, answer)
+    assert step(lane, 1.0, answer) == []
+    assert lane.acked == 2
+    lane.notes.clear()
+    lane.in_flight.clear()
+    assert step(lane, 1.0, Drain())
+    assert step(lane, 1.0, Drain()) == []
+    lane, _ = copying()
+    assert step(lane, 1.0, Fenced())
+    assert step(lane, 1.0, Fenced()) == []
+
+
+def test_a_lane_whose_bytes_may_still_arrive_is_not_left_cleanly() -> None:
+    for waited_s, clean in ((1.0, False), (9.0, True)):
+        lane, produce = in_flight()
+        step(lane, 10.0, Answer(produce.round, produce.batches[0], ErrorCode.NETWORK_EXCEPTION, -1))
+        (_, _, drained) = step(lane, 10.0 + waited_s, Drain())
+        assert drained == Drained(clean)

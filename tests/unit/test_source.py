@@ -48,7 +48,8 @@ class Rig:
         return self.view.pipe("fetch-idle")
 
     async def want(self, tap: Tap, position: int, **fields: Any) -> None:
-        self.source.want(tap, FetchFrom(fields.pop("number", 1), position, -1, **fields))
+        number = fields.pop("number", 1)
+        self.source.want(tap, FetchFrom(number, number, position, -1, **fields))
         await settle()
 
     def wait_ms(self, pipe: FakePipe) -> int:
@@ -69,7 +70,7 @@ async def test_a_chunk_points_into_the_frame(rig: Rig) -> None:
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
     ((partition, chunk),) = rig.chunks
-    assert (partition, chunk.round, chunk.high_watermark, chunk.end - chunk.start) == (0, 1, 9, 100)
+    assert (partition, chunk.question, chunk.high_watermark, chunk.end - chunk.start) == (0, 1, 9, 100)
     assert rig.budget.held_bytes > 0
     del chunk
     rig.chunks.clear()
@@ -79,7 +80,7 @@ async def test_a_chunk_points_into_the_frame(rig: Rig) -> None:
 async def test_partitions_that_bring_nothing_move_to_the_long_request(rig: Rig) -> None:
     taps = [rig.tap(partition) for partition in range(3)]
     for tap in taps:
-        rig.source.want(tap, FetchFrom(1, 0, -1))
+        rig.source.want(tap, FetchFrom(1, 1, 0, -1))
     await settle()
     assert rig.wait_ms(rig.hot) == HOT_WAIT_MS
     rig.hot.answer(fetched(TOPIC))
@@ -110,7 +111,7 @@ async def test_the_answer_to_a_wish_that_was_replaced_is_thrown_away(rig: Rig) -
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
     assert rig.chunks == []
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
-    assert [chunk.round for _, chunk in rig.chunks] == [2]
+    assert [chunk.question for _, chunk in rig.chunks] == [2]
 
 
 async def test_nothing_is_fetched_for_a_tap_that_was_stopped(rig: Rig) -> None:
