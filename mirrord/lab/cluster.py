@@ -1,11 +1,8 @@
 """One Kafka cluster on this machine."""
 
-import base64
 import shutil
-import subprocess
 import tempfile
 import time
-import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +24,7 @@ from mirrord.lab.settings import (
     render,
     scram_credentials,
 )
+from mirrord.lab.storage import format_folder, new_id
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.security import Mechanism
 
@@ -149,6 +147,8 @@ class Cluster:
         if options.sasl:
             write_passwords(options, self.folder)
         run = [java, *jvm_options(options), "-cp", f"{jars}/*", "kafka.Kafka"]
+        tool = [java, "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"]
+        cluster_id, credentials = new_id(), scram_credentials(options)
         for node_id in options.node_ids:
             folder = self.folder / f"node-{node_id}"
             shutil.rmtree(folder, ignore_errors=True)
@@ -156,30 +156,8 @@ class Cluster:
             properties = folder / "server.properties"
             properties.touch(mode=0o600)
             properties.write_text(render(node_properties(options, node_id, self._ports, self.folder)))
+            format_folder(tool, credentials, properties, folder / "data", (cluster_id, node_id))
             self._nodes[node_id] = Node(node_id, folder, [*run, str(properties)], detached=self._detached)
-        self._format([java, "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*", "kafka.tools.StorageTool", "format"])
-
-    def _format(self, tool: Sequence[str]) -> None:
-        """Gives every data folder the same new cluster id, and the users their SCRAM passwords."""
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
-        # `=`: an id may begin with a dash.
-        command = [*tool, f"--cluster-id={cluster_id}"]
-        for credential in scram_credentials(self.options):
-            command += ["--add-scram", credential]
-        running = [
-            subprocess.Popen(
-                [*command, "--config", str(node.folder / "server.properties")],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for node in self._nodes.values()
-        ]
-        outputs = [process.communicate()[0] for process in running]
-        for process, output in zip(running, outputs, strict=True):
-            if process.returncode != 0:
-                raise EnvironmentFault(f"Kafka's storage tool refuses the settings of the lab:\n{output.strip()}")
 
     def _launch(self) -> None:
         brokers = set(self.options.broker_ids)

@@ -1,0 +1,65 @@
+"""The data folders of new nodes, as Kafka's storage tool makes them.
+
+The tool is a Java program that takes seconds of CPU time. What it writes differs from node to node and from cluster to
+cluster by three ids alone, so in one process it runs once for each version and set of users; the rest are copies.
+"""
+
+import base64
+import subprocess
+import threading
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from mirrord.model.errors import EnvironmentFault
+
+_META = "meta.properties"
+_lock = threading.Lock()
+_made: dict[tuple[str, ...], dict[str, bytes]] = {}
+
+
+def new_id() -> str:
+    """Of a cluster or a folder, as Kafka writes them: 16 bytes in base64, without a dash in front."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def format_folder(
+    tool: Sequence[str], credentials: Sequence[str], config: Path, data: Path, ids: tuple[str, int]
+) -> None:
+    """Makes the data folder of a node; `ids` are those of cluster and node.
+
+    `tool` runs the storage tool, `credentials` are its values for --add-scram, `config` is the node's
+    server.properties, which names `data`. Raises EnvironmentFault when the tool refuses.
+    """
+    with _lock:
+        key = (*tool, "", *credentials)
+        if key not in _made:
+            _run(tool, credentials, config)
+            _made[key] = {path.name: path.read_bytes() for path in data.iterdir()}
+    cluster_id, node_id = ids
+    mine = {"cluster.id": cluster_id, "node.id": str(node_id), "directory.id": new_id()}
+    data.mkdir(exist_ok=True)
+    for name, content in _made[key].items():
+        (data / name).write_bytes(_with_ids(content, mine) if name == _META else content)
+
+
+def _with_ids(meta: bytes, ids: dict[str, str]) -> bytes:
+    """The same properties with other ids, as far as it has them."""
+    lines: list[str] = []
+    for line in meta.decode("latin-1").splitlines():
+        name = line.partition("=")[0]
+        lines.append(f"{name}={ids[name]}" if name in ids else line)
+    return "\n".join([*lines, ""]).encode("latin-1")
+
+
+def _run(tool: Sequence[str], credentials: Sequence[str], config: Path) -> None:
+    command = [*tool, f"--cluster-id={new_id()}", "--config", str(config)]
+    for credential in credentials:
+        command += ["--add-scram", credential]
+    answer = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+    if answer.returncode != 0:
+        told = (answer.stdout + answer.stderr).strip()
+        raise EnvironmentFault(f"Kafka's storage tool refuses the settings of the lab:\n{told}")
