@@ -55,15 +55,14 @@ class RayConnection:
         self.dashboard = f"http://{url}" if url else ""
 
     def close(self) -> None:
-        """Leave; a Ray of our own ends."""
-        _ray.shutdown()
-        self._clean_up()
+        """Leave; a Ray of our own ends.
 
-    def _clean_up(self) -> None:
+        The janitor is not told: it begins when this process has ended. Ray's files stay open here until then, and who
+        has them open is what the janitor ends, also a process that is merely slow to leave.
+        """
+        _ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
-        if self._janitor is not None and self._janitor.stdin is not None:
-            self._janitor.stdin.close()
 
     def _join(self) -> Any:
         try:
@@ -95,6 +94,8 @@ class RayConnection:
             # "The current node timed out during startup": on a busy machine Ray gives up on its own agents after 15 s.
             except Exception as error:
                 self.close()
+                if self._janitor.stdin is not None:
+                    self._janitor.stdin.close()
                 if attempt == TRIES:
                     raise EnvironmentFault(f"Ray does not start on this machine: {_line(error)}") from error
         raise AssertionError
