@@ -43,7 +43,7 @@ def parse(text: str, file_name: str) -> tuple[Property, ...]:
 def decode(data: bytes) -> str:
     """The text of a file: UTF-8, or ISO-8859-1 (what Java takes every file for) when it is not that."""
     try:
-        return data.decode("utf-8")
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("iso-8859-1")
 

@@ -234,6 +234,7 @@ def test_a_flow_without_topics_is_left_out() -> None:
             "dedicated.mode.enable.internal.rest = true",
             "has no meaning here: daemons find each other through the ledger",
         ),
+        ("us.consumer.metrics.num.samples = 3", "has no meaning here: metrics are Prometheus's"),
         ("us.offset.storage.topic = x", "has no meaning here: there are no Connect topics"),
         (
             "consumer.fetch.min.bytes = 1",
@@ -374,7 +375,22 @@ def test_the_conf_toml_that_is_printed_means_the_same(more: str) -> None:
 NAMES = st.sampled_from([*BECOMES, *SECURITY, *SOURCE_CONSUMER, "topics.blacklist", "tasks.max", "x"])
 KEYS = st.builds(str.__add__, st.sampled_from(["", "eu.", "us.consumer.", "eu->us.", "us->eu.", "->."]), NAMES)
 VALUES = st.sampled_from(
-    ["true", "false", "1", "-1", "0", "eu, us", ".*", "a(", "PLAIN", "SASL_SSL", "${env:HOME}", ""]
+    [
+        "true",
+        "false",
+        "1",
+        "-1",
+        "0",
+        "eu, us",
+        ".*",
+        "a(",
+        "PLAIN",
+        "SASL_SSL",
+        "${env:HOME}",
+        "${env:}",
+        "${file:a#b:c}",
+        "",
+    ]
 ) | (st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6))
 
 

@@ -83,6 +83,14 @@ def test_a_password_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert found.password.resolve() == "hunter2"
 
 
+def test_a_secret_need_not_be_there_yet() -> None:
+    jaas = f'{PLAIN} required username="me" password="${{env:MIRRORD_NONE}}";'
+    more = "us.ssl.truststore.location = /t\nus.ssl.truststore.password = ${env:MIRRORD_NONE}\n"
+    found = security(sasl("PLAIN", jaas, more, "SASL_SSL"))
+    assert found.username == "me"
+    assert found.password == found.truststore_password == Secret.parse("env:MIRRORD_NONE")
+
+
 def test_what_all_clusters_have() -> None:
     jaas = f'{SCRAM} required username="me" password="hunter2";'
     found = translate(
@@ -207,7 +215,7 @@ def test_pem() -> None:
         (sasl("PLAIN", "${env:MIRRORD_NONE}"), "the environment variable MIRRORD_NONE is not set"),
         (
             sasl("PLAIN", f'{PLAIN} required username="u" password="${{file:/a#b:c}}";'),
-            "the file /a#b cannot be read",
+            'a secret cannot be referred to when "#" stands in the path',
         ),
     ],
 )

@@ -121,7 +121,7 @@ def _of_client(parts: Place, source: Source) -> tuple[Kind, str] | None:
 
 def _is_known(parts: Place) -> bool:
     if parts.client:
-        return parts.name in SOURCE_CONSUMER or parts.name in SECURITY or parts.name in REASONS
+        return parts.name in SOURCE_CONSUMER or parts.name in SECURITY or reason(parts.name) is not None
     return parts.name in _FLOW or parts.name in SECURITY or _is_provider(parts) or reason(parts.name) is not None
 
 

@@ -77,8 +77,14 @@ class ClusterReader:
 
     def find(self, name: str) -> Value | None:
         """The value for this cluster."""
-        mine = [f"{self._alias}.{name}", *(f"{self._alias}.{client}.{name}" for client in CLIENTS)]
-        return self._file.find(*mine, name)
+        return self._file.find(*self._keys(name))
+
+    def find_secret(self, name: str) -> Value | None:
+        """The same for what is only referred to."""
+        return self._file.find_secret(*self._keys(name))
+
+    def _keys(self, name: str) -> list[str]:
+        return [f"{self._alias}.{name}", *(f"{self._alias}.{client}.{name}" for client in CLIENTS), name]
 
     def _bootstrap(self) -> tuple[str, ...]:
         found = self.find("bootstrap.servers")
@@ -122,7 +128,7 @@ class ClusterReader:
         mechanism: Mechanism | None = self._file.choice(named, known, None)
         if mechanism is None:
             return {}
-        jaas = self.find("sasl.jaas.config")
+        jaas = self.find_secret("sasl.jaas.config")
         if jaas is None and mechanism == "OAUTHBEARER" and self.find("sasl.oauthbearer.token.endpoint.url"):
             return {"mechanism": mechanism, **self._bearer(None, JaasEntry(_BEARER_MODULE, {}))}
         entry = self._jaas(jaas, mechanism)
@@ -135,8 +141,8 @@ class ClusterReader:
                 self._file.fault(jaas.key, f"{option} is missing in it")
         return {
             "mechanism": mechanism,
-            "username": entry.options.get("username"),
-            "password": self._option(jaas, "password"),
+            "username": self._plain(jaas, entry, "username"),
+            "password": self._option(jaas, entry, "password"),
         }
 
     def _jaas(self, jaas: Value | None, mechanism: Mechanism) -> JaasEntry | None:
@@ -147,10 +153,15 @@ class ClusterReader:
             )
             return None
         try:
-            entry = parse_jaas(jaas.text)
-        except ValueError as rule:
-            self._file.wrong(jaas, f"{rule}")
-            return None
+            entry = parse_jaas(jaas.raw)
+        except ValueError:
+            expanded = self._file.expand(jaas.key, jaas.raw)
+            try:
+                entry = parse_jaas(expanded or "")
+            except ValueError as rule:
+                if expanded is not None:
+                    self._file.wrong(jaas, f"{rule}")
+                return None
         if entry.module != module:
             self._file.fault(
                 jaas.key,
@@ -161,7 +172,7 @@ class ClusterReader:
 
     def _bearer(self, jaas: Value | None, entry: JaasEntry) -> Mapping[str, object]:
         url = self.find("sasl.oauthbearer.token.endpoint.url")
-        subject = entry.options.get("unsecuredLoginStringClaim_sub")
+        subject = self._plain(jaas, entry, "unsecuredLoginStringClaim_sub")
         if url is None and subject:
             return {"username": subject, "unsigned": True}
         if url is None:
@@ -173,34 +184,37 @@ class ClusterReader:
         if not url.text.startswith(("https://", "http://")):
             self._file.wrong(url, 'an address that begins with "https://", "http://" or "file:///"')
         client = self.find("sasl.oauthbearer.client.credentials.client.id")
-        secret = self.find("sasl.oauthbearer.client.credentials.client.secret")
+        secret = self.find_secret("sasl.oauthbearer.client.credentials.client.secret")
         scope = self.find("sasl.oauthbearer.scope")
-        username = client.text if client else entry.options.get("clientId")
-        password = self._file.secret(secret) if secret else jaas and self._option(jaas, "clientSecret")
+        username = client.text if client else self._plain(jaas, entry, "clientId")
+        password = self._file.secret(secret) if secret else jaas and self._option(jaas, entry, "clientSecret")
         if not username or password is None:
             self._file.fault(url.key, "a token needs clientId and clientSecret in sasl.jaas.config")
         return {
             "token_url": url.text,
             "username": username,
             "password": password,
-            "scope": scope.text if scope else entry.options.get("scope"),
+            "scope": scope.text if scope else self._plain(jaas, entry, "scope"),
         }
 
-    def _option(self, jaas: Value, option: str) -> Secret | None:
-        """A reference to one option of a JAAS entry."""
-        try:
-            raw = parse_jaas(jaas.raw).options.get(option)
-        except ValueError:
-            raw = None  # the entry is an expression, or one is in the way: what it stands for is parsed when it is used
-        if raw is None and option not in parse_jaas(jaas.text).options:
+    def _plain(self, jaas: Value | None, entry: JaasEntry, option: str) -> str | None:
+        """An option that is no secret."""
+        if jaas is None or option not in entry.options:
             return None
-        return self._file.secret(jaas, option, raw)
+        return self._file.expand(jaas.key, entry.options[option])
+
+    def _option(self, jaas: Value, entry: JaasEntry, option: str) -> Secret | None:
+        """A reference to one option of a JAAS entry."""
+        if option not in entry.options:
+            return None
+        whole = self._file.providers.whole(jaas.raw) is not None
+        return self._file.secret(jaas, option, None if whole else entry.options[option])
 
     def _trust(self) -> Mapping[str, object]:
-        pem = self.find("ssl.truststore.certificates")
+        pem = self.find_secret("ssl.truststore.certificates")
         location = self.find("ssl.truststore.location")
         is_store = self._is_store("ssl.truststore.type")
-        password = self.find("ssl.truststore.password")
+        password = self.find_secret("ssl.truststore.password")
         if pem is not None:
             return {"ca": self._file.secret(pem)}
         if location is None:
@@ -210,10 +224,10 @@ class ClusterReader:
         return {"truststore": location.text, "truststore_password": password and self._file.secret(password)}
 
     def _client_certificate(self) -> Mapping[str, object]:
-        key, chain = self.find("ssl.keystore.key"), self.find("ssl.keystore.certificate.chain")
+        key, chain = self.find_secret("ssl.keystore.key"), self.find_secret("ssl.keystore.certificate.chain")
         location = self.find("ssl.keystore.location")
         is_store = self._is_store("ssl.keystore.type")
-        password, key_password = self.find("ssl.keystore.password"), self.find("ssl.key.password")
+        password, key_password = self.find_secret("ssl.keystore.password"), self.find_secret("ssl.key.password")
         locked = {"key_password": key_password and self._file.secret(key_password)}
         if key is not None and chain is not None:
             return {"certificate": self._file.secret(chain), "key": self._file.secret(key), **locked}

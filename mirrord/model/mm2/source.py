@@ -45,28 +45,44 @@ class Source:
             if entry is None:
                 continue
             self.taken.add(key)
-            try:
-                text = self.providers.expand(entry.value)
-            except (EnvironmentFault, ConfigError) as fault:
-                self.fault(key, f"{fault}")
-                return None
-            return Value(key, entry.line, entry.value, text.strip())
+            text = self.expand(key, entry.value)
+            return None if text is None else Value(key, entry.line, entry.value, text.strip())
         return None
+
+    def find_secret(self, *keys: str) -> Value | None:
+        """As `find`, for what is only referred to: it need not be there yet, and `text` is as it is written."""
+        key = next((key for key in keys if key in self.entries), None)
+        if key is None:
+            return None
+        self.taken.add(key)
+        entry = self.entries[key]
+        return Value(key, entry.line, entry.value, entry.value.strip())
+
+    def expand(self, key: str, text: str) -> str | None:
+        """The text with its expressions replaced; None when that cannot be, which is a fault of the key."""
+        try:
+            return self.providers.expand(text)
+        except (EnvironmentFault, ConfigError) as fault:
+            self.fault(key, f"{fault}")
+            return None
 
     def secret(self, value: Value, option: str | None = None, raw: str | None = None) -> Secret:
         """A reference to the value, or to one option of it; `raw` is what the file holds for it."""
         expression = self.providers.whole(value.raw if raw is None else raw)
         if expression is not None and (option is None or raw is not None):
-            reference = expression.reference
+            reference, parts = expression.reference, 1
         else:
             path = Path(self.file_name).absolute()
             reference = f"properties:{path}#{value.key}{'#' + option if option else ''}"
+            parts = 2 if option else 1
+        # "#" parts a reference: in a path or a key it would mean something else.
+        if reference.startswith("properties:") and reference.count("#") != parts:
+            self.fault(value.key, 'a secret cannot be referred to when "#" stands in the path or the key')
+            return Secret(reference)
         try:
             return Secret.parse(reference)
         except ValueError:
-            self.fault(
-                value.key, 'a secret cannot be referred to when "#" stands in a path or a key, or one is missing'
-            )
+            self.wrong(value, "${env:NAME} or ${file:PATH:KEY}, or the secret itself")
             return Secret(reference)
 
     def fault(self, key: str, message: str) -> None:
