@@ -44,6 +44,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
             behind = _walk_old(lane, runs, chunk.buffer, at, chunk.end)
     except Unreadable as fault:
         unreadable = fault
+    lane.seen.reach(lane.position)
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
     if not runs and not lane.plan and lane.skipped:
         skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
@@ -68,7 +69,9 @@ class _Aborts(NamedTuple):
     begun: set[int]
 
 
-def _walk(lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts) -> int:
+def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than it tells apart
+    lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
+) -> int:
     """Up to the first message of an old format, or to the end of what is whole: where that is."""
     buffer, end = chunk.buffer, chunk.end
     unpack = HEADER.unpack_from
@@ -109,8 +112,10 @@ def _walk(lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts) -
             lane.raw_batches += 1
         else:
             _rebuild(lane, runs, buffer, at, batch_end, position, next_offset, _why(base, position, count, last_delta))
+        if epoch != lane.epoch:
+            lane.seen.note(lane.position, epoch)
+            lane.epoch = epoch
         lane.position = next_offset
-        lane.epoch = epoch
         at = batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
             jump(lane)
@@ -142,8 +147,10 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
         if next_offset <= position:
             continue
         _rebuild(lane, runs, buffer, found.start, found.end, position, next_offset, "old-format")
+        if lane.epoch >= 0:
+            lane.seen.note(lane.position, -1)
+            lane.epoch = -1
         lane.position = next_offset
-        lane.epoch = -1
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
             jump(lane)
             return end
@@ -156,8 +163,9 @@ def jump(lane: Lane) -> None:
     if run.ordinal != lane.next_ordinal:
         raise Unreadable(f"batches no longer end at ordinal {run.ordinal}, where they did", lane.position, run.offset)
     lane.open_run = run
+    lane.seen.reach(lane.position)
     lane.position = run.offset
-    lane.epoch = -1
+    lane.epoch = lane.seen.go_to(run.offset)
     lane.skipped.clear()
 
 

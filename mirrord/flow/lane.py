@@ -170,7 +170,9 @@ def _chunk(lane: Lane, chunk: Chunk) -> Effects:
 def _not_a_chunk(lane: Lane, chunk: Chunk, outcome: Fetched) -> Effects:
     if outcome is Fetched.TAKE:
         if chunk.diverging_end >= lane.position:
-            lane.epoch = -1
+            # What was fetched, and not copied, is gone; the position stands.
+            lane.seen.diverge(chunk.diverging_end, lane.epoch)
+            lane.epoch = lane.seen.before(lane.position)
             return intake.want_more(lane)
         line = (
             f"the source log was truncated: offsets [{chunk.diverging_end}, {lane.position}) that were copied are gone"

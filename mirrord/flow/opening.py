@@ -41,7 +41,7 @@ def start(lane: Lane, start: Start) -> Effects:
         lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
         lane.told = lane.mark
         lane.trusted = progress.ordinal
-        lane.epoch = progress.source_epoch
+        lane.seen.begin(progress.source_offset, progress.source_epoch)
     return _ask(lane)
 
 

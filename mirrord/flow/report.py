@@ -39,7 +39,7 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     """
     if lane.notes:
         return None
-    known = mark(lane)
+    known, offset = mark(lane), source_offset(lane)
     return Progress(
         lane=lane.id,
         lease_epoch=lease_epoch,
@@ -47,7 +47,7 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
         ordinal=known.ordinal,
         target_offset=known.target_offset,
         leader_epoch=known.leader_epoch,
-        source_offset=source_offset(lane),
+        source_offset=offset,
         source_end=lane.source_end,
         last_record_ms=lane.last_record_ms,
         at_ms=at_ms,
@@ -57,7 +57,7 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
         raw_batches=lane.raw_batches,
         rebuilt_batches=sum(lane.rebuilt_batches.values()),
         copied_bytes=lane.copied_bytes,
-        source_epoch=lane.epoch,
+        source_epoch=lane.seen.before(offset),
     )
 
 

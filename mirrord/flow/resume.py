@@ -276,8 +276,13 @@ def _resume_at(lane: Lane, ordinal: int) -> Effects:
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
         start = min(lane.mark.target_offset, lane.end)
-        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end)]
+        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane))]
     return _bind_holes(lane)
+
+
+def _goes_on_at(lane: Lane) -> int:
+    position = lane.record.source_runs.offset_of(lane.resume_ordinal) if lane.record is not None else None
+    return -1 if position is None else position
 
 
 def must_check(lane: Lane) -> bool:
@@ -298,7 +303,12 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
         return effects + halt(lane, "unexplained", line, start, last + 1)
     if waiting:
+        position = _goes_on_at(lane)
+        if 0 <= told.source_end < position:
+            line = f"the source log ends at offset {told.source_end}, below the position {position}"
+            return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
+        lane.found_epoch = (position, told.source_epoch)
         return effects + _bind_holes(lane)
     return effects
 
@@ -361,8 +371,11 @@ def copy(lane: Lane) -> Effects:
     lane.unread, lane.gaps = None, 0
     lane.open_run = run
     lane.position = run.offset + ordinal - run.ordinal
-    if ordinal > lane.mark.ordinal and not lane.sent:
-        lane.epoch = -1  # a former holder came further than the mark whose epoch is known
+    lane.epoch = lane.seen.go_to(lane.position)
+    if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
+        # A former holder came further than the mark, but the comparison has read the source there.
+        lane.epoch = lane.found_epoch[1]
+        lane.seen.begin(*lane.found_epoch)
     lane.next_ordinal = lane.acked = ordinal
     lane.expected = lane.end
     lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)

@@ -182,6 +182,10 @@ class Checked(msgspec.Struct, frozen=True):
     last: int
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
+    source_epoch: int = -1
+    """Leader epoch of the source batch in front of the position that was asked for, or -1."""
+    source_end: int = -1
+    """Where the source log ends, if that is in front of this position."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -306,7 +310,11 @@ class AskScan(msgspec.Struct, frozen=True):
 
 
 class AskCheck(msgspec.Struct, frozen=True):
-    """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source."""
+    """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source.
+
+    Where a `position` is given, first read the leader epoch of the source batch in front of it: what is compared is
+    read later, so a truncation in between is seen by the first fetch from there.
+    """
 
     question: int
     producer_id: int
@@ -314,6 +322,7 @@ class AskCheck(msgspec.Struct, frozen=True):
     last: int
     start: int
     end: int
+    position: int = -1
 
 
 class FetchFrom(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from enum import Enum
 
 import msgspec
 
+from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
 from mirrord.model.facts import LaneFact, LaneHalted, Mode, Verdict
 from mirrord.model.names import LaneId
@@ -182,6 +183,10 @@ class Lane:
     """Source offset of the next fetch."""
     epoch: int = -1
     """Leader epoch of the last batch before `position`, or -1."""
+    seen: Epochs = field(default_factory=Epochs)
+    """The epochs in front of other positions."""
+    found_epoch: tuple[int, int] = (-1, -1)
+    """(position, leader epoch of the batch in front of it), as the last comparison with the source read it."""
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark as the last chunk told it, or -1."""

@@ -278,7 +278,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     rebuilt_batches: int = 0
     copied_bytes: int = 0
     source_epoch: int = -1
-    """Leader epoch of the source batch that was fetched last, or -1."""
+    """Leader epoch of the source batch in front of `source_offset`, or -1."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

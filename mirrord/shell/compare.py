@@ -80,6 +80,21 @@ class Comparison:
         return _compare_records(batch, first, originals, pairs)
 
 
+async def epoch_before(source: Stretches, partition: PartitionId, position: int) -> int:
+    """Leader epoch of the batch that holds the offset in front of a position; -1 when it has none.
+
+    Raises ReadFailed, with OFFSET_OUT_OF_RANGE when the log begins behind that offset or ends in front of it.
+    """
+    if position <= 0:
+        return -1
+    reading = source.read(partition, position - 1, position)
+    try:
+        batch = await anext(reading, None)
+    finally:
+        await reading.aclose()
+    return -1 if batch is None or batch.is_old else batch.header.leader_epoch
+
+
 def _compare_records(batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
     base = batch.header.base_offset
     try:

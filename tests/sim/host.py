@@ -70,6 +70,8 @@ class Shape:
     slow_wire: bool = False
     foreign: bool = False
     """Somebody else writes into the target partition too."""
+    truncation: bool = False
+    """The source loses records by unclean elections."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
     twice: bool = False

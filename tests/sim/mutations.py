@@ -152,6 +152,17 @@ def _a_gap_counts_as_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(flight, "leapt", leapt)
 
 
+def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
+    true = resume.copy
+
+    def copy(state: Lane) -> Effects:
+        state.seen.begin(0, -1)
+        state.found_epoch = (-1, -1)
+        return true(state)
+
+    patch.setattr(resume, "copy", copy)
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -166,6 +177,7 @@ MUTATIONS = (
     Mutation("intent before gap", _produce_before_intent, "transactions"),
     Mutation("each answer counts once", _every_answer_counts, "twice"),
     Mutation("the mark does not pass a gap that is not read", _a_gap_counts_as_read, "twice, old records"),
+    Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
     Mutation("resync on doubt", _no_resync, "deposed"),
     Mutation("trust, then check", _trust_without_check, "views"),
 )

@@ -34,6 +34,8 @@ THEMES: dict[str, Shape] = {
     "deposed, young topic": Shape(kills=False, pauses=False, ledger_faults=False, refusals=False,
                                   slow_replication=True, faults=("elect", "metadata", "disconnect")),
     "foreign writers": Shape(foreign=True, transactions=True, faults=("foreign", "foreign", "takeover")),
+    "source truncated": Shape(truncation=True, elections=False, refusals=False,
+                              faults=("source-truncate", "takeover", "source-elect", "disconnect")),
     "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
     "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
                                 faults=("again", "late", "stray", "disconnect")),
@@ -114,11 +116,10 @@ class Story:
         world.target.learn(world.wall_ms)
         for host in world.hosts:
             host.paused = False
-            # A replicator whose lane is halted does not notice that another one took it: its supervisor ends it.
-            host.alive = host.alive and (host.lane.phase is not Phase.HALTED or host.lane.grant == self._grant())
         # While a replicator lives and was not replaced there is one; a supervisor would start one otherwise.
         told_more = False
         for _ in range(6000):
+            self._retire()
             if self._done():
                 # What was appended behind everybody's back is found with the next batch.
                 if told_more or not world.excused:
@@ -135,9 +136,12 @@ class Story:
                 self._pass_time()
         truth.check(world, final=True)
 
-    def _grant(self) -> int:
+    def _retire(self) -> None:
+        """A replicator whose lane is halted does not notice that another one took it: its supervisor ends it."""
         record = self.world.truth.lanes.get(LANE)
-        return 0 if record is None else record.grant
+        for host in self.world.hosts:
+            if record is not None and host.lane.phase is Phase.HALTED and host.lane.grant != record.grant:
+                host.alive = False
 
     def _pass_time(self) -> None:
         later = self.world.next_time()
@@ -154,6 +158,7 @@ class Story:
             return True
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
         at_end = at_end and lane.end_epoch == world.target.epoch
+        at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
         return at_end and lane.position >= world.source.end and not lane.check_later and not lane.confirming
 
     # --- what goes wrong
@@ -187,7 +192,8 @@ class Story:
         kinds += ["stray"] if world.stray else []
         kinds += ["again"] * 3 if shape.twice else []
         kinds += ["foreign"] if shape.foreign else []
-        kinds += ["drain"]
+        kinds += ["drain", "source-elect"]
+        kinds += ["source-truncate"] if shape.truncation else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -242,6 +248,10 @@ class Story:
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
             case "foreign":
                 world.target.foreign(rng.randint(1, 3), world.wall_ms)
+            case "source-elect":
+                world.source.elect()
+            case "source-truncate":
+                world.source.truncate(rng.randint(1, 3))
             case "metadata":
                 for each in live:
                     each.leader = world.target.leader

@@ -16,6 +16,7 @@ class SourceBatch:
     attributes: int = 0
     producer: int = -1
     newest_ms: int = 0
+    epoch: int = 0
 
     def bytes(self) -> bytearray:
         return toy.encode(
@@ -23,6 +24,7 @@ class SourceBatch:
             self.last,
             self.records,
             newest_ms=self.newest_ms,
+            leader_epoch=self.epoch,
             attributes=self.attributes,
             producer=(self.producer, 0 if self.producer >= 0 else -1, 0 if self.producer >= 0 else -1),
         )
@@ -44,6 +46,10 @@ class FakeSource:
         self.unwanted: set[int] = set()
         """Numbers of aborted records and of records that compaction removed."""
         self.number = 1000
+        self.epochs: list[tuple[int, int]] = [(0, 0)]
+        """(leader epoch, offset at which it began), ascending."""
+        self.cut = False
+        """An unclean election took records away that may have been copied."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction when a producer id is given."""
@@ -55,7 +61,9 @@ class FakeSource:
         attributes = TRANSACTIONAL if producer >= 0 else 0
         if producer >= 0:
             self.open.setdefault(producer, self.end)
-        self.log.append(SourceBatch(self.end, self.end + count - 1, records, attributes, producer, newest_ms))
+        self.log.append(
+            SourceBatch(self.end, self.end + count - 1, records, attributes, producer, newest_ms, self.epochs[-1][0])
+        )
         self.end += count
 
     def finish(self, producer: int, newest_ms: int, *, commit: bool) -> None:
@@ -68,7 +76,13 @@ class FakeSource:
                     self.unwanted.update(number for _, number in batch.records)
         self.number += 1
         marker = SourceBatch(
-            self.end, self.end, [(self.end, self.number)], TRANSACTIONAL | CONTROL, producer, newest_ms
+            self.end,
+            self.end,
+            [(self.end, self.number)],
+            TRANSACTIONAL | CONTROL,
+            producer,
+            newest_ms,
+            self.epochs[-1][0],
         )
         self.log.append(marker)
         self.end += 1
@@ -88,6 +102,31 @@ class FakeSource:
         if not batch.records and self.rng.random() < 0.7:
             self.log.remove(batch)
         return True
+
+    def elect(self) -> None:
+        """Another leader, which lacks nothing."""
+        self.epochs.append((self.epochs[-1][0] + 1, self.end))
+
+    def truncate(self, batches: int) -> None:
+        """Another leader, which lacks the last batches: what it is given next has the same offsets."""
+        lost = self.log[len(self.log) - batches :]
+        if not lost or self.open or any(batch.attributes for batch in lost):
+            return
+        del self.log[len(self.log) - batches :]
+        self.unwanted.update(number for batch in lost for _, number in batch.records)
+        self.end = lost[0].base
+        epoch = self.epochs[-1][0] + 1
+        self.epochs = [each for each in self.epochs if each[1] < self.end] or [(0, 0)]
+        self.epochs.append((epoch, self.end))
+        self.cut = True
+
+    def diverging(self, position: int, epoch: int) -> int:
+        """Where the log parts from what a reader has seen in front of its position; -1 when it does not (KIP-595)."""
+        if epoch < 0:
+            return -1
+        known = [each for each in self.epochs if each[0] <= epoch]
+        end = next((start for later, start in self.epochs if later > epoch), self.end)
+        return end if not known or known[-1][0] < epoch or end < position else -1
 
     def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""

@@ -87,7 +87,7 @@ def _complete(world: World, numbers: list[int]) -> None:
     """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        if world.shape.compaction or world.shape.unclean or world.excused:
+        if world.shape.compaction or world.shape.unclean or world.source.cut or world.excused:
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)

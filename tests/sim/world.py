@@ -45,6 +45,8 @@ from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape
 from tests.sim.source import FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
 
+OUT_OF_RANGE = 1
+
 
 class World:
     """Everything, and what can happen next."""
@@ -134,7 +136,7 @@ class World:
         for host in self.hosts:
             if host.paused or not host.alive:
                 continue
-            found += [("inbox", (host, at)) for at, each in enumerate(host.inbox) if self._answerable_now(each)]
+            found += [("inbox", (host, at)) for at, each in enumerate(host.inbox) if self.answerable(each)]
             if host.appends:
                 found.append(("append", host))
             if host.state.next_offset < len(self.ledger):
@@ -163,9 +165,16 @@ class World:
             found.append(("replicate", None))
         return found
 
-    def _answerable_now(self, item: tuple[str, Any]) -> bool:
+    def answerable(self, item: tuple[str, Any]) -> bool:
+        """Whether a question or an answer under way can come to its end now."""
         # A fetch at the end of the log is a long poll: nothing happens until something is written.
-        return item[0] != "fetch" or self.source.has(item[1].position)
+        if item[0] != "fetch":
+            return True
+        wish = item[1]
+        return self.source.has(wish.position) or wish.position > self.source.end or self._parts(wish) >= 0
+
+    def _parts(self, wish: FetchFrom) -> int:
+        return self.source.diverging(wish.position, wish.last_epoch)
 
     def _behind(self) -> bool:
         target = self.target
@@ -288,9 +297,16 @@ class World:
                 host.inbox.append(("tell", told))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
-        data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
-        end = self.source.end
-        chunk = Chunk(effect.question, 0, end, self.source.last_stable, 0, aborted, data, 0, len(data))
+        end, parts = self.source.end, self._parts(effect)
+        error = OUT_OF_RANGE if effect.position > end else 0
+        if (error or parts >= 0) and not self.source.cut:
+            raise AssertionError(f"{host.name} is told of a truncation at {parts} that there was not: {effect}")
+        data, aborted = bytearray(), list[tuple[int, int]]()
+        if not error and parts < 0:
+            data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
+        stable = self.source.last_stable
+        parts = -1 if error else parts
+        chunk = Chunk(effect.question, error, end, stable, 0, aborted, data, 0, len(data), None, parts)
         host.inbox.append(("tell", chunk))
 
     def _reply(self, host: Host, question: Any, broker: int) -> Input | None:
@@ -344,7 +360,11 @@ class World:
                     outcome = "unverifiable"
                 elif there is not None and there != number:
                     outcome, note = "different", f"ordinal {ordinal}"
-        return Checked(question.question, error, question.first, question.last, outcome, note)  # type: ignore[arg-type]
+        behind = next((each for each in self.source.log if each.base < question.position <= each.last + 1), None)
+        epoch = -1 if behind is None else behind.epoch
+        end = self.source.end if self.source.end < question.position else -1
+        told = (question.question, error, question.first, question.last, outcome, note, epoch, end)
+        return Checked(*told)  # type: ignore[arg-type]
 
     # --- time
 

@@ -1,0 +1,169 @@
+"""Every fetch carries the leader epoch of the source batch in front of its position, wherever one is known."""
+
+from msgspec.structs import replace
+
+from mirrord.flow.epochs import Epochs
+from mirrord.flow.lane import step
+from mirrord.flow.signals import (
+    Append,
+    AskCheck,
+    Bound,
+    Checked,
+    Chunk,
+    Effects,
+    EndTold,
+    FetchFrom,
+    OwnBatch,
+    ProducersTold,
+    Scanned,
+    Start,
+    VisibleTold,
+)
+from mirrord.flow.state import Lane, Phase
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from tests.sim import toy
+from tests.unit.test_lane_answers import Record, copying
+
+LANE = LaneId("a.0.b")
+
+
+def seen(*batches: tuple[int, int, int]) -> Epochs:
+    """Batches as (where the one before ended, where it ends, epoch)."""
+    epochs = Epochs()
+    for start, end, epoch in batches:
+        epochs.note(start, epoch)
+        epochs.reach(end)
+    return epochs
+
+
+def test_the_epoch_in_front_of_a_position() -> None:
+    epochs = seen((0, 10, 1), (10, 20, 3))
+    assert [epochs.before(at) for at in (1, 10, 11, 20)] == [1, 1, 3, 3]
+    assert epochs.before(21) == -1
+
+
+def test_in_a_hole_the_epoch_behind_it_counts() -> None:
+    # Where an epoch began in between, the one in front would look like a truncation.
+    epochs = seen((0, 6, 1), (6, 101, 3))
+    assert [epochs.before(at) for at in (6, 7, 100)] == [1, 3, 3]
+
+
+def test_in_front_of_all_the_first_epoch_counts() -> None:
+    assert seen((50, 60, 4)).before(20) == 4
+
+
+def test_what_was_leapt_over_is_not_known() -> None:
+    epochs = seen((0, 10, 1))
+    assert epochs.go_to(40) == -1
+    epochs.note(40, 2)
+    epochs.reach(50)
+    assert [epochs.before(at) for at in (10, 11, 40, 41)] == [1, -1, -1, 2]
+    assert epochs.go_to(5) == 1
+    assert epochs.go_to(45) == 2
+
+
+def test_an_epoch_that_is_gone_is_forgotten() -> None:
+    epochs = seen((0, 10, 1), (10, 20, 3))
+    epochs.diverge(10, 3)
+    assert epochs.before(10) == 1
+    assert epochs.before(11) == -1
+    epochs.diverge(4, 1)
+    assert epochs.before(4) == -1
+
+
+def fetch_of(effects: Effects) -> FetchFrom:
+    (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
+    return fetch
+
+
+def data(*batches: tuple[int, int, int, int]) -> bytearray:
+    """Batches as (base, count, epoch, attributes)."""
+    parts = [
+        toy.encode(base, base + count - 1, [(base + at, at) for at in range(count)],
+                   newest_ms=1, leader_epoch=epoch, attributes=attributes)
+        for base, count, epoch, attributes in batches
+    ]  # fmt: skip
+    return bytearray(b"".join(parts))
+
+
+def chunk(fetch: FetchFrom, found: bytearray, **fields: int) -> Chunk:
+    return replace(Chunk(fetch.question, 0, 99, 99, 0, (), found, 0, len(found)), **fields)
+
+
+def test_a_control_batch_in_front_counts() -> None:
+    lane, fetch = copying()
+    assert fetch.last_epoch == -1  # nothing stands in front of the first fetch
+    found = data((0, 2, 1, 0), (2, 1, 2, CONTROL | TRANSACTIONAL))
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, found)))
+    assert (fetch.position, fetch.last_epoch) == (3, 2)
+
+
+def test_a_jump_back_and_forth() -> None:
+    lane, fetch = copying()
+    lane.plan.extend((Run(6, 2), Run(8, 6)))
+    # A batch in epoch 1, a hole in which epoch 2 may have begun, one in epoch 3.
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (8, 2, 3, 0)))))
+    assert (fetch.position, fetch.last_epoch) == (2, 1)
+    # The source never had this batch; what counts is where it ends.
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((2, 2, 1, 0)))))
+    assert (fetch.position, fetch.last_epoch) == (6, 3)
+
+
+def test_an_epoch_of_what_was_not_copied_is_not_asked_for_twice() -> None:
+    lane, fetch = copying()
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((0, 2, 1, 0), (2, 2, 3, 0)))))
+    assert (fetch.position, fetch.last_epoch) == (4, 3)
+    lane.position = 2  # as after a resume that dropped the second batch
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, bytearray(), diverging_end=2)))
+    assert (fetch.position, fetch.last_epoch) == (2, 1)
+    assert lane.phase is Phase.COPYING
+
+
+def taken_over(source_epoch: int = 5, source_end: int = -1, runs: tuple[Run, ...] = (Run(0, 0),)) -> Effects:
+    """A take-over finds 4 records more than the mark, which stands at ordinal 10."""
+    record = Record(grant=1, source_runs=Runs(runs), target_runs=Runs((Run(0, 0),)))
+    lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
+    (append,) = step(lane, 0.0, Start(record, progress, "another", 0.0, True))
+    assert isinstance(append, Append)
+    record.grant, record.replicator = 2, "another"
+    step(lane, 0.0, Bound(append.tag, (True,), record))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 14))
+    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 14))
+    step(lane, 0.0, VisibleTold(lane.asked, 0, 14, 0))
+    effects = step(lane, 0.0, Scanned(lane.asked, 0, "resume", 9, 14, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 4, 10, 0))))
+    (check,) = [effect for effect in effects if isinstance(effect, AskCheck)]
+    assert check.position == runs[-1].offset + 14 - runs[-1].ordinal
+    told = Checked(check.question, 0, check.first, check.last, "equal", "", source_epoch, source_end)
+    effects = step(lane, 0.0, told)
+    assert (lane.phase is Phase.HALTED) == (source_end >= 0)
+    return effects
+
+
+def test_behind_the_mark_the_comparison_tells_the_epoch() -> None:
+    fetch = fetch_of(taken_over())
+    assert (fetch.position, fetch.last_epoch) == (14, 5)
+
+
+def test_a_run_that_begins_behind_a_control_batch() -> None:
+    fetch = fetch_of(taken_over(runs=(Run(0, 0), Run(14, 16))))
+    assert (fetch.position, fetch.last_epoch) == (16, 5)
+
+
+def test_a_comparison_that_knows_no_epoch() -> None:
+    assert fetch_of(taken_over(source_epoch=-1)).last_epoch == -1
+
+
+def test_a_source_that_ends_in_front_of_the_position_is_truncated() -> None:
+    (halted,) = [each.facts[0] for each in taken_over(source_end=12) if isinstance(each, Append)][-1:]
+    assert (halted.reason, halted.start, halted.end) == ("truncated", 12, 14)  # type: ignore[union-attr]
+
+
+def test_a_mark_tells_the_epoch_at_its_own_position() -> None:
+    epochs = Epochs()
+    epochs.begin(14, 5)
+    assert [epochs.before(at) for at in (3, 14, 15)] == [5, 5, -1]
