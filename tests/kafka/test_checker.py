@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from mirrord.lab.checker import Difference, TopicPair, compare, compare_partition
 from mirrord.lab.cluster import Cluster
+from tests.fixtures.daemon import unique
 from tests.fixtures.lab import LabPair
 
 
@@ -56,7 +57,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_one_partition(lab_pair: LabPair, name: str) -> None:
     rows, expected = CASES[name]
-    topic = f"checker-{name.replace(' ', '-')}"
+    topic = unique("checker")
     write(lab_pair.source, topic, ROWS)
     write(lab_pair.target, topic, rows)
     result = compare_partition(lab_pair.source.bootstrap, lab_pair.target.bootstrap, TopicPair(topic, topic), 0)
@@ -65,7 +66,7 @@ def test_one_partition(lab_pair: LabPair, name: str) -> None:
 
 
 def test_aborted_records_are_not_wanted_and_whole_topics_are_compared(lab_pair: LabPair) -> None:
-    topic = "checker-aborted"
+    topic = unique("checker")
     write(lab_pair.source, topic, ROWS)
     write(lab_pair.target, topic, ROWS)
     producer = Producer({"bootstrap.servers": lab_pair.source.bootstrap, "transactional.id": topic})

@@ -8,7 +8,7 @@ from pathlib import Path
 from mirrord.model.config import load
 from mirrord.shell.observe import LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
-from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, fill, mirrord, status, unique
+from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, fill, mirrord, status, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
@@ -33,7 +33,7 @@ def test_one_command_copies_everything_and_a_restart_goes_on(lab_pair: LabPair, 
         daemon.until_copied(all_ends(source, topic, late))
         flow = daemon.flow()
         assert (flow.state, flow.totals.lag_records, flow.totals.raw_share) == ("running", 0, 1.0)
-        with urllib.request.urlopen(f"{daemon.http()}/readyz", timeout=10) as answer:
+        with urllib.request.urlopen(f"{daemon.http()}/readyz", timeout=SECONDS) as answer:
             assert answer.status == 200
         assert daemon.stop() == 0
     assert daemon.events()[-1]["event"] == "daemon_stopped"
@@ -95,7 +95,7 @@ def test_two_daemons_of_different_flows_live_side_by_side(lab_pair: LabPair, tmp
             daemon.until_copied(all_ends(source, topic))
         assert one.http() != other.http()
         assert mirrord("stop", paths[0]).returncode == 0
-        assert one.process.wait(10) == 0
+        assert one.process.wait(SECONDS) == 0
         assert other.flow().state == "running"
         assert other.stop() == 0
 
@@ -137,7 +137,7 @@ def test_a_target_that_hangs_does_not_hold_up_a_stop(lab_pair: LabPair, tmp_path
         target.pause()
         try:
             load.wait_for(200)
-            assert daemon.stop(10) == 0
+            assert daemon.stop(20) == 0
         finally:
             target.resume()
     with Daemon(path) as daemon:

@@ -4,39 +4,16 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import Daemon, conf, mirrord, unique
-from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.mirror import create_topic
 
 
 def topics_of(cluster: Cluster) -> set[str]:
     return set(AdminClient(client_settings(cluster)).list_topics(timeout=30).topics)
-
-
-def allow(cluster: Cluster, user: str, operation: AclOperation, prefix: str) -> None:
-    binding = AclBinding(
-        ResourceType.TOPIC,
-        prefix,
-        ResourcePatternType.PREFIXED,
-        f"User:{user}",
-        "*",
-        operation,
-        AclPermissionType.ALLOW,
-    )
-    admin = AdminClient(client_settings(cluster))
-    for future in admin.create_acls([binding]).values():
-        future.result(30)
 
 
 def test_a_wrong_password(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) -> None:
@@ -54,7 +31,7 @@ def test_a_wrong_password(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) 
     assert topics_of(lab_sasl) == before
 
 
-def test_a_missing_right(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) -> None:
+def test_a_missing_right(lab_pair: LabPair, lab_sasl: Cluster, allow: Allow, tmp_path: Path) -> None:
     topic, flow = create_topic(lab_pair.source, unique("orders"), 1), unique("right")
     path = conf(tmp_path, lab_pair.source, lab_sasl, topic, flow=flow, security=lab_sasl.security("stranger"))
     before = topics_of(lab_sasl)
@@ -65,10 +42,10 @@ def test_a_missing_right(lab_pair: LabPair, lab_sasl: Cluster, tmp_path: Path) -
     )
     assert topics_of(lab_sasl) == before
     for operation in (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.DELETE):
-        allow(lab_sasl, "stranger", operation, "eu.orders")
-        allow(lab_sasl, "stranger", operation, f"mirrord.{flow}.")
-    allow(lab_sasl, "stranger", AclOperation.WRITE, f"mirrord.{flow}.")
-    allow(lab_sasl, "stranger", AclOperation.DESCRIBE_CONFIGS, f"mirrord.{flow}.")
+        allow("stranger", operation, "eu.orders")
+        allow("stranger", operation, f"mirrord.{flow}.")
+    allow("stranger", AclOperation.WRITE, f"mirrord.{flow}.")
+    allow("stranger", AclOperation.DESCRIBE_CONFIGS, f"mirrord.{flow}.")
     admin = AdminClient(client_settings(lab_sasl))
     for future in admin.create_topics([NewTopic(f"eu.{topic}", 1, 1)]).values():
         future.result(30)

@@ -14,21 +14,13 @@ from typing import Any
 import psutil
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import (
-    AclBinding,
-    AclOperation,
-    AclPermissionType,
-    AdminClient,
-    NewTopic,
-    ResourcePatternType,
-    ResourceType,
-)
+from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import LabOptions
 from mirrord.model.security import Mechanism
-from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.lab import Allow, LabPair, client_settings
 
 SECONDS = 60
 
@@ -144,22 +136,11 @@ def test_sasl_takes_an_unsigned_token(lab_sasl: Cluster) -> None:
     assert admin.list_topics(timeout=SECONDS).brokers
 
 
-def test_acls_deny_what_they_do_not_allow(lab_sasl: Cluster) -> None:
+def test_acls_deny_what_they_do_not_allow(lab_sasl: Cluster, allow: Allow) -> None:
     topic = new_topic(lab_sasl)
     stranger = client_settings(lab_sasl, "stranger")
     assert delivery_error(stranger, topic) == KafkaError.TOPIC_AUTHORIZATION_FAILED
-    binding = AclBinding(
-        ResourceType.TOPIC,
-        topic,
-        ResourcePatternType.LITERAL,
-        "User:stranger",
-        "*",
-        AclOperation.WRITE,
-        AclPermissionType.ALLOW,
-    )
-    admin = AdminClient(client_settings(lab_sasl))
-    (created,) = admin.create_acls([binding]).values()
-    created.result(SECONDS)
+    allow("stranger", AclOperation.WRITE, topic)
     until(lambda: delivery_error(stranger, topic) is None, "the ACL allows the write")
 
 

@@ -45,14 +45,15 @@ def config(cluster: Cluster, user: str = ADMIN) -> ClusterConfig:
 class Flow:
     """The ledger of one flow, with a name of its own."""
 
-    def __init__(self, cluster: Cluster, deadline_seconds: float = 20) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.name = f"flow-{uuid.uuid4().hex[:8]}"
-        self.deadline_seconds = deadline_seconds
+        self.deadline_seconds = float(SECONDS)
+        """For appends and saves."""
         self.stores: list[LedgerStore] = []
 
     def make(self, user: str = ADMIN) -> LedgerStore:
-        log = KafkaLog(self.name, config(self.cluster, user), deadline_seconds=self.deadline_seconds)
+        log = KafkaLog(self.name, config(self.cluster, user), deadline_seconds=SECONDS)
         return LedgerStore(log, SystemClock(), deadline_seconds=self.deadline_seconds)
 
     async def open(self) -> LedgerStore:

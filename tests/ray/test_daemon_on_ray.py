@@ -16,7 +16,6 @@ from tests.fixtures.mirror import create_topic
 
 START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several tries."""
-BACK_S = 5.0
 PARTITIONS = 4
 
 
@@ -86,7 +85,7 @@ def test_replicators_and_supervisor_come_back_and_a_stop_leaves_nothing(lab_pair
             lanes = [lane for lane in daemon.flow().lanes if lane.partition not in others]
             return all(lane.state == "copying" and lane.host != victim.name for lane in lanes)
 
-        daemon.until(back, BACK_S)
+        daemon.until(back)
         daemon.until(lambda: is_copying(daemon.flow()))
         assert all(each.pid != victim.pid for each in daemon.flow().replicators)
 
