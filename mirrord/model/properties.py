@@ -55,23 +55,27 @@ def split_list(value: str) -> tuple[str, ...]:
 
 def _logical_lines(text: str) -> Iterator[tuple[str, int]]:
     """Each logical line and the number of its first natural line."""
-    number = 0
+    naturals = re.split(r"\r\n|\r|\n", text)
+    if naturals[-1] == "" and not text.endswith("\r\n"):
+        del naturals[-1]
     buffer = ""
     begun = 0
-    for natural in re.split(r"\r\n|\r|\n", text):
-        number += 1
+    open_end = False
+    for number, natural in enumerate(naturals, start=1):
         stripped = natural.lstrip(_BLANKS)
-        if not buffer:
-            # After a lone backslash there is nothing yet: comments and empty lines are still what they are.
-            if not stripped or stripped[0] in "#!":
-                continue
-            begun = number
-        if _goes_on(stripped):
-            buffer += stripped[:-1]
+        # After a lone backslash there is nothing yet: comments and empty lines are still what they are.
+        if not buffer and (not stripped or stripped[0] in "#!"):
+            open_end = False
             continue
-        yield buffer + stripped, begun
-        buffer = ""
-    if buffer:
+        begun = begun if buffer else number
+        open_end = _goes_on(stripped)
+        if open_end:
+            buffer += stripped[:-1]
+        else:
+            yield buffer + stripped, begun
+            buffer = ""
+    # Java takes even a lone backslash at the very end for an entry, with neither key nor value.
+    if buffer or open_end:
         yield buffer, begun
 
 

@@ -58,6 +58,10 @@ def pairs(text: str) -> dict[str, str]:
         (r"jaas = P required u=\"x\";", {"jaas": 'P required u="x";'}),
         ("a = b\na = c", {"a": "c"}),
         ("a = b\\", {"a": "b"}),
+        ("\\", {"": ""}),
+        ("\\\n", {"": ""}),
+        ("\\\r\n", {}),
+        ("\\\n# a comment", {}),
         ("", {}),
     ],
 )
