@@ -1,11 +1,13 @@
 """Reads a lane's batches back from the target and compares them with the source: trust, then check."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
 from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
 from mirrord.flow.signals import AskCheck
 from mirrord.model.runs import Runs
+from mirrord.shell.asks import Asks
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
 from mirrord.shell.records import decode
@@ -80,19 +82,33 @@ class Comparison:
         return _compare_records(batch, first, originals, pairs)
 
 
-async def epoch_before(source: Stretches, partition: PartitionId, position: int) -> int:
-    """Leader epoch of the batch that holds the offset in front of a position; -1 when it has none.
+async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
+    """The leader epoch of the source batch in front of a position, and the log's end if that is in front of it too.
 
-    Raises ReadFailed, with OFFSET_OUT_OF_RANGE when the log begins behind that offset or ends in front of it.
+    -1 where there is none. Raises ReadFailed when the source cannot be read at present.
     """
     if position <= 0:
-        return -1
+        return -1, -1
     reading = source.read(partition, position - 1, position)
     try:
         batch = await anext(reading, None)
+        return -1 if batch is None or batch.is_old else batch.header.leader_epoch, -1
+    except ReadFailed as failed:
+        if failed.error != _OUT_OF_RANGE:
+            raise
     finally:
         await reading.aclose()
-    return -1 if batch is None or batch.is_old else batch.header.leader_epoch
+    bounds: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, high_watermark: int, _log_start: int) -> None:
+        if not bounds.done():
+            bounds.set_result((error, high_watermark))
+
+    asks.bounds(partition, -1, told)
+    error, end = await bounds
+    if error:
+        raise ReadFailed(error)
+    return -1, end if end < position else -1
 
 
 def _compare_records(batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:

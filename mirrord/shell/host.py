@@ -58,7 +58,7 @@ from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock
-from mirrord.shell.compare import Comparison, epoch_before
+from mirrord.shell.compare import Comparison, in_front_of
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
@@ -349,7 +349,7 @@ class Host:
         runs = record.source_runs
 
         async def check() -> Checked:
-            in_front = await self._in_front_of(hosted, effect.position)
+            in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             finding = await Comparison(*sides, runs, effect).run()
             outcome = (effect.first, effect.last, finding.outcome, finding.note)
             return Checked(effect.question, 0, *outcome, *in_front)
@@ -358,25 +358,6 @@ class Host:
             return Checked(effect.question, error, effect.first, effect.last, "unverifiable")
 
         self._begin(self._read(hosted, effect.question, check, failed))
-
-    async def _in_front_of(self, hosted: Hosted, position: int) -> tuple[int, int]:
-        """The source's leader epoch in front of a position, and its end if that is in front of it too; -1 for none."""
-        try:
-            return await epoch_before(self._source_stretches, hosted.source, position), -1
-        except ReadFailed as failure:
-            if failure.error != ErrorCode.OFFSET_OUT_OF_RANGE:
-                raise
-        bounds: asyncio.Future[tuple[int, int]] = self._loop.create_future()
-
-        def told(error: int, high_watermark: int, _log_start: int) -> None:
-            if not bounds.done():
-                bounds.set_result((error, high_watermark))
-
-        self._source_asks.bounds(hosted.source, -1, told)
-        error, end = await bounds
-        if error:
-            raise ReadFailed(error)
-        return -1, end if end < position else -1
 
     async def _read(
         self, hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]

@@ -248,22 +248,27 @@ class Story:
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
             case "foreign":
                 world.target.foreign(rng.randint(1, 3), world.wall_ms)
-            case "source-elect":
-                world.source.elect()
-            case "source-truncate":
-                world.source.truncate(rng.randint(1, 3))
             case "metadata":
                 for each in live:
                     each.leader = world.target.leader
             case "create":
                 world.target.exists = True
-            case "compact":
-                # The cleaner leaves the active segment alone; what it touches may not be copied yet.
-                world.source.compact(world.source.end - rng.randint(0, 3))
+            case "compact" | "source-elect" | "source-truncate":
+                self._strike_source(kind)
             case "drain" if host is not None:
                 host.take(Drain())
             case _:
                 pass
+
+    def _strike_source(self, kind: str) -> None:
+        source, rng = self.world.source, self.rng
+        if kind == "compact":
+            # The cleaner leaves the active segment alone; what it touches may not be copied yet.
+            source.compact(source.end - rng.randint(0, 3))
+        elif kind == "source-elect":
+            source.elect()
+        else:
+            source.truncate(rng.randint(1, 3))
 
     def _deliver(self, kind: str, host: Host | None) -> None:
         """What comes late or twice."""
