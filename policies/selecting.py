@@ -69,6 +69,10 @@ class Selection:
             return "cycle"
         return None
 
+    def excluded_by(self, topic: str) -> str | None:
+        """The first pattern of the excludes that matches this name."""
+        return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
+
     def selects(self, topic: str) -> bool:
         """Whether this source topic is copied."""
         return self.refusal(topic) is None

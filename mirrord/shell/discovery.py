@@ -6,6 +6,7 @@ broker that has just started may not know all topics yet, so a topic is gone whe
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import structlog
@@ -58,6 +59,14 @@ class Discovered(msgspec.Struct, frozen=True):
     remarks: Mapping[str, str]
 
 
+class Looked(NamedTuple):
+    """Both clusters of a flow at one moment."""
+
+    source: ClusterTopics
+    target: ClusterTopics
+    plan: TopicsPlan
+
+
 class Discovery:
     """The topics of one flow."""
 
@@ -71,10 +80,15 @@ class Discovery:
         self._target_name: Callable[[str], str] = names.target_topic
         self._told: dict[str, str] = {}
 
-    async def look(self) -> TopicsPlan:
-        """What there is to do; nothing is done. Raises EnvironmentFault when a cluster does not answer."""
+    @property
+    def selection(self) -> Selection:
+        """Which topics are copied, and why the others are not."""
+        return self._selection
+
+    async def look(self) -> Looked:
+        """What there is, and what there is to do; nothing is done. Raises EnvironmentFault when there is no answer."""
         source, target = await asyncio.gather(self._source.look(), self._target.look())
-        return self._plan(source, target)
+        return Looked(source, target, self._plan(source, target))
 
     async def refresh(self) -> Discovered:
         """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer."""

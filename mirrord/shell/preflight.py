@@ -107,7 +107,7 @@ async def _check_collisions(reached: Iterable[tuple[FlowConfig, _Clusters]]) -> 
     plans: dict[str, TopicsPlan] = {}
     faults: list[str] = []
     for flow, clusters in reached:
-        plan = plans[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).look()
+        plan = plans[flow.name] = (await Discovery(flow, clusters.source, clusters.target, claims).look()).plan
         claims.hold(flow.name, clusters.target_id, plan.targets)
         faults += [f"flow {flow.name}: {line}" for line in plan.faults.values()]
     _raise(ConfigError, faults)

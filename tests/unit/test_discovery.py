@@ -25,7 +25,7 @@ async def test_only_selected_topics_are_created_and_a_look_creates_nothing() -> 
     for name in ("orders", "orders.tmp", "payments", "mirrord.us-eu.ledger", "__consumer_offsets"):
         source.add(name, 2)
     found = discovery(source, target)
-    plan = await found.look()
+    plan = (await found.look()).plan
     assert [step.target_topic for step in plan.create] == ["eu.orders"]
     assert target.topics == {}
     discovered = await found.refresh()

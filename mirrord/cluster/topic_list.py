@@ -1,0 +1,58 @@
+"""A flow's topics as people ask for them: what is copied into what, what is not, and why."""
+
+from collections.abc import Callable, Iterable
+from typing import Literal
+
+import msgspec
+
+from mirrord.cluster.topics import Topic, TopicsPlan
+from policies.selecting import Refusal, Selection
+
+TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded"] | Refusal
+"""fault: selected, but it cannot be copied; recorded: known by the ledger alone, the source was not asked."""
+
+
+class TopicLine(msgspec.Struct, frozen=True, order=True):
+    """One source topic. `target` is empty when nothing is copied; `why` is one line, or empty."""
+
+    source: str
+    target: str
+    partitions: int
+    state: TopicStateName
+    why: str = ""
+
+
+def topic_lines(
+    topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target_name: Callable[[str], str], target: str
+) -> list[TopicLine]:
+    """A line for each topic of the source, by name. `target` is the alias of the target cluster."""
+    create = {step.source.name for step in plan.create}
+    grow = {step.source.name: step.target.partitions for step in plan.grow}
+    lines: list[TopicLine] = []
+    for topic in sorted(topics):
+        name, partitions = topic.name, topic.partitions
+        refusal = selection.refusal(name)
+        if refusal is not None:
+            lines.append(TopicLine(name, "", partitions, refusal, _why_not(refusal, name, selection, target)))
+        elif name in plan.faults:
+            lines.append(TopicLine(name, target_name(name), partitions, "fault", plan.faults[name]))
+        elif name in create:
+            lines.append(TopicLine(name, target_name(name), partitions, "to-create", "the target topic is missing"))
+        elif name in grow:
+            why = f"the target topic has {grow[name]} partitions"
+            lines.append(TopicLine(name, target_name(name), partitions, "to-grow", why))
+        else:
+            lines.append(TopicLine(name, target_name(name), partitions, "copied", plan.remarks.get(name, "")))
+    return lines
+
+
+def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) -> str:
+    match refusal:
+        case "internal":
+            return "it belongs to Kafka, MirrorMaker 2 or mirrord"
+        case "excluded":
+            return f'the pattern "{selection.excluded_by(topic)}" of exclude matches it'
+        case "not-included":
+            return "no pattern of topics matches the whole name"
+        case "cycle":
+            return f"by its name it came from {target}"

@@ -1,0 +1,77 @@
+"""Both clusters of every flow at one moment, for verbs that look and alter nothing."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from mirrord.cluster.topic_list import TopicLine, topic_lines
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.names import Alias
+from mirrord.shell.discovery import Claims, Discovery, Looked
+from mirrord.shell.observe import LedgerView
+from mirrord.shell.topics import TopicAdmin
+from policies.naming import naming
+
+
+class FlowSurvey(msgspec.Struct, frozen=True):
+    """One flow: what there is on both sides, and what `start` would do."""
+
+    flow: FlowConfig
+    looked: Looked
+    lines: tuple[TopicLine, ...]
+    """Every topic of the source."""
+
+
+async def survey_flows(
+    config: Config, admin: Callable[[Alias], TopicAdmin]
+) -> dict[str, FlowSurvey | EnvironmentFault]:
+    """Every flow by its name, in the order of the configuration; or why a cluster of it does not tell."""
+    aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
+    admins = {alias: admin(alias) for alias in aliases}
+    claims = Claims()
+    surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
+    try:
+        # One flow after the other: the first one to claim a target topic has it, as in a daemon.
+        for flow in config.flows:
+            surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
+    finally:
+        await asyncio.gather(*(each.close() for each in admins.values()))
+    return surveys
+
+
+async def _survey(
+    flow: FlowConfig, source: TopicAdmin, target: TopicAdmin, claims: Claims
+) -> FlowSurvey | EnvironmentFault:
+    discovery = Discovery(flow, source, target, claims)
+    faults: list[str] = []
+    # Both are asked, so that both are told.
+    for alias, cluster in ((flow.source, source), (flow.target, target)):
+        try:
+            await cluster.look([])
+        except EnvironmentFault as fault:
+            faults.append(f"cluster {alias}: {fault}")
+    if faults:
+        return EnvironmentFault("; ".join(faults))
+    try:
+        looked = await discovery.look()
+    except EnvironmentFault as fault:
+        return fault
+    claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)
+    name = naming(flow.naming, flow.source, flow.separator).target_topic
+    lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, name, flow.target)
+    return FlowSurvey(flow, looked, tuple(lines))
+
+
+def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
+    """What the flow's ledger knows of its topics; nothing when it cannot be read."""
+    if not isinstance(view, LedgerView):
+        return []
+    partitions: dict[tuple[str, str], set[int]] = {}
+    for lane in view.state.lanes.values():
+        partitions.setdefault((lane.source_topic, lane.target_topic), set()).add(lane.partition)
+    return [
+        TopicLine(source, target, len(numbers), "recorded", "by the ledger: the source was not asked")
+        for (source, target), numbers in sorted(partitions.items())
+    ]

@@ -1,0 +1,41 @@
+"""What `mirrord topics` says of each topic of a source."""
+
+from mirrord.cluster.topic_list import TopicLine, topic_lines
+from mirrord.cluster.topics import Topic, plan_topics
+from mirrord.model.names import TopicId
+from policies.naming import naming
+from policies.selecting import Selection
+
+
+def topic(name: str, partitions: int = 3) -> Topic:
+    return Topic(name, TopicId(f"id-{name}"), partitions)
+
+
+def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
+    names = naming("prefix", "eu")
+    selection = Selection(("a.*", "us.*", "__.*"), (r".*\.tmp", "a-secret"), "us", names)
+    source = [topic(name) for name in ("a", "a-new", "a-more", "a-hit", "a-secret", "other", "us.orders", "__x")]
+    there = {name: topic(name, number) for name, number in (("eu.a", 3), ("eu.a-more", 1), ("eu.a-hit", 3))}
+    plan = plan_topics(
+        [each for each in source if selection.selects(each.name)],
+        there,
+        names.target_topic,
+        {"eu.a-hit": "a-hit in the flow other"},
+    )
+    lines = topic_lines(source, plan, selection, names.target_topic, "us")
+    assert [(line.source, line.target, line.state) for line in lines] == [
+        ("__x", "", "internal"),
+        ("a", "eu.a", "copied"),
+        ("a-hit", "eu.a-hit", "fault"),
+        ("a-more", "eu.a-more", "to-grow"),
+        ("a-new", "eu.a-new", "to-create"),
+        ("a-secret", "", "excluded"),
+        ("other", "", "not-included"),
+        ("us.orders", "", "cycle"),
+    ]
+    why = {line.source: line.why for line in lines}
+    assert why["a-secret"] == 'the pattern "a-secret" of exclude matches it'
+    assert why["a-more"] == "the target topic has 1 partitions"
+    assert "a-hit in the flow other" in why["a-hit"]
+    assert why["us.orders"] == "by its name it came from us"
+    assert lines[1] == TopicLine("a", "eu.a", 3, "copied", "")
