@@ -33,6 +33,7 @@ def test_one_command_copies_everything_and_a_restart_goes_on(lab_pair: LabPair, 
         daemon.until_copied(all_ends(source, topic, late))
         flow = daemon.flow()
         assert (flow.state, flow.totals.lag_records, flow.totals.raw_share) == ("running", 0, 1.0)
+        assert flow.guarantee == "exactly-once"
         with urllib.request.urlopen(f"{daemon.http()}/readyz", timeout=SECONDS) as answer:
             assert answer.status == 200
         assert daemon.stop() == 0
