@@ -5,13 +5,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, suppress
-from datetime import UTC, datetime
 from typing import cast
 
 import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.ledger_words import words
+from mirrord.cli.ledger_words import moment, words
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_reader import nearest
@@ -130,9 +129,9 @@ class _Printer:
                 "fact": _plain(fact),
             }
             return msgspec.json.encode(document).decode()
-        at = datetime.fromtimestamp(entry.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
         remark = "  (did not bind)" if bound is False else ""
-        return f"{read.offset:>8}  {at}  {entry.lease_epoch:>3}  {kind:<16}  {words(fact, self._name)}{remark}"
+        when = f"{moment(entry.at_ms)}  {entry.lease_epoch:>3}"
+        return f"{read.offset:>8}  {when}  {kind:<16}  {words(fact, self._name)}{remark}"
 
     def _corrupt(self, offset: int, error: LedgerCorrupt) -> str:
         if self._as_json:

@@ -1,9 +1,14 @@
 """A fact in words, one line each."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 
+from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
+    AclsPlanned,
+    AclsSynced,
     AnyFact,
+    ConfigsSynced,
     FlowOpened,
     HoleFound,
     LaneFact,
@@ -20,6 +25,10 @@ from mirrord.model.facts import (
     TargetProbed,
     TargetRun,
     TopicCreated,
+    TopicDeleted,
+    TopicDeletionPlanned,
+    TopicDeletionWithdrawn,
+    TopicFact,
     Verdict,
     VerdictGiven,
 )
@@ -30,8 +39,15 @@ SHOWN_RUNS = 3
 LaneName = Callable[[LaneId], str]
 
 
+def moment(at_ms: int) -> str:
+    """A moment of the wall clock, in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
+    if isinstance(fact, TopicFact):
+        return f"{fact.target_topic} {_topic_words(fact)}"
     match fact:
         case FlowOpened():
             return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
@@ -42,14 +58,42 @@ def words(fact: AnyFact, name: LaneName) -> str:
             return f"lease {fact.epoch} taken by {who} for {fact.ttl_ms / 1000:g} s"
         case LeaseReleased():
             return f"lease {fact.epoch} given back"
-        case TopicCreated():
-            return f"{fact.target_topic} created for {fact.source_topic} with {fact.partitions} partitions"
-        case PartitionsGrown():
-            return f"{fact.target_topic} grown to {fact.partitions} partitions"
         case TargetProbed():
             return _probe_words(fact)
+        case AclsPlanned():
+            return f"rights about to be added: {_listed(fact.rules)}"
+        case AclsSynced():
+            told = [("added", fact.added), ("removed", fact.removed)]
+            return f"rights {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
         case _:
             return f"{name(fact.lane)}: {_lane_words(fact)}"
+
+
+def _topic_words(fact: TopicFact) -> str:
+    match fact:
+        case TopicCreated():
+            return f"created for {fact.source_topic} with {fact.partitions} partitions"
+        case PartitionsGrown():
+            return f"grown to {fact.partitions} partitions"
+        case ConfigsSynced():
+            changes = (f"{change.name} {_value(change.before)} → {_value(change.after)}" for change in fact.changes)
+            return f"set as {fact.source_topic}: {', '.join(changes)}"
+        case TopicDeletionPlanned():
+            return f"will be deleted at {moment(fact.due_ms)}: {fact.source_topic} is gone"
+        case TopicDeletionWithdrawn():
+            return f"stays: {fact.reason}"
+        case TopicDeleted():
+            return "deleted"
+
+
+def _value(value: str | None) -> str:
+    return "(default)" if value is None else value or '""'
+
+
+def _listed(rules: Sequence[AclRule]) -> str:
+    shown = [str(rule) for rule in rules[:SHOWN_RUNS]]
+    more = len(rules) - SHOWN_RUNS
+    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
 
 
 def _probe_words(fact: TargetProbed) -> str:

@@ -19,14 +19,26 @@ from mirrord.ledger.records import (
     RunsPiece,
     StateRecord,
 )
-from mirrord.model.facts import AnyFact, Entry, LeaseRenewed, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    LeaseRenewed,
+    Progress,
+    SourceRun,
+    TargetRun,
+    TopicDeletionPlanned,
+    Verdict,
+    VerdictGiven,
+)
 
 Record = TypeVar("Record")
 
-VERSION = 2
-"""1: the first. 2: `TargetProbed`."""
+VERSION = 3
+"""1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours)."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
+LATEST_MS = 253_402_300_799_000
+"""The end of the year 9999: calendars know no later moment."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _entries = msgspec.msgpack.Decoder(Entry)
@@ -89,6 +101,8 @@ def _is_sound(fact: AnyFact) -> bool:
             return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64
         case VerdictGiven():
             return _are_ranges(fact.verdicts)
+        case TopicDeletionPlanned():
+            return 0 <= fact.due_ms <= LATEST_MS
         case _:
             return True
 

@@ -19,7 +19,10 @@ import msgspec
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.facts import (
+    AclsPlanned,
+    AclsSynced,
     AnyFact,
+    ConfigsSynced,
     Entry,
     FlowOpened,
     HoleFound,
@@ -37,9 +40,13 @@ from mirrord.model.facts import (
     TargetProbed,
     TargetRun,
     TopicCreated,
+    TopicDeleted,
+    TopicDeletionPlanned,
+    TopicDeletionWithdrawn,
+    TopicFact,
     VerdictGiven,
 )
-from mirrord.model.names import LaneKey
+from mirrord.model.names import LaneKey, TopicId
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -86,19 +93,22 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return _take_lease(state, fact, lease_epoch)
     if lease_epoch != state.lease_epoch or state.released:
         return False
+    if isinstance(fact, TopicFact):
+        return _apply_to_topic(state, fact)
     match fact:
         case LeaseReleased():
             state.released = fact.epoch == state.lease_epoch
             return state.released
-        case TopicCreated():
-            return _create_topic(state, fact)
-        case PartitionsGrown():
-            return _grow_partitions(state, fact)
         case TargetProbed():
             state.probed = fact
-            return True
+        case AclsPlanned():
+            state.planned_acls = frozenset(fact.rules)
+        case AclsSynced():
+            state.acls = state.acls.union(fact.added).difference(fact.removed)
+            state.planned_acls = frozenset()
         case _:
             return _apply_to_lane(state, fact, offset)
+    return True
 
 
 def _open_flow(state: FlowState, fact: FlowOpened) -> bool:
@@ -114,6 +124,31 @@ def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
     state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
     # Entries of older leases no longer bind, so their repetitions need not be known.
     state.writers = {writer: mark for writer, mark in state.writers.items() if mark.lease_epoch >= fact.epoch}
+    return True
+
+
+def _apply_to_topic(state: FlowState, fact: TopicFact) -> bool:
+    match fact:
+        case TopicCreated():
+            return _create_topic(state, fact)
+        case PartitionsGrown():
+            return _grow_partitions(state, fact)
+        case ConfigsSynced():
+            return True
+        case TopicDeletionPlanned():
+            return _plan_deletion(state, fact.target_topic_id, fact.due_ms)
+        case TopicDeletionWithdrawn():
+            return _plan_deletion(state, fact.target_topic_id, None)
+        case TopicDeleted():
+            return state.topics.pop(fact.target_topic_id, None) is not None
+
+
+def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
+    """Only what mirrord created is ever deleted, and a time that was told stands until it is withdrawn."""
+    known = state.topics.get(topic_id)
+    if known is None or not known.created or (known.delete_at_ms is None) == (due_ms is None):
+        return False
+    state.topics[topic_id] = msgspec.structs.replace(known, delete_at_ms=due_ms)
     return True
 
 

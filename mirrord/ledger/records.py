@@ -7,6 +7,7 @@ is left of facts that were trimmed.
 
 import msgspec
 
+from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
     Holder,
     HoleFound,
@@ -40,6 +41,8 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
     created: bool
     source_topic: str = ""
     source_topic_id: TopicId | None = None
+    delete_at_ms: int | None = None
+    """When it will be deleted, on the wall clock; None: it stays."""
 
 
 class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
@@ -109,6 +112,8 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     writers: dict[str, WriterMark]
     ledger: LedgerMark
     probed: TargetProbed | None = None
+    acls: tuple[AclRule, ...] = ()
+    planned_acls: tuple[AclRule, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

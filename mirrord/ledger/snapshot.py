@@ -114,6 +114,8 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         writers=dict(state.writers),
         ledger=ledger,
         probed=state.probed,
+        acls=tuple(sorted(state.acls)),
+        planned_acls=tuple(sorted(state.planned_acls)),
     )
     keys.add(flow_key(state.lease_epoch))
     return Cut(state.lease_epoch, state.next_offset, (*records, flow), frozenset(keys))
@@ -247,6 +249,8 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         topics={topic.topic_id: topic for topic in flow.topics},
         writers=dict(flow.writers),
         probed=flow.probed,
+        acls=frozenset(flow.acls),
+        planned_acls=frozenset(flow.planned_acls),
         next_offset=flow.cut,
     )
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mirrord.ledger.records import TargetTopic, WriterMark
+from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
     Holder,
     HoleFound,
@@ -112,6 +113,10 @@ class FlowState:
     """The last entry of every writer under the present lease: an entry that a retry brought in again binds nothing."""
     probed: TargetProbed | None = None
     """The last probe of the target's brokers."""
+    acls: frozenset[AclRule] = frozenset()
+    """Rights at the target that mirrord added and has not removed."""
+    planned_acls: frozenset[AclRule] = frozenset()
+    """Rights that mirrord was about to add when it was last heard of."""
     next_offset: int = 0
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.model.acls import AclRule
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.runs import Run
 
@@ -97,6 +98,61 @@ class PartitionsGrown(Fact, frozen=True, tag="partitions_grown"):
     target_topic: str
     target_topic_id: TopicId
     partitions: int
+
+
+class ConfigChange(msgspec.Struct, frozen=True, array_like=True):
+    """One setting of a topic; None: the topic has no value of its own, the cluster's counts."""
+
+    name: str
+    before: str | None
+    after: str | None
+
+
+class ConfigsSynced(Fact, frozen=True, tag="configs_synced"):
+    """mirrord altered settings of a target topic."""
+
+    source_topic: str
+    target_topic: str
+    target_topic_id: TopicId
+    changes: tuple[ConfigChange, ...]
+
+
+class AclsPlanned(Fact, frozen=True, tag="acls_planned"):
+    """mirrord is about to add these rights at the target. Until the next `AclsSynced` says what became of it, those of
+    them that stand there count as mirrord's."""
+
+    rules: tuple[AclRule, ...]
+
+
+class AclsSynced(Fact, frozen=True, tag="acls_synced"):
+    """mirrord added and removed these rights at the target. Only what it added itself may it remove."""
+
+    added: tuple[AclRule, ...] = ()
+    removed: tuple[AclRule, ...] = ()
+
+
+class TopicDeletionPlanned(Fact, frozen=True, tag="deletion_planned"):
+    """The source topic is gone; its copy, which mirrord created, will be deleted at `due_ms` (wall clock)."""
+
+    source_topic: str
+    target_topic: str
+    target_topic_id: TopicId
+    due_ms: int
+
+
+class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
+    """The target topic stays: its source is back, or deletions are not wanted any more."""
+
+    target_topic: str
+    target_topic_id: TopicId
+    reason: str
+
+
+class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
+    """mirrord deleted a target topic, with all its records."""
+
+    target_topic: str
+    target_topic_id: TopicId
 
 
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
@@ -239,7 +295,11 @@ LaneFact = (
     | TakeoverChecked
 )
 
-AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TopicCreated | PartitionsGrown | TargetProbed | LaneFact
+TopicFact = (
+    TopicCreated | PartitionsGrown | ConfigsSynced | TopicDeletionPlanned | TopicDeletionWithdrawn | TopicDeleted
+)
+
+AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TargetProbed | TopicFact | AclsPlanned | AclsSynced | LaneFact
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -15,8 +15,13 @@ from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, restore, snapshots
 from mirrord.ledger.state import FlowState
+from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
+    AclsPlanned,
+    AclsSynced,
     AnyFact,
+    ConfigChange,
+    ConfigsSynced,
     Entry,
     HoleFound,
     LaneHalted,
@@ -33,6 +38,9 @@ from mirrord.model.facts import (
     TargetProbed,
     TargetRun,
     TopicCreated,
+    TopicDeleted,
+    TopicDeletionPlanned,
+    TopicDeletionWithdrawn,
     Verdict,
     VerdictGiven,
 )
@@ -52,6 +60,26 @@ PROBED = TargetProbed(
     failures=("a repeated batch is appended again",),
     remarks=("it recompresses",),
 )
+READ = AclRule("TOPIC", "LITERAL", "eu.orders", "User:a", "*", "READ", "ALLOW")
+GROUPS = AclRule("GROUP", "PREFIXED", "bill", "User:a", "10.0.0.1", "ALL", "DENY")
+
+
+def upkeep(target: TopicId) -> list[list[AnyFact]]:
+    """Settings, rights and deletions."""
+    changes = (ConfigChange("cleanup.policy", None, "compact"), ConfigChange("retention.ms", "1000", None))
+    return [
+        [ConfigsSynced("orders", "eu.orders", target, changes)],
+        [AclsPlanned((READ, GROUPS))],
+        [AclsSynced((READ, GROUPS))],
+        [AclsSynced(removed=(READ,)), AclsPlanned((READ,))],
+        [TopicDeletionPlanned("orders", "eu.orders", target, 1_700_000_100_000)],
+        [TopicDeletionWithdrawn("eu.orders", target, "orders is there again")],
+        [TopicDeletionWithdrawn("eu.orders", target, "orders is there again")],
+        [TopicCreated("old", TopicId("old-source"), "eu.old", TopicId("old-target"), 1)],
+        [TopicDeletionPlanned("old", "eu.old", TopicId("old-target"), 1_700_000_100_000)],
+        [TopicDeleted("eu.old", TopicId("old-target"))],
+        [TopicDeletionPlanned("orders", "eu.orders", target, 1_700_000_200_000)],
+    ]
 
 
 def sample() -> list[Entry]:
@@ -82,6 +110,7 @@ def sample() -> list[Entry]:
         (2, [LaneHalted(OTHER, 1, "poison", "a batch was refused", 41, 42)]),
         (2, [LaneHalted(LANE, 2, "expired", "the source lost records", 400, 500), LaneResumed(LANE, 2)]),
         (2, [PROBED]),
+        *((2, told) for told in upkeep(target)),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
