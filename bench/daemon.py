@@ -20,7 +20,8 @@ from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, Status
 
-STOP_S = 20.0
+STOP_S = 60.0
+"""A hang is what it finds; how long a stop takes is printed where it matters."""
 _ASK_S = 2.0
 _POLL_S = 0.1
 _TAIL_LINES = 15
