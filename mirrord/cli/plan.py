@@ -1,0 +1,85 @@
+"""`mirrord plan`: what `start` would create, alter and grow, and nothing is done."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.finding_lines import finding_lines
+from mirrord.cli.watching import console
+from mirrord.cluster.steps import NOT_SYNCED, Step
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.findings import Finding, worst_first
+from mirrord.shell.hazards import find_hazards
+from mirrord.shell.observe import PATIENCE_S
+from mirrord.shell.planned import planned_steps
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey, survey_flows
+
+_EPILOG = f"""Exit code 0: nothing is to be done; 3: there is a difference; 1: a cluster does not answer.
+
+Never carried over: {"; ".join(NOT_SYNCED)}."""
+_STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "red"}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    steps: Sequence[Step]
+    findings: Sequence[Finding]
+    not_synced: Sequence[str] = NOT_SYNCED
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "plan", "Show what a start would create, alter and grow.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the steps; the exit code. Raises ConfigError, EnvironmentFault."""
+    config = load_conf(arguments)
+    flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
+    plan = asyncio.run(_gather(msgspec.structs.replace(config, flows=flows)))
+    if arguments.json:
+        print(msgspec.json.encode(plan).decode())
+    else:
+        console().print(_table(plan))
+    return 3 if plan.steps else 0
+
+
+async def _gather(config: Config) -> Plan:
+    surroundings = Surroundings(config, PATIENCE_S)
+    surveys = await survey_flows(config, surroundings.admin)
+    faults = [f"flow {name}: {each}" for name, each in surveys.items() if isinstance(each, EnvironmentFault)]
+    if faults:
+        raise EnvironmentFault("\n".join(faults))
+    steps: list[Step] = []
+    findings: list[Finding] = []
+    for survey in surveys.values():
+        assert isinstance(survey, FlowSurvey)  # noqa: S101 - all others are faults
+        steps += await planned_steps(config, survey)
+        findings += await find_hazards(config, survey, surroundings.ledger)
+    return Plan(steps, worst_first(findings))
+
+
+def _table(plan: Plan) -> RenderableType:
+    last = f"[dim]never carried over: {'; '.join(NOT_SYNCED)}[/]"
+    if not plan.steps:
+        return Group("nothing is to be done", *finding_lines(plan.findings), last)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("flow", "cluster", "step", "what", "name", "how"):
+        table.add_column(title, overflow="fold")
+    for step in plan.steps:
+        action = f"[{_STYLES[step.action]}]{step.action}[/]"
+        texts = (escape(step.flow), escape(step.cluster), action, step.kind, escape(step.name), escape(step.detail))
+        table.add_row(*texts)
+    return Group(table, *finding_lines(plan.findings), last)

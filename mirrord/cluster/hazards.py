@@ -1,0 +1,88 @@
+"""What MirrorMaker 2 lets happen without a word: names that lie, targets that hold something else, two writers."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mirrord.cluster.topic_list import TopicLine
+from mirrord.cluster.topics import Topic
+from mirrord.model.config import FlowConfig
+from mirrord.model.findings import Finding
+from mirrord.model.names import Alias, TopicId
+from policies.naming import naming
+
+SHOWN = 3
+"""Names that one line tells."""
+
+
+def topic_hazards(
+    flow: FlowConfig,
+    lines: Iterable[TopicLine],
+    target: Mapping[str, Topic],
+    aliases: Iterable[Alias],
+) -> Iterator[Finding]:
+    """By names alone. `target` holds the target's topics, `aliases` are all clusters of the configuration."""
+    known = set(aliases)
+    strange: list[str] = []
+    names = naming(flow.naming, flow.source, flow.separator)
+    for line in lines:
+        where = f"{flow.source}: topic {line.source}"
+        if line.state == "fault":
+            yield Finding(
+                severity="error", flow=flow.name, where=where, what=line.why,
+                do="exclude it in one of the flows, or give one of them another naming",
+            )  # fmt: skip
+        elif line.state == "cycle":
+            hops = names.hops(line.source)
+            inner = line.source.removeprefix(flow.target + flow.separator)
+            if hops and hops[0] == flow.target and inner not in target:
+                yield Finding(
+                    severity="warning", flow=flow.name, where=where,
+                    what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
+                    f"has no topic {inner}, so it is probably a local topic",
+                    do=f'rename it, or use naming = "identity" or another separator than "{flow.separator}"',
+                )  # fmt: skip
+        elif line.target and flow.naming == "prefix":
+            if (hops := names.hops(line.source)) and not known.issuperset(hops):
+                strange.append(line.source)
+            if line.state == "copied" and line.why:
+                yield Finding(severity="warning", flow=flow.name, where=where, what=line.why)
+    if strange:
+        yield Finding(
+            severity="note", flow=flow.name, where=f"{flow.source}: {_names(strange, 'topic')}",
+            what=f'the separator "{flow.separator}" is part of the name: MirrorMaker 2 takes what stands before '
+            "it for the alias of a cluster; mirrord copies such a topic like any other",
+        )  # fmt: skip
+
+
+def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
+    """Target topics that hold records and that this flow has never written.
+
+    `held` counts the offsets between log start and end of target topics, `ours` are those that the ledger knows.
+    """
+    for topic, offsets in held.items():
+        if offsets and topic not in ours:
+            yield Finding(
+                severity="warning", flow=flow.name, where=f"{flow.target}: topic {topic}",
+                what=f"it exists and holds {offsets} offsets that this flow did not write; what is copied follows "
+                "behind them",
+                do="delete it if it is left over (from MirrorMaker 2, or from a former flow), or choose other names",
+            )  # fmt: skip
+
+
+def other_writers(
+    flow: FlowConfig, targets: Mapping[str, str], others: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
+    """Target topics of this flow (`targets`: target to source) that flows outside of the configuration write, too."""
+    for other, topics in others.items():
+        both = sorted(set(topics) & targets.keys())
+        if both:
+            yield Finding(
+                severity="error", flow=flow.name, where=f"{flow.target}: {_names(both, 'topic')}",
+                what=f"by its ledger the flow {other} copies into it, too: two sources for one target name",
+                do=f"stop the flow {other} for good and delete its ledger, or choose other names",
+            )  # fmt: skip
+
+
+def _names(names: list[str], kind: str) -> str:
+    shown = ", ".join(names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{kind}{'' if len(names) == 1 else 's'} {shown}{more}"
