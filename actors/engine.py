@@ -23,6 +23,8 @@ WATCH_PAUSE_S = 0.2
 class RayEngine:
     """Starts replicators on the Ray that this process is connected to."""
 
+    hosts_all = False
+
     def __init__(self, instance: str, log_directory: str) -> None:
         self._instance = instance
         self._log_directory = log_directory

@@ -54,6 +54,8 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     dead."""
     started_ticks: int = 0
     """When the process started, in clock ticks since boot: another process may have got its pid. 0: not known."""
+    hosts_all: bool = False
+    """Its replicators are tasks of its own process: when that has ended, all who write under the lease have."""
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
@@ -347,3 +349,5 @@ class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):
     epoch: int
     beat: int
     at_ms: int
+    settled: bool = False
+    """Nobody writes under an older lease any more."""

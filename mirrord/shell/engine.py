@@ -57,6 +57,11 @@ class Engine(Protocol):
         """How many replicators can work at the same time."""
         ...
 
+    @property
+    def hosts_all(self) -> bool:
+        """Its replicators are tasks of this process, and end with it."""
+        ...
+
     async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> ReplicatorHandle:
         """Start a replicator; `on_death` is called once, from the event loop, when it ended by itself.
 

@@ -15,6 +15,7 @@ class ProcessEngine:
 
     cores = 1
     """One event loop is one core, however many the machine has."""
+    hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
         """`topics` gives a new connection to the ledger of a flow, not opened yet."""

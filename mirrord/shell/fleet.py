@@ -76,7 +76,10 @@ class Fleet:
         instance: str,
         ledger: Callable[[], FlowState],
         clock: Clock,
+        *,
+        former_ended: bool,
     ) -> None:
+        """`former_ended`: whoever wrote under an older lease is known to have ended."""
         self.changed = asyncio.Event()
         self.note = ""
         """Why replicators do not start, or empty."""
@@ -91,6 +94,9 @@ class Fleet:
         self._members: dict[str, _Member] = {}
         self._orphans: set[LaneId] = set()
         self._held: dict[LaneId, _Held] = {}
+        self._others: set[LaneId] = set()
+        """Lanes that somebody else took under this lease."""
+        self._former_ended = former_ended
         self._dead: set[str] = set()
         self._started = 0
         self._failed_starts = 0
@@ -246,7 +252,9 @@ class Fleet:
         """What is known of the lane's former holder: of the last one under this lease, or else by the ledger."""
         held = self._held.get(lane)
         if held is None:
-            return former_of(self._ledger(), lane)
+            former = former_of(self._ledger(), lane)
+            ended = self._former_ended and lane not in self._others
+            return "dead" if former == "unknown" and ended else former
         if held.left:
             former: Former = "left"
         else:
@@ -284,6 +292,7 @@ class Fleet:
             if phases.get(lane) == "gone":
                 # It gave the lane up because somebody else has it: who that is stands in the ledger.
                 self._held.pop(lane, None)
+                self._others.add(lane)
                 self._give_back(member, lane, left=False)
                 self.changed.set()
             elif lane in phases:

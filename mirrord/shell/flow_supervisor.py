@@ -234,6 +234,7 @@ class FlowSupervisor:
             services.config.instance,
             lambda: store.state,
             services.clock,
+            former_ended=keeper.former_ended,
         )
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)

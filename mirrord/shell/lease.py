@@ -48,6 +48,8 @@ class LeaseKeeper:
         """Monotonic seconds: until then no one else holds the lease."""
         self.former_until = NEVER
         """Monotonic seconds: until then a writer under an older lease may still believe that it may write."""
+        self.former_ended = False
+        """Whoever wrote under an older lease is known to have ended: only what was on its way can still arrive."""
         self.lost = asyncio.Event()
         """Set when someone else took the lease, when the ledger cannot be read any more, and when entries of it were
         trimmed before they were read: a lane of this process may have been taken by one of them."""
@@ -58,6 +60,7 @@ class LeaseKeeper:
         self._seen = clock.monotonic()
         self._sign = asyncio.Event()
         self._beat = 0
+        self._settled_from = NEVER
         self._took = False
         self._marked: LedgerMark | None = None
         self._task: asyncio.Task[None] | None = None
@@ -140,7 +143,7 @@ class LeaseKeeper:
     async def _take(self) -> bool:
         former = self._store.state
         epoch, was_clean = former.lease_epoch + 1, not former.lease_epoch or former.released
-        former_ttl_ms = former.ttl_ms
+        former_ttl_ms, first, ended = former.ttl_ms, not former.lease_epoch, self._all_ended()
         sent = self._clock.monotonic()
         (bound,) = await self._store.append(epoch, [LeaseTaken(epoch, self._holder, self._ttl_ms)])
         if not bound:
@@ -148,9 +151,22 @@ class LeaseKeeper:
         self.epoch, self._took = epoch, True
         self.valid_until = sent + self._ttl_ms / 1000
         # A renewal that was sent before the lease was taken counts for its holder until its time is over.
-        self.former_until = NEVER if was_clean else self._clock.monotonic() + former_ttl_ms / 1000
-        log.info("lease_taken", epoch=epoch, clean=was_clean)
+        over = self._clock.monotonic() + former_ttl_ms / 1000
+        self.former_ended = ended
+        self.former_until = NEVER if was_clean or ended else over
+        self._settled_from = NEVER if first or ended else over
+        log.info("lease_taken", epoch=epoch, clean=was_clean, former_ended=ended)
         return True
+
+    def _all_ended(self) -> bool:
+        """Whether all have ended that wrote under the present lease, and under those before it. False if not sure."""
+        state, renewal = self._store.state, self._store.renewal
+        holder = state.holder
+        if holder is None or not holder.hosts_all:
+            return False
+        if renewal is None or renewal.epoch != state.lease_epoch or not renewal.settled:
+            return False
+        return state.released or is_dead(holder)
 
     def _start(self) -> None:
         self._look(self._store.state)
@@ -191,7 +207,8 @@ class LeaseKeeper:
     async def _tell(self) -> None:
         """Let the standbys see that the holder lives, and note how far the ledger reaches."""
         self._beat += 1
-        records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms())]
+        settled = self._clock.monotonic() >= self._settled_from
+        records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
         mark = self._store.mark
         if mark != self._marked:
             records.append(mark)

@@ -12,10 +12,10 @@ START_FIELD = 22
 """Of /proc/<pid>/stat (proc(5)): the time the process started after boot, in clock ticks."""
 
 
-def this_process(instance: str, http: str) -> Holder:
-    """This process, under an instance name and reachable at an HTTP address."""
+def this_process(instance: str, http: str, *, hosts_all: bool = False) -> Holder:
+    """This process, under an instance name and reachable at an HTTP address; whether it hosts all its replicators."""
     pid = os.getpid()
-    return Holder(socket.gethostname(), pid, instance, http, _boot_id(), _started_ticks(pid))
+    return Holder(socket.gethostname(), pid, instance, http, _boot_id(), _started_ticks(pid), hosts_all)
 
 
 def is_dead(holder: Holder) -> bool:

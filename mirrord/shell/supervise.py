@@ -73,7 +73,7 @@ class Supervisor:
         services = Services(
             config=self._config,
             engine=self._engine,
-            holder=this_process(self._config.instance, address),
+            holder=this_process(self._config.instance, address, hosts_all=self._engine.hosts_all),
             clock=clock,
             claims=Claims(),
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},

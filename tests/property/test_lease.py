@@ -2,13 +2,14 @@
 
 import asyncio
 import random
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirrord.model.facts import Holder
 from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.lease_holder import this_process
 from mirrord.shell.ledger_memory import Fault, MemoryLedger
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from tests.fixtures.clock import FakeClock
@@ -16,13 +17,15 @@ from tests.fixtures.ledger import FLOW, HOLDER, GatedLog
 
 TTL_MS = 6000
 # Its lease is taken at once, while those who joined it go on.
-DEAD = msgspec.structs.replace(this_process("mirrord", ""), pid=2**22 + 1)
+DEAD = msgspec.structs.replace(HOLDER, pid=-1)
 
 
 @given(st.integers(0, 2**32))
 @settings(max_examples=12)
 def test_one_holder_at_a_time(seed: int) -> None:
-    asyncio.run(Race(random.Random(seed)).run())
+    race = Race(random.Random(seed))
+    with patch("mirrord.shell.lease.is_dead", race.is_dead):
+        asyncio.run(race.run())
 
 
 class Race:
@@ -36,6 +39,9 @@ class Race:
         self.stores: list[LedgerStore] = []
         self.keepers: list[LeaseKeeper] = []
         self.joiners: list[LeaseKeeper] = []
+        self.holders: dict[LeaseKeeper, Holder] = {}
+        self.ended: set[int] = set()
+        """Processes, by pid."""
         self.races: list[asyncio.Task[int]] = []
 
     async def run(self) -> None:
@@ -58,13 +64,30 @@ class Race:
         self.keepers.append(await self.keeper())
         self.races.append(asyncio.create_task(self.keepers[-1].acquire()))
 
+    def is_dead(self, holder: Holder) -> bool:
+        return holder == DEAD or holder.pid in self.ended
+
     async def keeper(self) -> LeaseKeeper:
         self.logs.append(GatedLog(self.ledger))
         store = LedgerStore(self.logs[-1], self.clock, deadline_seconds=20)
         await store.open()
         await open_flow(store, FLOW)
         self.stores.append(store)
-        return LeaseKeeper(store, self.chance.choice((HOLDER, HOLDER, DEAD)), TTL_MS, self.clock)
+        alone = msgspec.structs.replace(HOLDER, pid=len(self.stores), hosts_all=True)
+        holder = self.chance.choice((HOLDER, DEAD, alone, alone, alone, alone))
+        made = LeaseKeeper(store, holder, TTL_MS, self.clock)
+        self.holders[made] = holder
+        return made
+
+    async def end(self, keeper: LeaseKeeper) -> None:
+        """Its process ends, and with it those who work under its lease, if it hosts them."""
+        await keeper.close()
+        holder = self.holders[keeper]
+        if holder.hosts_all:
+            for joiner in self.joiners:
+                if joiner.epoch == keeper.epoch:
+                    await joiner.close()
+            self.ended.add(holder.pid)
 
     async def disturb(self) -> None:
         ledger, chance = self.ledger, self.chance
@@ -96,7 +119,7 @@ class Race:
                 self.joiners.append(await self.keeper())
                 await self.joiners[-1].join(holders[-1].epoch)
             case 1 if holders:
-                await self.chance.choice(holders).close()
+                await self.end(self.chance.choice(holders))
             case _ if len(self.keepers) < 8:
                 await self.add()
             case _:
@@ -107,5 +130,7 @@ class Race:
         assert len(won) == len(set(won)), "an epoch has one holder"
         writers = [keeper for keeper in (*self.keepers, *self.joiners) if keeper.is_valid]
         for holder in self.keepers:
+            if holder.former_ended:
+                assert all(writer.epoch >= holder.epoch for writer in writers), "they have not ended"
             if holder.is_valid and self.clock.now >= holder.former_until:
                 assert all(writer.epoch >= holder.epoch for writer in writers), "no one writes under an older lease"

@@ -144,6 +144,67 @@ async def test_the_lease_of_a_dead_process_of_this_machine_is_taken_at_once(worl
     assert world.clock.now < replicator.valid_until <= standby.former_until
 
 
+def dying(*, hosts_all: bool) -> Holder:
+    """A process of this machine that has ended."""
+    process = start_process()
+    started = this_process("mirrord", "", hosts_all=hosts_all)
+    process.kill()
+    process.wait()
+    return msgspec.structs.replace(started, pid=process.pid, started_ticks=0)
+
+
+@pytest.mark.parametrize("hosts_all", [True, False])
+async def test_who_hosted_all_replicators_took_them_along(world: World, hosts_all: bool) -> None:
+    holder = await world.keeper(dying(hosts_all=hosts_all))
+    await holder.acquire()
+    await world.clock.advance(TTL / 2)
+    world.logs[0].gate.clear()
+    keeper = await world.keeper()
+    assert await keeper.acquire() == 2
+    assert keeper.former_ended == hosts_all
+    assert (keeper.former_until == NEVER) == hosts_all
+
+
+async def test_before_its_first_renewal_nobody_knows_who_else_wrote(world: World) -> None:
+    holder = await world.keeper(dying(hosts_all=True))
+    await holder.acquire()
+    keeper = await world.keeper()
+    assert await keeper.acquire() == 2
+    assert not keeper.former_ended
+
+
+async def test_a_short_lived_holder_does_not_vouch_for_the_one_before(world: World) -> None:
+    """The first one is silent and may live; the second one ends while the first one may still believe in its lease."""
+    silent = await world.keeper(msgspec.structs.replace(HOLDER, hosts_all=True))
+    await silent.acquire()
+    await world.clock.advance(TTL / 2)
+    world.logs[0].gate.clear()
+    world.ledger.save_faults.extend([Fault.FAILS] * 1000)
+    second, waiting = await world.standby(dying(hosts_all=True))
+    while not waiting.done():
+        await world.clock.advance(0.5)
+    assert not second.former_ended
+    world.ledger.save_faults.clear()
+    await world.clock.advance(TTL / 2)
+    third = await world.keeper(msgspec.structs.replace(dying(hosts_all=True)))
+    assert await third.acquire() == 3
+    assert not third.former_ended, "the first one's time was not over"
+    await world.clock.advance(TTL * 2)
+    fourth = await world.keeper()
+    assert await fourth.acquire() == 4
+    assert fourth.former_ended
+
+
+async def test_a_released_lease_is_ended_when_its_holder_hosted_all(world: World) -> None:
+    holder = await world.keeper(msgspec.structs.replace(HOLDER, hosts_all=True))
+    await holder.acquire()
+    await world.clock.advance(TTL / 2)
+    await holder.release()
+    keeper = await world.keeper()
+    assert await keeper.acquire() == 2
+    assert keeper.former_ended
+
+
 async def test_a_clock_on_the_wall_that_jumps_changes_nothing(world: World) -> None:
     holder = await world.keeper()
     await holder.acquire()

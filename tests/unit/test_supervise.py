@@ -18,6 +18,7 @@ from mirrord.shell import fleet, flow_supervisor
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.discovery import Claims
 from mirrord.shell.flow_supervisor import FlowSupervisor, Services
+from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.probe import NotProbed
@@ -191,6 +192,22 @@ async def test_a_dead_replicators_lanes_are_back_at_once(mirror: Mirror) -> None
     assert {lane.former for lane in again} >= {"dead"}
     assert {lane.former for lane in again} <= {"dead", "left"}
     assert victim.name.replace("g1.1", "g1.3") in engine.replicators
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_daemon_that_took_its_replicators_along_is_followed_sooner(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, ended: bool
+) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    monkeypatch.setattr(LeaseKeeper, "_all_ended", lambda _: ended)
+    first, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    mirror.crash(first)
+    for replicator in engine.alive:
+        replicator.die()
+    _, other = mirror.start(host="host-b")
+    await eventually(lambda: hosted(other, 2))
+    assert {lane.former for lane in other.assignments(other.replicators)} == {"dead" if ended else "unknown"}
 
 
 async def test_a_lane_that_moved_twice_within_the_barrier_keeps_the_longer_one(mirror: Mirror) -> None:
