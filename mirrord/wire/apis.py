@@ -25,8 +25,14 @@ PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
 METADATA = Api(3, "Metadata", 11, 13)
+DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
 OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", 4, 4)
+DESCRIBE_ACLS = Api(29, "DescribeAcls", 2, 3)
+CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
+DELETE_ACLS = Api(31, "DeleteAcls", 2, 3)
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 4, 4)
+INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
 
 APIS = (
@@ -38,6 +44,16 @@ APIS = (
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_PRODUCERS,
 )
+"""Without these nothing can be copied."""
+UPKEEP_APIS = (
+    DELETE_TOPICS,
+    DESCRIBE_ACLS,
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+)
+"""Without one of these, what it is for is not kept in step, and records are copied all the same."""
 
 FETCH_BY_TOPIC_ID = 13
 """From this Fetch version on (Kafka 3.1, KIP-516) topics are named by id, before it by name."""

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire import fetch, metadata, offsets, produce, producers
+from mirrord.wire import acls, configs, fetch, metadata, offsets, produce, producers
 from mirrord.wire.batch import HEADER, HEADER_LENGTH, patch, scan
 from mirrord.wire.crc32c import HEAD_LENGTH, carried, checksum, records_crc
 from mirrord.wire.errors import WireError
@@ -36,6 +36,12 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "DescribeProducersResponse 0": producers.decode_describe_producers,
     "ListOffsetsResponse 7": offsets.decode_list_offsets,
     "OffsetForLeaderEpochResponse 4": offsets.decode_epoch_ends,
+    "DescribeConfigsResponse 4": configs.decode_describe,
+    "IncrementalAlterConfigsResponse 1": configs.decode_alter,
+    "DeleteTopicsResponse 6": configs.decode_delete_topics,
+    "DescribeAclsResponse 3": acls.decode_describe,
+    "CreateAclsResponse 3": acls.decode_create,
+    "DeleteAclsResponse 3": acls.decode_delete,
 }
 
 BYTES = st.binary(max_size=300)

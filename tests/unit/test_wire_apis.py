@@ -2,11 +2,25 @@
 
 import pytest
 
-from mirrord.wire.apis import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, choose
+from mirrord.wire.apis import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, UPKEEP_APIS, choose
 from mirrord.wire.errors import ErrorCode, UnsupportedBroker
 
 # What ApiVersions of Kafka 2.8.0 tells for the APIs that we use.
-KAFKA_2_8 = {0: (0, 9), 1: (0, 12), 2: (0, 6), 3: (0, 11), 22: (0, 4), 23: (0, 4), 61: (0, 0)}
+KAFKA_2_8 = {
+    0: (0, 9),
+    1: (0, 12),
+    2: (0, 6),
+    3: (0, 11),
+    20: (0, 6),
+    22: (0, 4),
+    23: (0, 4),
+    29: (0, 2),
+    30: (0, 2),
+    31: (0, 2),
+    32: (0, 4),
+    44: (0, 1),
+    61: (0, 0),
+}
 
 
 def test_the_newest_common_version_is_chosen() -> None:
@@ -17,7 +31,7 @@ def test_the_newest_common_version_is_chosen() -> None:
 
 
 def test_the_oldest_kafka_will_do() -> None:
-    assert [choose(api, KAFKA_2_8) for api in APIS] == [9, 12, 6, 11, 4, 4, 0]
+    assert [choose(api, KAFKA_2_8) for api in (*APIS, *UPKEEP_APIS)] == [9, 12, 6, 11, 4, 4, 0, 6, 2, 2, 2, 4, 1]
 
 
 def test_an_older_kafka_is_told_so() -> None:

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.wire import fetch, metadata, offsets, produce, producers
-from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID
+from mirrord.model.acls import AclRule
+from mirrord.wire import acls, configs, fetch, metadata, offsets, produce, producers
+from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, UPKEEP_APIS
 from mirrord.wire.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/vectors.json").read_text())
 TOPIC_ID = uuid_text(bytes(range(1, 17)))
-VERSIONS = {api.name: range(api.least, api.greatest + 1) for api in APIS}
+SPOKEN = (*APIS, *UPKEEP_APIS)
+VERSIONS = {api.name: range(api.least, api.greatest + 1) for api in SPOKEN}
 
 
 def golden(name: str, version: int) -> bytes:
@@ -26,7 +28,7 @@ def answer(name: str, version: int) -> Reader:
 
 
 def test_every_version_that_we_speak_has_its_vectors() -> None:
-    spoken = {f"{api.name}Response {version}" for api in APIS for version in VERSIONS[api.name]}
+    spoken = {f"{api.name}Response {version}" for api in SPOKEN for version in VERSIONS[api.name]}
     assert spoken == {name for name in VECTORS if "Response" in name}
 
 
@@ -166,6 +168,59 @@ def test_offset_for_leader_epoch() -> None:
     assert offsets.encode_epoch_ends([question]) == golden("OffsetForLeaderEpochRequest", 4)
     assert offsets.decode_epoch_ends(answer("OffsetForLeaderEpochResponse", 4)) == [
         offsets.EpochEnd("orders", 5, 0, 7, 123)
+    ]
+
+
+def test_describe_configs() -> None:
+    assert configs.encode_describe(["orders", "none"]) == golden("DescribeConfigsRequest", 4)
+    assert configs.decode_describe(answer("DescribeConfigsResponse", 4)) == [
+        configs.TopicSettings(
+            "orders",
+            0,
+            None,
+            {
+                "cleanup.policy": configs.Setting("compact", own=True),
+                "secret": configs.Setting(None, own=False, fixed=True, sensitive=True),
+            },
+        ),
+        configs.TopicSettings("none", 3, "not here", {}),
+    ]
+
+
+def test_incremental_alter_configs() -> None:
+    changes = {"orders": {"cleanup.policy": "compact", "retention.ms": None}}
+    assert configs.encode_alter(changes, validate_only=True) == golden("IncrementalAlterConfigsRequest", 1)
+    assert configs.decode_alter(answer("IncrementalAlterConfigsResponse", 1)) == [
+        configs.AlteredTopic("orders", 0, None),
+        configs.AlteredTopic("none", 40, "no such setting"),
+    ]
+
+
+def test_delete_topics() -> None:
+    assert configs.encode_delete_topics([TOPIC_ID], 4000) == golden("DeleteTopicsRequest", 6)
+    assert configs.decode_delete_topics(answer("DeleteTopicsResponse", 6)) == {TOPIC_ID: (41, "ask another broker")}
+
+
+BILLING = AclRule("GROUP", "LITERAL", "billing", "User:a", "*", "ALL", "ALLOW")
+UNKNOWN = AclRule("TOPIC", "PREFIXED", "orders", "User:b", "10.0.0.1", "99", "DENY")
+
+
+@pytest.mark.parametrize("version", VERSIONS["DescribeAcls"])
+def test_acls(version: int) -> None:
+    assert acls.encode_describe("TOPIC") == golden("DescribeAclsRequest", version)
+    reading = AclRule("TOPIC", "PREFIXED", "orders", "User:a", "*", "READ", "ALLOW")
+    assert acls.decode_describe(answer("DescribeAclsResponse", version)) == acls.DescribedAcls(
+        0, None, [reading, UNKNOWN]
+    )
+    assert acls.encode_create([BILLING, UNKNOWN]) == golden("CreateAclsRequest", version)
+    assert acls.decode_create(answer("CreateAclsResponse", version)) == [
+        acls.AclAnswer(0, None),
+        acls.AclAnswer(42, "no"),
+    ]
+    assert acls.encode_delete([BILLING]) == golden("DeleteAclsRequest", version)
+    assert acls.decode_delete(answer("DeleteAclsResponse", version)) == [
+        acls.AclAnswer(0, None, (BILLING,)),
+        acls.AclAnswer(31, "may not"),
     ]
 
 

@@ -155,6 +155,84 @@ public class Vectors {
         add("OffsetForLeaderEpochResponse", new OffsetForLeaderEpochResponseData().setTopics(told), 4, 4);
     }
 
+    static void configs() {
+        add("DescribeConfigsRequest", new DescribeConfigsRequestData().setResources(List.of(
+            new DescribeConfigsRequestData.DescribeConfigsResource().setResourceType((byte) 2).setResourceName("orders")
+                .setConfigurationKeys(null),
+            new DescribeConfigsRequestData.DescribeConfigsResource().setResourceType((byte) 2).setResourceName("none")
+                .setConfigurationKeys(null))), 4, 4);
+        add("DescribeConfigsResponse", new DescribeConfigsResponseData().setThrottleTimeMs(3).setResults(List.of(
+            new DescribeConfigsResponseData.DescribeConfigsResult().setResourceType((byte) 2).setResourceName("orders")
+                .setErrorMessage(null).setConfigs(List.of(
+                    new DescribeConfigsResponseData.DescribeConfigsResourceResult().setName("cleanup.policy")
+                        .setValue("compact").setConfigSource((byte) 1).setConfigType((byte) 7).setSynonyms(List.of(
+                            new DescribeConfigsResponseData.DescribeConfigsSynonym().setName("log.cleanup.policy")
+                                .setValue(null).setSource((byte) 5))),
+                    new DescribeConfigsResponseData.DescribeConfigsResourceResult().setName("secret")
+                        .setValue(null).setReadOnly(true).setIsSensitive(true).setConfigSource((byte) 5)
+                        .setConfigType((byte) 2).setDocumentation("what it does"))),
+            new DescribeConfigsResponseData.DescribeConfigsResult().setResourceType((byte) 2).setResourceName("none")
+                .setErrorCode((short) 3).setErrorMessage("not here"))), 4, 4);
+        IncrementalAlterConfigsRequestData.AlterableConfigCollection changes =
+            new IncrementalAlterConfigsRequestData.AlterableConfigCollection();
+        changes.add(new IncrementalAlterConfigsRequestData.AlterableConfig().setName("cleanup.policy")
+            .setConfigOperation((byte) 0).setValue("compact"));
+        changes.add(new IncrementalAlterConfigsRequestData.AlterableConfig().setName("retention.ms")
+            .setConfigOperation((byte) 1).setValue(null));
+        IncrementalAlterConfigsRequestData.AlterConfigsResourceCollection resources =
+            new IncrementalAlterConfigsRequestData.AlterConfigsResourceCollection();
+        resources.add(new IncrementalAlterConfigsRequestData.AlterConfigsResource().setResourceType((byte) 2)
+            .setResourceName("orders").setConfigs(changes));
+        add("IncrementalAlterConfigsRequest",
+            new IncrementalAlterConfigsRequestData().setValidateOnly(true).setResources(resources), 1, 1);
+        add("IncrementalAlterConfigsResponse", new IncrementalAlterConfigsResponseData().setResponses(List.of(
+            new IncrementalAlterConfigsResponseData.AlterConfigsResourceResponse().setResourceType((byte) 2)
+                .setResourceName("orders").setErrorMessage(null),
+            new IncrementalAlterConfigsResponseData.AlterConfigsResourceResponse().setResourceType((byte) 2)
+                .setResourceName("none").setErrorCode((short) 40).setErrorMessage("no such setting"))), 1, 1);
+        add("DeleteTopicsRequest", new DeleteTopicsRequestData().setTimeoutMs(4000).setTopics(List.of(
+            new DeleteTopicsRequestData.DeleteTopicState().setName(null).setTopicId(ID))), 6, 6);
+        DeleteTopicsResponseData.DeletableTopicResultCollection deleted =
+            new DeleteTopicsResponseData.DeletableTopicResultCollection();
+        deleted.add(new DeleteTopicsResponseData.DeletableTopicResult().setName("orders").setTopicId(ID)
+            .setErrorCode((short) 41).setErrorMessage("ask another broker"));
+        add("DeleteTopicsResponse", new DeleteTopicsResponseData().setResponses(deleted), 6, 6);
+    }
+
+    static void acls() {
+        add("DescribeAclsRequest", new DescribeAclsRequestData().setResourceTypeFilter((byte) 2)
+            .setResourceNameFilter(null).setPatternTypeFilter((byte) 1).setPrincipalFilter(null).setHostFilter(null)
+            .setOperation((byte) 1).setPermissionType((byte) 1), 2, 3);
+        add("DescribeAclsResponse", new DescribeAclsResponseData().setErrorMessage(null).setResources(List.of(
+            new DescribeAclsResponseData.DescribeAclsResource().setResourceType((byte) 2).setResourceName("orders")
+                .setPatternType((byte) 4).setAcls(List.of(
+                    new DescribeAclsResponseData.AclDescription().setPrincipal("User:a").setHost("*")
+                        .setOperation((byte) 3).setPermissionType((byte) 3),
+                    new DescribeAclsResponseData.AclDescription().setPrincipal("User:b").setHost("10.0.0.1")
+                        .setOperation((byte) 99).setPermissionType((byte) 2))))), 2, 3);
+        add("CreateAclsRequest", new CreateAclsRequestData().setCreations(List.of(
+            new CreateAclsRequestData.AclCreation().setResourceType((byte) 3).setResourceName("billing")
+                .setResourcePatternType((byte) 3).setPrincipal("User:a").setHost("*").setOperation((byte) 2)
+                .setPermissionType((byte) 3),
+            new CreateAclsRequestData.AclCreation().setResourceType((byte) 2).setResourceName("orders")
+                .setResourcePatternType((byte) 4).setPrincipal("User:b").setHost("10.0.0.1").setOperation((byte) 99)
+                .setPermissionType((byte) 2))), 2, 3);
+        add("CreateAclsResponse", new CreateAclsResponseData().setResults(List.of(
+            new CreateAclsResponseData.AclCreationResult().setErrorMessage(null),
+            new CreateAclsResponseData.AclCreationResult().setErrorCode((short) 42).setErrorMessage("no"))), 2, 3);
+        add("DeleteAclsRequest", new DeleteAclsRequestData().setFilters(List.of(
+            new DeleteAclsRequestData.DeleteAclsFilter().setResourceTypeFilter((byte) 3).setResourceNameFilter("billing")
+                .setPatternTypeFilter((byte) 3).setPrincipalFilter("User:a").setHostFilter("*").setOperation((byte) 2)
+                .setPermissionType((byte) 3))), 2, 3);
+        DeleteAclsResponseData.DeleteAclsMatchingAcl match = new DeleteAclsResponseData.DeleteAclsMatchingAcl()
+            .setErrorMessage(null).setResourceType((byte) 3).setResourceName("billing").setPatternType((byte) 3)
+            .setPrincipal("User:a").setHost("*").setOperation((byte) 2).setPermissionType((byte) 3);
+        add("DeleteAclsResponse", new DeleteAclsResponseData().setFilterResults(List.of(
+            new DeleteAclsResponseData.DeleteAclsFilterResult().setErrorMessage(null).setMatchingAcls(List.of(match)),
+            new DeleteAclsResponseData.DeleteAclsFilterResult().setErrorMessage(null).setMatchingAcls(List.of(
+                match.duplicate().setErrorCode((short) 31).setErrorMessage("may not"))))), 2, 3);
+    }
+
     public static void main(String[] args) {
         add("FetchRequest", fetch(false), 12, 12);
         add("FetchRequest", fetch(true), 13, 18);
@@ -167,6 +245,8 @@ public class Vectors {
         add("ProduceResponse", produced(false, true), 10, 12);
         add("ProduceResponse", produced(true, true), 13, 13);
         others();
+        configs();
+        acls();
         System.out.println("{\n" + String.join(",\n", lines) + "\n}");
     }
 }
