@@ -44,7 +44,9 @@ class _Token(AbstractTokenProvider):
 
 def unsigned_token(subject: str, now: float) -> str:
     """A token without a signature, as OAuthBearerUnsecuredLoginCallbackHandler makes it. `now` in epoch seconds."""
-    claims: dict[str, object] = {"sub": subject, "iat": now, "exp": now + _UNSIGNED_S}
+    # Whole milliseconds: brokers count in them, and refuse a token of this one's later part as not issued yet.
+    issued = int(now * 1000) / 1000
+    claims: dict[str, object] = {"sub": subject, "iat": issued, "exp": issued + _UNSIGNED_S}
     return f"{_part({'alg': 'none'})}.{_part(claims)}."
 
 
