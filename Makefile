@@ -10,7 +10,7 @@ help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
 	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
 	@echo "make check      ruff, pyright, import-linter"
-	@echo "make bench      speed and memory, beside a bare byte relay"
+	@echo "make bench      speed beside a bare byte relay, memory, latency, recovery"
 	@echo "make campaign   the long form of the fault tests"
 	@echo "make lock       resolve the dependencies anew"
 	@echo "make clean      remove what the other targets made here"

@@ -33,9 +33,10 @@ from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.replicator import Replicator
 from mirrord.shell.topics import KafkaTopicAdmin
 
-DEADLINE_S = 540.0
+PATIENCE_S = 60.0
+"""Without a single record."""
 LEASE_MS = 60_000
-_LOOK_S = 0.1
+_LOOK_S = 0.25
 _ADMIN_S = 10.0
 
 
@@ -120,14 +121,17 @@ async def _look(cluster: ClusterConfig, topic: str) -> Any:
 
 
 async def _until_copied(replicator: Replicator, lanes: int, records: int) -> ReplicatorReport:
-    deadline = time.monotonic() + DEADLINE_S
+    copied, moved = 0, time.monotonic()
     while True:
         report = replicator.report()
-        if len(report.lanes) == lanes and sum(lane.ordinal for lane in report.lanes) >= records:
+        before, copied = copied, sum(lane.ordinal for lane in report.lanes)
+        if len(report.lanes) == lanes and copied >= records:
             return report
+        if copied > before:
+            moved = time.monotonic()
         halted = [lane.note for lane in report.lanes if lane.phase == "halted"]
-        if halted or time.monotonic() > deadline:
-            raise EnvironmentFault(f"not everything was copied: {halted or report}")
+        if halted or time.monotonic() > moved + PATIENCE_S:
+            raise EnvironmentFault(f"{copied} of {records} records were copied, and no more: {halted or report}")
         await asyncio.sleep(_LOOK_S)
 
 

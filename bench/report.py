@@ -13,7 +13,7 @@ import confluent_kafka
 import msgspec
 import psutil
 
-from bench import tables
+from bench import front, tables
 from mirrord.lab.jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).parents[1]
@@ -21,6 +21,8 @@ RESULTS = _ROOT / "bench" / "results"
 PAGE = _ROOT / "docs" / "measurements.md"
 
 Result = dict[str, Any]
+
+_KEPT = 5
 
 _HEAD = """# Measurements
 
@@ -40,24 +42,25 @@ _WORDS = {
 
 
 def keep(kind: str, result: Result) -> None:
-    """Appends a result, with when, where and of which versions, and writes the page anew."""
+    """Appends a result, with when, where and of which versions, and writes the pages anew.
+
+    Of runs that a later one replaces only the last few stay in the file.
+    """
     RESULTS.mkdir(exist_ok=True)
     file = RESULTS / f"{kind}.json"
-    results = _read(file)
-    results.append(_circumstances() | result)
+    results = [*_read(file), _circumstances() | result]
+    if kind in tables.TABLES:
+        results = results[-_KEPT:]
     file.write_bytes(msgspec.json.format(msgspec.json.encode(results)) + b"\n")
     write_page()
 
 
 def write_page() -> None:
-    """docs/measurements.md."""
-    parts = [_HEAD]
-    for kind, render in _SECTIONS.items():
-        results = _read(RESULTS / f"{kind}.json")
-        if results:
-            parts.append(render(results))
+    """docs/measurements.md, and the table in README.md."""
+    kept = {kind: results for kind in _SECTIONS if (results := _read(RESULTS / f"{kind}.json"))}
     PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text("\n".join(parts))
+    PAGE.write_text("\n".join([_HEAD, *(_SECTIONS[kind](results) for kind, results in kept.items())]))
+    front.write(kept)
 
 
 def _read(file: Path) -> list[Result]:
@@ -66,7 +69,11 @@ def _read(file: Path) -> list[Result]:
 
 def _circumstances() -> Result:
     commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], cwd=_ROOT, capture_output=True, text=True, check=False
+        ["git", "describe", "--always", "--dirty", "--exclude=*"],
+        cwd=_ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     return {
         "at": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
@@ -150,7 +157,7 @@ def _question(question: str, results: list[Result]) -> str:
     share = "" if last["share"] == 1 else f" A short run: {last['share']:g} of what a whole one counts."
     return (
         f"## {_WORDS[question]}\n\n`python -m bench.run --question {question}`, {last['at']}, commit {last['commit']}, "
-        f"seed {last['seed']}.{share}\n\n{parts}\n{_where(last)}"
+        f"seed {last['seed']}, load average of the machine before {last['load']:.1f}.{share}\n\n{parts}\n{_where(last)}"
     )
 
 

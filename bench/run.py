@@ -4,6 +4,7 @@ Figures are kept in bench/results and shown in docs/measurements.md. bench/READM
 """
 
 import argparse
+import os
 import random
 import sys
 import time
@@ -95,12 +96,12 @@ def main() -> int:
     if not 0 < arguments.share <= 1:
         parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
     order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed)
-    began = time.monotonic()
+    began, load = time.monotonic(), os.getloadavg()[0]
 
     def tell(line: str) -> None:
         console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
 
-    tell(f"seed {order.seed}, share {order.share:g}")
+    tell(f"seed {order.seed}, share {order.share:g}, load average {load:.1f}")
     failed: list[Question] = []
     for question in arguments.question or QUESTIONS:
         try:
@@ -112,7 +113,8 @@ def main() -> int:
         for table in tables.TABLES[question](msgspec.to_builtins(results)):
             console.print(table.for_terminal())
         if arguments.keep:
-            report.keep(question, {"share": order.share, "seed": order.seed, "results": msgspec.to_builtins(results)})
+            told = {"share": order.share, "seed": order.seed, "load": load, "results": msgspec.to_builtins(results)}
+            report.keep(question, told)
     tell(f"failed: {', '.join(failed)}" if failed else "done")
     return 1 if failed else 0
 

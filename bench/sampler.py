@@ -91,6 +91,11 @@ class Sampler:
         self._ticks: Counter[str] = Counter()
         self._step = 0
 
+    @property
+    def looks(self) -> int:
+        """So far."""
+        return self._ticks.total()
+
     def start(self) -> None:
         """Begin."""
         signal.signal(signal.SIGPROF, self._tick)

@@ -6,9 +6,26 @@ from typing import Any, NamedTuple
 
 from rich.table import Table as RichTable
 
+from bench import recovery as bench_recovery
 from bench.sampler import PARTS
 
 Result = dict[str, Any]
+
+_SPEED_GOALS = {
+    "64 KiB batches": "at least 40 % of the relay",
+    "16 KiB batches": "at least 20 % of the relay",
+    "one-record batches": "at least 50,000 batches per CPU-s",
+}
+_WAIT_GOALS = {
+    ("process", bench_recovery.START): "3",
+    ("ray", bench_recovery.START): "10",
+    ("ray", bench_recovery.DAEMON_FIRST): "10",
+    ("ray", bench_recovery.REPLICATOR_ALL): "5",
+    ("process", bench_recovery.NEW_TOPIC): "6",
+    ("ray", bench_recovery.NEW_TOPIC): "6",
+}
+_STEP_GOAL = "at most 25 %"
+_P99_GOAL = "at most 10"
 
 
 class Table(NamedTuple):
@@ -43,6 +60,7 @@ def throughput(results: Sequence[Result]) -> list[Table]:
             "MB per CPU-s",
             "relay, MB per CPU-s",
             "of the relay",
+            "goal",
             "by turn: least, median, most",
             "batches per CPU-s",
             "MB/s",
@@ -55,6 +73,7 @@ def throughput(results: Sequence[Result]) -> list[Table]:
                 f"{each['bytes_per_cpu_s'] / 1e6:,.0f}",
                 f"{each['relay_bytes_per_cpu_s'] / 1e6:,.0f}",
                 f"{each['of_relay']:.1%}",
+                _SPEED_GOALS.get(each["name"], "-"),
                 _least_median_most([100 * turn for turn in each["of_relay_turns"]], " %"),
                 f"{each['batches_per_cpu_s']:,.0f}",
                 f"{each['bytes_per_s'] / 1e6:,.0f}",
@@ -70,7 +89,7 @@ def profile(results: Sequence[Result]) -> Table:
     """CPU-microseconds of a batch by part."""
     rows = [[part, *(_part(each, part) for each in results)] for part in PARTS]
     rows.append(["all", *(f"{each['profiled_us']:.1f}" for each in results)])
-    rows.append(["of it the pure state machine", *(f"{each['step_share']:.0%}" for each in results)])
+    rows.append([f"of it the pure state machine ({_STEP_GOAL})", *(f"{each['step_share']:.0%}" for each in results)])
     rows.append(["looks", *(f"{each['ticks']:,}" for each in results)])
     return Table(
         "CPU-microseconds per batch, in turns of their own", ["part", *(each["name"] for each in results)], rows
@@ -110,7 +129,7 @@ def latency(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Added latency, milliseconds",
-            ["engine", "records", "a second", "p50", "p99", "p99.9", "most", "source alone, p50"],
+            ["engine", "records", "a second", "p50", f"p99 ({_P99_GOAL})", "p99.9", "most", "source alone, p50"],
             [
                 [
                     each["engine"],
@@ -129,13 +148,14 @@ def recovery(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Seconds until records arrive",
-            ["engine, what", "least", "median", "most", "repetitions"],
+            ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
             [
                 [
                     f"{each['engine']}: {each['what']}",
                     f"{min(each['seconds']):.2f}",
                     f"{statistics.median(each['seconds']):.2f}",
                     f"{max(each['seconds']):.2f}",
+                    _WAIT_GOALS.get((each["engine"], each["what"]), "-"),
                     str(len(each["seconds"])),
                 ]
                 for each in results

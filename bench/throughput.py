@@ -32,6 +32,7 @@ _MOST_TURNS = 60
 _LEAST_TURNS = 2
 _NOISE_SEED = 1
 _FLUSH_S = 120
+_TURN_S = 300
 
 Tell = Callable[[str], None]
 
@@ -61,8 +62,8 @@ class Cell(NamedTuple):
 
 
 CELLS = (
-    Cell("64 KiB batches", 1_010, 64, 24_000),
-    Cell("16 KiB batches", 1_010, 16, 64_000),
+    Cell("64 KiB batches", 1_010, 64, 32_000),
+    Cell("16 KiB batches", 1_010, 16, 96_000),
     Cell("one-record batches", 100, 1, 300_000),
 )
 
@@ -232,7 +233,11 @@ def relay(total_bytes: int) -> Relayed:
 
 
 def _ask(*command: str) -> str:
-    answer = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, check=False)
+    whole = [sys.executable, "-m", *command]
+    try:
+        answer = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=_TURN_S)
+    except subprocess.TimeoutExpired:
+        raise EnvironmentFault(f"{command[0]} does not end within {_TURN_S} s") from None
     if answer.returncode:
         raise EnvironmentFault(f"{command[0]} failed:\n{answer.stderr[-2_000:]}")
     return answer.stdout

@@ -15,7 +15,6 @@ FILE = re.compile(r"\b(?:mirrord|actors|policies|tests|bench|conf|docs)/[\w./-]*
 LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
 NO_FILES = {
     "mirrord/eu-us/replicator-0.g2.1/1": "a replicator's name",
-    "docs/measurements.md": "made by bench/report.py, with the first result",
 }
 
 

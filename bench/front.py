@@ -1,0 +1,107 @@
+"""The table in README.md: mirrord's column comes from bench/results, from whole runs only; all else stays."""
+
+import statistics
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bench import recovery
+
+Results = Mapping[str, list[dict[str, Any]]]
+"""By kind, what bench/results holds; a kind without results is missing."""
+
+PAGE = Path(__file__).parents[1] / "README.md"
+
+
+def write(results: Results) -> None:
+    """Fill in what was measured. A row whose question has no result yet is left as it is."""
+    lines = PAGE.read_text().splitlines()
+    PAGE.write_text("\n".join(_line(line, results) for line in lines) + "\n")
+
+
+def _line(line: str, results: Results) -> str:
+    cells = [cell.strip() for cell in line.split("|")]
+    if len(cells) < 4 or cells[1] not in ROWS:
+        return line
+    told = ROWS[cells[1]](results)
+    if told is not None:
+        cells[2] = told
+    return " | ".join(cells).strip()
+
+
+def _last(results: Results, question: str) -> list[dict[str, Any]]:
+    whole = [each["results"] for each in results.get(question, ()) if each["share"] == 1]
+    return whole[-1] if whole else []
+
+
+def _doubled(results: Results) -> str | None:
+    campaigns = results.get("campaign")
+    if not campaigns:
+        return None
+    doubled = sum(each["difference"]["doubled"] for each in campaigns)
+    records = sum(each["records"] for each in campaigns)
+    kills = sum(sum(each["kills"].values()) for each in campaigns)
+    return f"{doubled:,} of {records / 1e6:,.1f}M, {kills:,} kills"
+
+
+def _wait(what: str) -> Callable[[Results], str | None]:
+    def told(results: Results) -> str | None:
+        waits = [each for each in _last(results, "recovery") if each["what"] == what]
+        return ", ".join(f"{_seconds(each['seconds'])} {_engine(each)}" for each in _ray_first(waits)) or None
+
+    return told
+
+
+def _seconds(seconds: list[float]) -> str:
+    middle, least, most = statistics.median(seconds), min(seconds), max(seconds)
+    return f"{middle:.1f} s ({least:.1f} to {most:.1f})"
+
+
+def _cpu(results: Results) -> str | None:
+    cells = _last(results, "throughput")
+    told = [f"{1e9 / each['bytes_per_cpu_s']:.1f} in {each['name']}" for each in cells if each["batch_bytes"] > 1_000]
+    return ", ".join(told) or None
+
+
+def _latency(results: Results) -> str | None:
+    told = [f"{each['p99_ms']:.1f} ms {_engine(each)}" for each in _ray_first(_last(results, "latency"))]
+    return ", ".join(told) or None
+
+
+def _memory(results: Results) -> str | None:
+    peaks = _last(results, "memory")
+    if not peaks:
+        return None
+    limit = max(each["in_flight_bytes"] for each in peaks)
+    found = sorted(each["peak_bytes"] / 1e6 for each in peaks if each["in_flight_bytes"] == limit)
+    return f"{found[0]:.0f} to {found[-1]:.0f} MB a replicator"
+
+
+def _idle(results: Results) -> str | None:
+    told = [
+        f"{each['core_share']:.1%} of a core, {each['rss_bytes'] / 1e6:.0f} MB {_engine(each)}"
+        for each in _ray_first(_last(results, "idle"))
+    ]
+    return ", ".join(told) or None
+
+
+def _ray_first(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(found, key=lambda each: each["engine"] != "ray")
+
+
+def _engine(found: dict[str, Any]) -> str:
+    return "with Ray" if found["engine"] == "ray" else "without"
+
+
+ROWS: dict[str, Callable[[Results], str | None]] = {
+    "records doubled by kill -9": _doubled,
+    "kill -9 and restart: silence until the first new record": _wait(recovery.DAEMON_FIRST),
+    "a host crashes: its partitions move again after": _wait(recovery.REPLICATOR_ALL),
+    "CPU-seconds per stored GB, tuned for throughput": _cpu,
+    "added latency, p99 at 1,000 records/s": _latency,
+    "memory during a catch-up": _memory,
+    "new topic: first record after": _wait(recovery.NEW_TOPIC),
+    "1,000 idle partitions": _idle,
+    "start to the first record": _wait(recovery.START),
+}
+"""By the first cell of the row."""

@@ -1,0 +1,74 @@
+"""The pages that `make bench` writes, and the looks at where CPU time goes."""
+
+import time
+from typing import Any
+
+import pytest
+
+from bench import front, recovery, tables
+from bench.idle import Idle
+from bench.sampler import PARTS, PATCH, Sampler
+from mirrord.wire.batch import HEADER, patch
+
+TABLE = """| | mirrord | measured by | MM2 |
+|---|---|---|---|
+| start to the first record | not measured yet | `bench.run --question recovery` | 7 to 13 s |
+| 1,000 idle partitions | not measured yet | `bench.run --question idle` | 4.8 % |
+| retention overtakes the mirror | the lane halts | `make test` | 3,000 records lost |
+"""
+DEADLINE_S = 30.0
+
+
+def waits(engine: str, *seconds: float) -> dict[str, Any]:
+    return {"engine": engine, "what": recovery.START, "seconds": list(seconds)}
+
+
+def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = tmp_path / "README.md"
+    page.write_text(TABLE)
+    monkeypatch.setattr(front, "PAGE", page)
+    whole = {"share": 1.0, "results": [waits("process", 2.0, 1.0, 9.0), waits("ray", 5.0, 6.0, 7.0)]}
+    short = {"share": 0.1, "results": [waits("ray", 1.0)]}
+    front.write({"recovery": [whole, short]})
+    before, after = TABLE.splitlines(), page.read_text().splitlines()
+    assert after[2] == (
+        "| start to the first record | 6.0 s (5.0 to 7.0) with Ray, 2.0 s (1.0 to 9.0) without "
+        "| `bench.run --question recovery` | 7 to 13 s |"
+    )
+    assert [after[at] for at in (0, 1, 3, 4)] == [before[at] for at in (0, 1, 3, 4)]
+    written = page.read_text()
+    front.write({})
+    assert page.read_text() == written
+
+
+def test_every_cell_of_the_front_page_has_its_row() -> None:
+    rows = {line.split("|")[1].strip() for line in front.PAGE.read_text().splitlines() if line.count("|") == 5}
+    assert set(front.ROWS) <= rows
+
+
+def test_a_table_is_the_same_for_people_and_for_the_page() -> None:
+    idle = Idle(engine="ray", partitions=1_000, seconds=60.0, core_share=0.021, rss_bytes=150_000_000)
+    (table,) = tables.TABLES["idle"]([{name: getattr(idle, name) for name in idle.__struct_fields__}])
+    assert table.rows == [["ray", "1,000", "2.1%", "150 MB", "60"]]
+    assert "| ray | 1,000 | 2.1% | 150 MB | 60 |" in table.for_page()
+    assert len(table.for_terminal().columns) == len(table.head)
+
+
+def test_looks_find_the_function_that_takes_the_time() -> None:
+    buffer = bytearray(4096)
+    header = (0, 4096 - 12, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1)
+    HEADER.pack_into(buffer, 0, *header)
+    sampler = Sampler()
+    sampler.start()
+    deadline = time.monotonic() + DEADLINE_S
+    try:
+        while sampler.looks < 20 and time.monotonic() < deadline:
+            for sequence in range(1_000):
+                patch(buffer, 0, header, 7, 0, sequence)
+    finally:
+        profile = sampler.stop()
+    assert set(profile.ticks) <= set(PARTS)
+    assert max(profile.ticks, key=lambda part: profile.ticks[part]) == PATCH
+    assert profile.step == 0
