@@ -6,8 +6,10 @@ No broker of today writes them, but every one serves what it finds: here they ar
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
+
+import pytest
 
 from mirrord.flow.compare import EQUAL, Finding
 from mirrord.flow.signals import AskCheck
@@ -16,7 +18,7 @@ from mirrord.shell.compare import Comparison
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import Stretches
 from mirrord.shell.records import decode
-from tests.fixtures.lab import LabFactory, LabPair
+from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, viewing, write
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages
 
@@ -98,8 +100,14 @@ def newest(seen: Sequence[Written]) -> list[Seen]:
     return [(record.time_ms, record.key, record.value) for record in seen]
 
 
-async def test_old_segments_are_copied_record_by_record(lab_cluster: LabFactory, lab_pair: LabPair, seed: int) -> None:
-    source = lab_cluster()
+@pytest.fixture(scope="module")
+def source() -> Generator[Cluster]:
+    """A cluster whose files are changed while it is away."""
+    with Cluster() as cluster:
+        yield cluster
+
+
+async def test_old_segments_are_copied_record_by_record(source: Cluster, lab_pair: LabPair, seed: int) -> None:
     old = everything(random.Random(seed))
     async with mirror(source, lab_pair.target) as flow:
         topic = flow.topic()
@@ -141,10 +149,7 @@ async def compared(flow: Mirror, topic: str) -> Finding:
         return await Comparison(source_side, target_side, *partitions, lane.source_runs, wanted).run()
 
 
-async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(
-    lab_cluster: LabFactory, lab_pair: LabPair
-) -> None:
-    source = lab_cluster()
+async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(source: Cluster, lab_pair: LabPair) -> None:
     section = Section(random.Random(1))
     section.add(1, 10)
     data = section.data + lz4_of_format_0([Message(offset, 0, b"k", b"v" * 50) for offset in range(10, 20)])
