@@ -33,6 +33,7 @@ CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
 DELETE_ACLS = Api(31, "DeleteAcls", 2, 3)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 4, 4)
 INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
 
 APIS = (
@@ -52,6 +53,7 @@ UPKEEP_APIS = (
     DELETE_ACLS,
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
+    DESCRIBE_CLUSTER,
 )
 """Without one of these, what it is for is not kept in step, and records are copied all the same."""
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire import acls, configs, fetch, metadata, offsets, produce, producers
+from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers
 from mirrord.wire.batch import HEADER, HEADER_LENGTH, patch, scan
 from mirrord.wire.crc32c import HEAD_LENGTH, carried, checksum, records_crc
 from mirrord.wire.errors import WireError
@@ -41,6 +41,7 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "DeleteTopicsResponse 6": configs.decode_delete_topics,
     "DescribeAclsResponse 3": acls.decode_describe,
     "CreateAclsResponse 3": acls.decode_create,
+    "DescribeClusterResponse 0": cluster.decode_describe_cluster,
     "DeleteAclsResponse 3": acls.decode_delete,
 }
 

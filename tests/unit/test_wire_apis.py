@@ -19,6 +19,7 @@ KAFKA_2_8 = {
     31: (0, 2),
     32: (0, 4),
     44: (0, 1),
+    60: (0, 0),
     61: (0, 0),
 }
 
@@ -31,7 +32,7 @@ def test_the_newest_common_version_is_chosen() -> None:
 
 
 def test_the_oldest_kafka_will_do() -> None:
-    assert [choose(api, KAFKA_2_8) for api in (*APIS, *UPKEEP_APIS)] == [9, 12, 6, 11, 4, 4, 0, 6, 2, 2, 2, 4, 1]
+    assert [choose(api, KAFKA_2_8) for api in (*APIS, *UPKEEP_APIS)] == [9, 12, 6, 11, 4, 4, 0, 6, 2, 2, 2, 4, 1, 0]
 
 
 def test_an_older_kafka_is_told_so() -> None:

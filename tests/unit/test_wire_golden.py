@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirrord.model.acls import AclRule
-from mirrord.wire import acls, configs, fetch, metadata, offsets, produce, producers
+from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers
 from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, UPKEEP_APIS
 from mirrord.wire.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 
@@ -228,3 +228,9 @@ def test_topic_ids_read_as_kafka_writes_them() -> None:
     # What Uuid.toString makes of the 16 bytes.
     assert TOPIC_ID == "AQIDBAUGBwgJCgsMDQ4PEA"
     assert uuid_bytes(TOPIC_ID) == bytes(range(1, 17))
+
+
+def test_rights_on_the_cluster() -> None:
+    assert cluster.encode_describe_cluster() == golden("DescribeClusterRequest", 0)
+    told = cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
+    assert told == cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)

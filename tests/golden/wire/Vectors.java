@@ -233,6 +233,15 @@ public class Vectors {
                 match.duplicate().setErrorCode((short) 31).setErrorMessage("may not"))))), 2, 3);
     }
 
+    static void cluster() {
+        DescribeClusterResponseData data = new DescribeClusterResponseData().setThrottleTimeMs(3).setErrorMessage(null)
+            .setClusterId("a-cluster").setControllerId(2).setClusterAuthorizedOperations(1 << 8 | 1 << 10);
+        data.brokers().add(new DescribeClusterResponseData.DescribeClusterBroker().setBrokerId(2).setHost("two")
+            .setPort(9092).setRack(null));
+        add("DescribeClusterRequest", new DescribeClusterRequestData().setIncludeClusterAuthorizedOperations(true), 0, 0);
+        add("DescribeClusterResponse", data, 0, 0);
+    }
+
     public static void main(String[] args) {
         add("FetchRequest", fetch(false), 12, 12);
         add("FetchRequest", fetch(true), 13, 18);
@@ -247,6 +256,7 @@ public class Vectors {
         others();
         configs();
         acls();
+        cluster();
         System.out.println("{\n" + String.join(",\n", lines) + "\n}");
     }
 }
