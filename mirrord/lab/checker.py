@@ -18,6 +18,7 @@ from mirrord.model.errors import EnvironmentFault
 PATIENCE_S = 60.0
 """How long a partition may bring nothing, not even its end."""
 _AT_ONCE = 10_000
+_LOOK_S = 0.2
 _BEGINNING = 0
 
 
@@ -100,10 +101,16 @@ def compare(
 ) -> Comparison:
     """Compare topics; `source` and `target` are bootstrap addresses of plaintext listeners. Nobody may write meanwhile.
 
-    `told` hears of each partition as soon as it is done. Raises EnvironmentFault when a cluster does not answer.
+    `told` hears of each partition as soon as it is done. With one process it is this one. Raises EnvironmentFault when
+    a cluster does not answer.
     """
     work = [(pair, partition) for pair in pairs for partition in range(_partitions(source, pair.source))]
     results: dict[tuple[TopicPair, int], PartitionResult] = {}
+    if processes == 1:
+        for each in work:
+            results[each] = compare_partition(source, target, *each)
+            told(results[each])
+        return Comparison(tuple(results.values()))
     # librdkafka's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(max(1, min(processes, len(work))), context) as pool:
@@ -204,7 +211,9 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
         consumer.assign([TopicPartition(topic, partition, _BEGINNING)])
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            messages = consumer.consume(_AT_ONCE, timeout=0.2)
+            # `consume` alone would wait for as many as it may bring, however few there are.
+            first = consumer.poll(_LOOK_S)
+            messages = [first, *consumer.consume(_AT_ONCE, timeout=0)] if first is not None else []
             for message in messages:
                 error = message.error()
                 if error is not None:
