@@ -262,7 +262,7 @@ class LedgerStore:
             raise went_back(self._log.topic, what)
 
     async def _read(self) -> None:
-        behind = False
+        behind = told = False
         while True:
             try:
                 if behind:
@@ -271,10 +271,15 @@ class LedgerStore:
                     self._leap()
                     behind = False
                 self._take(await self._log.read())
+                if told:
+                    log.info("ledger_readable", topic=self._log.topic)
+                    told = False
             except LogTrimmed:
                 behind = True
             except LedgerUnavailable as error:
-                log.warning("ledger_unreadable", topic=self._log.topic, error=str(error))
+                if not told:
+                    log.warning("ledger_unreadable", topic=self._log.topic, error=str(error))
+                    told = True
                 await self._clock.sleep(RETRY_SECONDS)
             except MirrordError as error:
                 log.error("ledger_failed", topic=self._log.topic, error=str(error))

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +10,7 @@ from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBa
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import LaneHalted, LaneResumed, LaneTaken, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
+from mirrord.shell import ledger_store
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
 from mirrord.shell.ledger_outbox import ENTRY_BYTES
@@ -142,6 +144,35 @@ async def test_an_unreachable_ledger_is_said_in_time_and_used_on_later(
     ledger.is_reachable = True
     assert await store.append(1, [opened(1)]) == (True,)
     await store.save(progress(0, 1))
+
+
+async def test_an_unreachable_ledger_is_told_once(
+    ledger: MemoryLedger, open_store: OpenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    failures = 0
+    read = MemoryLog.read
+
+    async def failing(log: MemoryLog) -> object:
+        nonlocal failures
+        if 0 < failures < 10:
+            failures += 1
+            raise LedgerUnavailable("made to fail")
+        return await read(log)
+
+    def tell(event: str, **_: object) -> None:
+        told.append(event)
+
+    monkeypatch.setattr(MemoryLog, "read", failing)
+    monkeypatch.setattr(ledger_store, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(ledger_store, "log", SimpleNamespace(warning=tell, info=tell))
+    store = await open_store()
+    await start_flow(store)
+    failures = 1
+    assert await store.append(1, [opened(1)]) == (True,)
+    assert await store.append(1, [opened(2)]) == (True,)
+    assert failures == 10
+    assert told == ["ledger_unreadable", "ledger_readable"]
 
 
 async def test_an_append_that_is_never_read_back_ends_in_time(ledger: MemoryLedger) -> None:
