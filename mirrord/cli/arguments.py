@@ -3,6 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
 
@@ -45,6 +47,22 @@ def add_clusters(parser: argparse.ArgumentParser) -> None:
 def add_flow(parser: argparse.ArgumentParser) -> None:
     """One flow instead of all."""
     parser.add_argument("--flow", metavar="NAME", help="only this flow")
+
+
+def add_some_flows(parser: argparse.ArgumentParser) -> None:
+    """Some flows instead of all: `--flow`, `--clusters`; `some_flows` takes them."""
+    parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
+    add_clusters(parser)
+
+
+def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
+    """The configuration with the flows that `add_some_flows` chose. Raises ConfigError when there is none of them."""
+    if arguments.clusters:
+        config = config.only_targets(arguments.clusters)
+    if arguments.flows:
+        flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
+        config = msgspec.structs.replace(config, flows=flows)
+    return config
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -8,20 +8,22 @@ import signal
 import sys
 from typing import Protocol
 
-import msgspec
 import structlog
 import uvloop
 from rich.console import Console, Group
 from rich.live import Live
 
-from mirrord.cli.arguments import Verbs, add_clusters, add_conf, add_verb
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.detached import start_detached, tell_parent
+from mirrord.cli.proof_lines import proof_lines
 from mirrord.cli.tables import status_table
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
 from mirrord.model.config_not_yet import not_yet
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.shell import logs
+from mirrord.shell.catch_up import CatchUp
 from mirrord.shell.engine_process import ProcessEngine
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.preflight import check_start
@@ -65,8 +67,12 @@ def register(verbs: Verbs) -> None:
     """Adds the parser."""
     parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
     add_conf(parser)
-    parser.add_argument("--flow", metavar="NAME", action="append", dest="flows", help="only this flow; may be repeated")
-    add_clusters(parser)
+    add_some_flows(parser)
+    parser.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="end when every partition has been copied up to its end: exit code 0 when the counts agree, 3 when not",
+    )
     parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
     # Where a detached daemon tells the command that started it that it runs.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
@@ -75,13 +81,11 @@ def register(verbs: Verbs) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
     config, remarks = load_file(arguments.conf)
-    if arguments.clusters:
-        config = config.only_targets(arguments.clusters)
-    if arguments.flows:
-        flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
-        config = msgspec.structs.replace(config, flows=flows)
+    config = some_flows(config, arguments)
     missing = not_yet(config.flows)
     remarks += (missing,) if missing else ()
+    if arguments.detach and arguments.until_caught_up:
+        raise ConfigError("--until-caught-up ends by itself and tells what was copied: it cannot go with --detach")
     detached = arguments.tell_fd is not None
     terminal = sys.stdout.isatty() and not detached
     if arguments.detach or terminal:
@@ -93,7 +97,8 @@ def run(arguments: argparse.Namespace) -> int:
     for remark in remarks:
         log.warning("configuration_remark", remark=remark)
     view = _Table(str(log_file.parent)) if terminal else _Lines()
-    return uvloop.run(_run(config, str(log_file.parent), view, arguments.tell_fd))
+    work = _run(config, str(log_file.parent), view, arguments.tell_fd, until_caught_up=arguments.until_caught_up)
+    return uvloop.run(work)
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
@@ -102,7 +107,9 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
 
 
-async def _run(config: Config, log_directory: str, view: "_Table | _Lines", tell_fd: int | None) -> int:
+async def _run(
+    config: Config, log_directory: str, view: "_Table | _Lines", tell_fd: int | None, *, until_caught_up: bool
+) -> int:
     surroundings = Surroundings(config)
     # Ray takes seconds to import: meanwhile the clusters can be asked.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
@@ -112,16 +119,50 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", tell
     waiting = asyncio.create_task(daemon.wait())
     _stop_on_signals(daemon)
     telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
+    migration = CatchUp(config, surroundings) if until_caught_up else None
+    ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
         while not waiting.done():
             status = await daemon.status()
             if status is not None:
                 view.show(status)
+                if ended is not None and await ended.now(status):
+                    await daemon.stop()
             await asyncio.wait([waiting], timeout=LOOK_S)
     await waiting
     if telling is not None:
         telling.cancel()
-    return 0
+    return await ended.outcome() if ended is not None else 0
+
+
+class _Ended:
+    """The end of a migration."""
+
+    def __init__(self, migration: CatchUp) -> None:
+        self._migration = migration
+        self._reached = False
+        self._fault: EnvironmentFault | None = None
+
+    async def now(self, status: Status) -> bool:
+        """Whether it is time to drain, and was not before."""
+        if self._reached or self._fault is not None:
+            return False
+        try:
+            self._reached = await self._migration.reached(status)
+        except EnvironmentFault as fault:
+            self._fault = fault
+        return self._reached or self._fault is not None
+
+    async def outcome(self) -> int:
+        """Prints the proof; the exit code. Raises EnvironmentFault when it ended before it had caught up."""
+        if self._fault is not None:
+            raise self._fault
+        if not self._reached:
+            raise EnvironmentFault("told to stop before everything was copied; the next start goes on from there")
+        proofs = await self._migration.prove()
+        for proof in proofs:
+            print("\n".join(proof_lines(proof)))
+        return 3 if any(proof.differences for proof in proofs) else 0
 
 
 def _daemon(config: Config, log_directory: str) -> Daemon:

@@ -1,0 +1,157 @@
+"""Copying until caught up: which source ends have to be reached, whether they are, and the proof when all is drained.
+
+The ends are asked for twice. When the first ones are reached, what came in meanwhile is short; the ends of that moment
+are those that count. If nobody writes to the source any more, they are its last ones.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mirrord.ledger.account import Account, account
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.model.status import FlowStatus, LaneStatus, Status
+from mirrord.shell.hazards import read_state
+from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey, survey_flows
+
+UNCOVERED_S = 30.0
+"""How long a selected partition may be without a lane while its flow runs: its target topic cannot be created."""
+
+Ends = Mapping[TopicPartition, int]
+
+
+class FlowProof(msgspec.Struct, frozen=True):
+    """What is known of a flow that has caught up and was drained."""
+
+    flow: str
+    partitions: int
+    records: int
+    """Copied since the lanes were opened."""
+    explained: int
+    counted: int
+    """Partitions whose offsets could be counted from their beginning."""
+    newer: int
+    """Source offsets that came in since the end that counts: somebody still writes."""
+    differences: tuple[str, ...]
+
+
+class CatchUp:
+    """One migration."""
+
+    def __init__(self, config: Config, surroundings: Surroundings) -> None:
+        self._config = config
+        self._surroundings = surroundings
+        self._ends: dict[str, Ends] = {}
+        self._final = False
+        self._since: dict[str, float] = {}
+
+    async def reached(self, status: Status) -> bool:
+        """Whether every selected partition has been copied up to the ends that count.
+
+        Raises EnvironmentFault when that cannot come true: a lane is halted, a topic is not copied.
+        """
+        if not self._ends and not await self._look():
+            return False
+        flows = {flow.name: flow for flow in status.flows}
+        if not all(self._flow_reached(flows.get(flow.name), self._ends[flow.name]) for flow in self._config.flows):
+            return False
+        if self._final:
+            return True
+        self._final = await self._look()
+        return False
+
+    async def prove(self) -> list[FlowProof]:
+        """Compares the ledgers with the ends that counted and with the target's. Raises EnvironmentFault."""
+        return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
+
+    async def _look(self) -> bool:
+        """Ask for the ends of every selected partition; whether all could be asked."""
+        surveys = await survey_flows(self._config, self._surroundings.admin)
+        ends: dict[str, Ends] = {}
+        for flow in self._config.flows:
+            survey = surveys[flow.name]
+            if not isinstance(survey, FlowSurvey):
+                return False
+            faults = survey.looked.plan.faults
+            if faults:
+                raise EnvironmentFault("\n".join(f"flow {flow.name}: {line}" for line in faults.values()))
+            source = survey.looked.source.topics
+            asked = {
+                TopicPartition(name, partition)
+                for name in survey.looked.plan.targets.values()
+                for partition in range(source[name].partitions)
+            }
+            try:
+                ends[flow.name] = await log_offsets(self._config.clusters[flow.source], asked, "end")
+            except EnvironmentFault:
+                return False
+        self._ends = ends
+        return True
+
+    def _flow_reached(self, flow: FlowStatus | None, ends: Ends) -> bool:
+        if flow is None or flow.state != "running":
+            return False
+        uncovered = missing(flow.lanes, ends)
+        if not uncovered:
+            self._since.pop(flow.name, None)
+        elif asyncio.get_running_loop().time() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
+            names = ", ".join(map(str, uncovered[:3]))
+            raise EnvironmentFault(f"flow {flow.name}: not copied: {names}{f': {flow.note}' if flow.note else ''}")
+        halted = [lane for lane in flow.lanes if lane.state == "halted"]
+        if halted:
+            lines = (f"flow {flow.name}: {lane.topic}-{lane.partition} is halted: {lane.note}" for lane in halted)
+            raise EnvironmentFault("\n".join(lines))
+        return not uncovered and not behind(flow.lanes, ends)
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _prove(self, flow: FlowConfig, ends: Ends) -> FlowProof:
+        state = await read_state(flow, self._surroundings.ledger)
+        survey = (await survey_flows(self._config, self._surroundings.admin))[flow.name]
+        if not isinstance(survey, FlowSurvey):
+            raise survey
+        source, target = (self._config.clusters[alias] for alias in (flow.source, flow.target))
+        lanes = {lane.lane: lane for lane in survey.looked.plan.lanes}
+        copies = {TopicPartition(lane.target_topic, lane.key.partition) for lane in lanes.values()}
+        target_ends, now_ends = await asyncio.gather(
+            log_offsets(target, copies, "end"), log_offsets(source, set(ends), "end")
+        )
+        accounts: dict[TopicPartition, Account] = {}
+        for key, planned in lanes.items():
+            partition = TopicPartition(planned.source_topic, planned.key.partition)
+            if key in state.lanes and partition in ends:
+                copy = TopicPartition(planned.target_topic, planned.key.partition)
+                mark = state.progress.get(key)
+                accounts[partition] = account(state.lanes[key], mark, ends[partition], target_ends.get(copy))
+        differences = [f"{partition}: nothing is known of it" for partition in sorted(ends.keys() - accounts.keys())]
+        differences += [f"{where}: {line}" for where, each in sorted(accounts.items()) for line in each.differences]
+        return FlowProof(
+            flow=flow.name,
+            partitions=len(ends),
+            records=sum(each.copied for each in accounts.values()),
+            explained=sum(each.explained for each in accounts.values()),
+            counted=sum(each.counted for each in accounts.values()),
+            newer=sum(max(0, now_ends.get(partition, 0) - end) for partition, end in ends.items()),
+            differences=tuple(differences),
+        )
+
+
+def missing(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+    """Selected partitions that no lane copies."""
+    return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
+
+
+def behind(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+    """Partitions that are not known to be copied up to their end. A lane that does not copy now is not known to be."""
+    return sorted(
+        partition
+        for lane in lanes
+        if (partition := TopicPartition(lane.topic, lane.partition)) in ends
+        and (lane.state != "copying" or lane.source_offset is None or lane.source_offset < ends[partition])
+    )
