@@ -29,6 +29,12 @@ class Naming(Protocol):
         """The name at the source, or None for a topic that this flow cannot have written."""
         ...
 
+    def target_prefix(self, prefix: str) -> str | None:
+        """How the names of all copies begin whose names at the source begin so; None when no prefix fits them alone.
+
+        Heartbeats topics, which have names of their own, are left out of account."""
+        ...
+
     def hops(self, topic: str) -> tuple[Alias, ...]:
         """The clusters whose aliases this name carries, the latest first; what a name cannot tell is not there."""
         ...
@@ -48,6 +54,9 @@ class PrefixNaming:
         if not target_topic.startswith(self._prefix) or target_topic == self._prefix:
             return None
         return target_topic.removeprefix(self._prefix)
+
+    def target_prefix(self, prefix: str) -> str | None:
+        return self._prefix + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
         """Every piece before the last. As in MirrorMaker 2 a local topic `a.b` counts as one that came from `a`."""
@@ -74,6 +83,9 @@ class IdentityNaming:
             return self._prefix.source_topic(target_topic)
         return target_topic
 
+    def target_prefix(self, prefix: str) -> str | None:
+        return prefix
+
     def hops(self, topic: str) -> tuple[Alias, ...]:
         return self._prefix.hops(topic) if is_heartbeats(topic, self._separator) else ()
 
@@ -96,6 +108,9 @@ class TemplateNaming:
             return self._heartbeats.source_topic(target_topic)
         inner = target_topic[len(self._before) : len(target_topic) - len(self._behind)]
         return inner if inner and self.target_topic(inner) == target_topic else None
+
+    def target_prefix(self, prefix: str) -> str | None:
+        return None if self._behind else self._before + prefix
 
     def hops(self, topic: str) -> tuple[Alias, ...]:
         return self._heartbeats.hops(topic)

@@ -20,6 +20,8 @@ class Topic(msgspec.Struct, frozen=True, order=True):
     name: str
     topic_id: TopicId
     partitions: int
+    replicas: int = 0
+    """Of its first partition; 0: not known."""
 
 
 class PlannedLane(msgspec.Struct, frozen=True, order=True):

@@ -14,6 +14,7 @@ import msgspec
 from mirrord.model import config_reader as read
 from mirrord.model.config_checks import check_flows
 from mirrord.model.config_features import (
+    EVERY,
     GroupsConfig,
     HeartbeatsConfig,
     Mm2RecordsConfig,
@@ -84,7 +85,9 @@ class FlowConfig(msgspec.Struct, frozen=True):
     """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`,
     "source" takes the source topic's."""
     propagate_deletes: bool = False
-    """A topic that is deleted at the source is deleted at the target, too."""
+    """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
+    delete_grace_ms: int = 86_400_000
+    """How long after that."""
     groups: GroupsConfig = GroupsConfig()
     sync: SyncConfig = SyncConfig()
     heartbeats: HeartbeatsConfig = HeartbeatsConfig()
@@ -312,6 +315,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
+        delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),
         sync=read_sync(table.table("sync")),
         heartbeats=read_heartbeats(table.table("heartbeats")),

@@ -10,14 +10,10 @@ from mirrord.model.config import FlowConfig
 
 NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {
     "groups": lambda flow: flow.groups.mode != "off",
-    "sync.configs": lambda flow: flow.sync.configs,
-    "sync.acls": lambda flow: flow.sync.acls != "off",
     "heartbeats.emit": lambda flow: flow.heartbeats.emit != "off",
     "heartbeats.replicate": lambda flow: flow.heartbeats.replicate,
     "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
     "mm2_records.offset_syncs": lambda flow: flow.mm2_records.offset_syncs != "off",
-    'replication_factor = "source"': lambda flow: flow.replication_factor == "source",
-    "propagate_deletes": lambda flow: flow.propagate_deletes,
 }
 """Setting of a flow to whether that flow asks for it."""
 

@@ -138,6 +138,18 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that needs attention; one line each."""
+
+    topic: str
+    target_topic: str
+    faults: tuple[str, ...] = ()
+    """Why it is not copied, or its settings are not kept like the source's."""
+    remarks: tuple[str, ...] = ()
+    drift: tuple[str, ...] = ()
+    """Settings of the copy that differ and could not be altered: name, value there and value wanted."""
+
+
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
 
@@ -156,6 +168,10 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One line for people: what the target's brokers failed in, or why they were not probed."""
     note: str = ""
     """One line for people: why the flow does not run, a topic that could not be created."""
+    topics: tuple[TopicStatus, ...] = ()
+    """Those that need attention; only the daemon knows them."""
+    remarks: tuple[str, ...] = ()
+    """What is good to know, one line each."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,23 +5,28 @@ broker that has just started may not know all topics yet, so a topic is gone whe
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
+from mirrord.cluster.settings import TopicShape, capped, fewer_replicas, replication_factor
 from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, TopicsPlan, plan_topics
 from mirrord.model.config import FlowConfig
-from mirrord.model.facts import PartitionsGrown, TopicCreated
+from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
-from mirrord.shell.topics import BROKER_DEFAULT, ClusterTopics, TopicAdmin
+from mirrord.shell.topics import ClusterTopics, TopicAdmin
 from policies.naming import naming
 from policies.selecting import Selection
 
 CREATED_WITHIN_S = 10.0
 """A created topic is known to every broker after a moment; what is not known by then waits for the next refresh."""
 POLL_S = 0.1
+_TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
+
+SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
+"""With which settings the copies of these source topics are created; a topic that is left out gets none of its own."""
 
 log = structlog.get_logger()
 
@@ -52,11 +57,15 @@ class Discovered(msgspec.Struct, frozen=True):
     """The outcome of one refresh."""
 
     lanes: tuple[PlannedLane, ...]
-    facts: tuple[TopicCreated | PartitionsGrown, ...]
+    facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
     """What was done, to be written into the ledger."""
     faults: Mapping[str, str]
     """Source topics that are not copied, or not wholly, and why."""
     remarks: Mapping[str, str]
+    notice: str
+    """One line about the flow, for people; or nothing."""
+    source: ClusterTopics
+    target: ClusterTopics
 
 
 class Looked(NamedTuple):
@@ -70,7 +79,14 @@ class Looked(NamedTuple):
 class Discovery:
     """The topics of one flow."""
 
-    def __init__(self, flow: FlowConfig, source: TopicAdmin, target: TopicAdmin, claims: Claims) -> None:
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: TopicAdmin,
+        target: TopicAdmin,
+        claims: Claims,
+        settings_of: SettingsOf | None = None,
+    ) -> None:
         names = naming(flow.naming, flow.source, flow.separator)
         self._flow = flow
         self._source = _Memory(source)
@@ -78,7 +94,9 @@ class Discovery:
         self._claims = claims
         self._selection = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator)
         self._target_name: Callable[[str], str] = names.target_topic
+        self._settings_of = settings_of
         self._told: dict[str, str] = {}
+        self._noticed = ""
 
     @property
     def selection(self) -> Selection:
@@ -96,31 +114,66 @@ class Discovery:
         plan = self._plan(source, target)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
         faults: dict[str, str] = {}
-        facts: tuple[TopicCreated | PartitionsGrown, ...] = ()
+        facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...] = ()
         if plan.create or plan.grow:
-            faults = await self._create(plan.create) | await self._grow(plan.grow)
+            new = [step.source.name for step in plan.create]
+            settings: Mapping[str, Mapping[str, str]] = {}
+            if new and self._settings_of is not None:
+                settings = await self._settings_of(new)
+            faults = await self._create(plan.create, target.brokers, settings) | await self._grow(plan.grow)
             created = [step for step in plan.create if step.source.name not in faults]
             grown = [step for step in plan.grow if step.source.name not in faults]
-            plan = self._plan(source, await self._until_known(created, grown))
-            facts = tuple(_created(plan, created)) + tuple(_grown(plan, grown))
+            target = await self._until_known(created, grown)
+            plan = self._plan(source, target)
+            facts = (*_created(plan, created, settings), *_grown(plan, grown))
             # Somebody else may have done it in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
         faults.update(plan.faults)
         self._tell({**plan.remarks, **faults})
-        return Discovered(plan.lanes, facts, faults, plan.remarks)
+        return Discovered(plan.lanes, facts, faults, plan.remarks, self._notice(plan, source, target), source, target)
+
+    def _notice(self, plan: TopicsPlan, source: ClusterTopics, target: ClusterTopics) -> str:
+        pairs = (
+            (source.topics[name], target.topics[copy])
+            for copy, name in plan.targets.items()
+            if name in source.topics and copy in target.topics
+        )
+        notice = fewer_replicas(self._flow.replication_factor, pairs, target.brokers)
+        if notice and notice != self._noticed:
+            log.warning("fewer_replicas", flow=self._flow.name, reason=notice)
+        self._noticed = notice
+        return notice
 
     def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
         selected = [topic for name, topic in source.topics.items() if self._selection.selects(name)]
         claimed = self._claims.of_others(self._flow.name, target.cluster_id)
         return plan_topics(selected, target.topics, self._target_name, claimed)
 
-    async def _create(self, steps: Iterable[CreateTopic]) -> dict[str, str]:
+    async def _create(
+        self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
         """The source topics whose target topic was refused, and why."""
-        partitions = {step.target_topic: step.source.partitions for step in steps}
-        wanted = self._flow.replication_factor
-        factor = wanted if isinstance(wanted, int) else BROKER_DEFAULT
-        refused = await self._target.admin.create(partitions, factor) if partitions else {}
+        rule = self._flow.replication_factor
+        shapes = {
+            step.target_topic: TopicShape(
+                step.source.partitions,
+                replication_factor(rule, step.source.replicas),
+                settings.get(step.source.name, {}),
+            )
+            for step in steps
+        }
+        refused = await self._target.admin.create(shapes) if shapes else {}
+        # A broker that is only away for a moment counts, so nothing is capped before it was refused.
+        smaller = {
+            name: msgspec.structs.replace(shapes[name], replication_factor=factor)
+            for name, reason in refused.items()
+            if _TOO_FEW_BROKERS in reason
+            and (factor := capped(shapes[name].replication_factor, brokers)) < shapes[name].replication_factor
+        }
+        if smaller:
+            again = await self._target.admin.create(smaller)
+            refused = {name: reason for name, reason in refused.items() if name not in smaller} | again
         return {
             step.source.name: f"the target topic {step.target_topic} cannot be created: {refused[step.target_topic]}"
             for step in steps
@@ -180,17 +233,18 @@ class _Memory:
         return msgspec.structs.replace(view, topics=self._seen)
 
 
-def _created(plan: TopicsPlan, steps: Iterable[CreateTopic]) -> Iterable[TopicCreated]:
+def _created(
+    plan: TopicsPlan, steps: Iterable[CreateTopic], settings: Mapping[str, Mapping[str, str]]
+) -> Iterable[TopicCreated | ConfigsSynced]:
     ids = {lane.target_topic: lane.key.target_topic_id for lane in plan.lanes}
     for step in steps:
-        if step.target_topic in ids:
-            yield TopicCreated(
-                step.source.name,
-                step.source.topic_id,
-                step.target_topic,
-                ids[step.target_topic],
-                step.source.partitions,
-            )
+        name = step.target_topic
+        if name not in ids:
+            continue
+        yield TopicCreated(step.source.name, step.source.topic_id, name, ids[name], step.source.partitions)
+        if own := settings.get(step.source.name):
+            changes = tuple(ConfigChange(key, None, value) for key, value in sorted(own.items()))
+            yield ConfigsSynced(step.source.name, name, ids[name], changes)
 
 
 def _grown(plan: TopicsPlan, steps: Iterable[GrowTopic]) -> Iterable[PartitionsGrown]:

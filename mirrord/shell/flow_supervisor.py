@@ -17,7 +17,7 @@ from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.facts import AnyFact, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
+from mirrord.model.facts import FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
 from mirrord.model.names import Alias, ClusterId, LaneId, TopicPartition
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, ReplicatorStatus, Totals
 from mirrord.shell.clock import Clock
@@ -29,7 +29,10 @@ from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.probe import NotProbed
+from mirrord.shell.recorder import Recorder
 from mirrord.shell.topics import TopicAdmin
+from mirrord.shell.upkeep import Upkeep
+from mirrord.shell.upkeep_admin import UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch, WatchedAdmin
 
 RETRY_S = 1.0
@@ -59,6 +62,8 @@ class Services(NamedTuple):
     watches: dict[Alias, ClusterWatch]
     admin: Callable[[Alias], TopicAdmin]
     """A new one for each flow."""
+    upkeep: Callable[[Alias], UpkeepAdmin]
+    """A new one for each flow."""
     ledger: Callable[[FlowConfig], LedgerStore]
     """A new one, not opened yet, for each try."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
@@ -75,7 +80,10 @@ class FlowSupervisor:
         self._target = services.watches[flow.target]
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
-        self._discovery = Discovery(flow, self._source_admin, self._target_admin, services.claims)
+        self._upkeep = Upkeep(flow, services.upkeep(flow.source), services.upkeep(flow.target), services.clock)
+        self._discovery = Discovery(
+            flow, self._source_admin, self._target_admin, services.claims, self._upkeep.settings.for_new
+        )
         self._log = log.bind(flow=flow.name)
         self._state: FlowState = "starting"
         self._note = ""
@@ -84,7 +92,6 @@ class FlowSupervisor:
         self._keeper: LeaseKeeper | None = None
         self._fleet: Fleet | None = None
         self._discovered: Discovered | None = None
-        self._unwritten: list[AnyFact] = []
         self._rates = Rates()
         self._not_probed = ""
         self._lease_seen = 0.0
@@ -108,7 +115,7 @@ class FlowSupervisor:
                 self._state = "starting"
                 await _wait(self._stopping, pause_s)
         self._state = "stopped"
-        await asyncio.gather(self._source_admin.close(), self._target_admin.close())
+        await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
         """Begins to drain; `run` returns when that is done."""
@@ -136,6 +143,8 @@ class FlowSupervisor:
             guarantee=promise,
             guarantee_note=promise_note,
             note=self._remark(),
+            topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
+            remarks=self._upkeep.remarks if self._fleet is not None else (),
         )
 
     # one try
@@ -196,7 +205,6 @@ class FlowSupervisor:
             await store.close()
             self._store = self._keeper = None
             self._discovered = None
-            self._unwritten = []
 
     async def _mode(self, store: LedgerStore, epoch: int) -> Mode:
         """How the lanes are to work with the target's brokers as they are now; the ledger tells it too."""
@@ -236,12 +244,14 @@ class FlowSupervisor:
             services.clock,
             former_ended=keeper.former_ended,
         )
+        recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
         work = [
             asyncio.create_task(coroutine)
             for coroutine in (
-                self._discover(store, keeper, fleet),
+                self._discover(recorder, fleet),
+                self._upkeep.run(lambda: store.state, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
                 self._prune(store),
@@ -280,7 +290,7 @@ class FlowSupervisor:
         else:
             self._log.info("flow_drained")
 
-    async def _discover(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
+    async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
         while True:
             try:
                 self._discovered = await self._discovery.refresh()
@@ -288,24 +298,17 @@ class FlowSupervisor:
                 pass  # the watch of the cluster tells it; the lanes that are known go on
             else:
                 fleet.want(self._discovered.lanes)
-                self._unwritten += self._discovered.facts
-                await self._write(store, keeper)
-            await self._until_refresh()
+                await recorder.write(self._discovered.facts)
+                self._upkeep.see(self._discovered)
+            await self._until_refresh(recorder)
 
-    async def _until_refresh(self) -> None:
+    async def _until_refresh(self, recorder: Recorder) -> None:
         if self.flow.refresh_ms is not None:
             await asyncio.sleep(self.flow.refresh_ms / 1000)
-        elif self._discovered is None or self._discovered.faults or self._unwritten:
+        elif self._discovered is None or self._discovered.faults or recorder.waiting:
             await asyncio.sleep(REPEAT_S)
         else:
             await asyncio.get_running_loop().create_future()  # until the task is cancelled
-
-    async def _write(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
-        if not self._unwritten or not keeper.is_valid:
-            return
-        with suppress(LedgerUnavailable):  # kept for the next refresh
-            await store.append(keeper.epoch, self._unwritten)
-            self._unwritten = []
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
@@ -419,7 +422,9 @@ class FlowSupervisor:
             return f"no replicator starts: {self._fleet.note}"
         if self._discovered is None:
             return ""
-        lines = [*self._discovered.faults.values(), *self._discovered.remarks.values()]
+        found = self._discovered
+        lines = [*found.faults.values(), *self._upkeep.faults, *found.remarks.values(), found.notice]
+        lines = [line for line in lines if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
     def _tell(self, line: str) -> None:

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from mirrord.cluster.settings import TopicShape
 from mirrord.cluster.topics import TopicsPlan
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.model.config import Config, FlowConfig
@@ -117,7 +118,7 @@ async def _check_collisions(reached: Iterable[tuple[FlowConfig, _Clusters]]) -> 
 async def _missing_rights(flow: FlowConfig, clusters: _Clusters, plan: TopicsPlan) -> list[str]:
     """A line for each topic that may not be used as the flow needs it."""
     own = [ledger_topic(flow.name), state_topic(flow.name)]
-    selected = sorted(set(plan.targets.values()) | _literal_names(flow))
+    selected = sorted(set(plan.targets.values()) | literal_names(flow))
     existing = sorted({lane.target_topic for lane in plan.lanes} | {step.target.name for step in plan.grow})
     source, target = await asyncio.gather(
         clusters.source.look(selected, rights=True), clusters.target.look([*existing, *own], rights=True)
@@ -127,7 +128,8 @@ async def _missing_rights(flow: FlowConfig, clusters: _Clusters, plan: TopicsPla
     needs |= {topic: ["READ", "WRITE", *(["DELETE"] if topic == own[0] else [])] for topic in own}
     lines = _lacking(flow.source, source, {topic: ["READ"] for topic in selected})
     lines += _lacking(flow.target, target, needs)
-    missing = {step.target_topic: 1 for step in plan.create} | {topic: 1 for topic in own if topic not in target.topics}
+    absent = [topic for topic in own if topic not in target.topics]
+    missing = {topic: TopicShape() for topic in (*(step.target_topic for step in plan.create), *absent)}
     refused = await clusters.target.create(missing, validate_only=True) if missing else {}
     lines += [
         f"cluster {flow.target}: the topic {topic} may not be created: {reason}"
@@ -137,7 +139,7 @@ async def _missing_rights(flow: FlowConfig, clusters: _Clusters, plan: TopicsPla
     return [f"flow {flow.name}: {line}" for line in lines]
 
 
-def _literal_names(flow: FlowConfig) -> set[str]:
+def literal_names(flow: FlowConfig) -> set[str]:
     """The topics that the flow names in full; one that may not be seen is told apart from one that is not there."""
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from mirrord.cluster.probe import PRODUCERS, RECORDS, STEPS, Answer, Judgement, Observed, Step, Stored, judge
+from mirrord.cluster.settings import BROKER_DEFAULT
 from mirrord.flow.answers import Produced, produced
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -25,7 +26,8 @@ from mirrord.shell.connections import Connection, ConnectionOptions, Unreachable
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.links import ask
 from mirrord.shell.pipe import ConnectionLost
-from mirrord.shell.topics import BROKER_DEFAULT, Admin, TopicToCreate, address
+from mirrord.shell.requests import address
+from mirrord.shell.topics import Admin, TopicToCreate
 from mirrord.wire import fetch, metadata, offsets, produce, producers
 from mirrord.wire.apis import (
     DESCRIBE_PRODUCERS,

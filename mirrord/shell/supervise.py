@@ -21,6 +21,7 @@ from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
+from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch
 
 STOP_S = 7.5
@@ -42,6 +43,10 @@ class Surroundings:
     def admin(self, alias: Alias) -> TopicAdmin:
         """A new connection to a cluster, not opened yet."""
         return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+
+    def upkeep(self, alias: Alias) -> UpkeepAdmin:
+        """Another one, for settings and rights."""
+        return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
 
     def ledger(self, flow: FlowConfig) -> LedgerStore:
         """A new view of a flow's ledger, not opened yet."""
@@ -78,6 +83,7 @@ class Supervisor:
             claims=Claims(),
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
             admin=self._surroundings.admin,
+            upkeep=self._surroundings.upkeep,
             ledger=self._surroundings.ledger,
             probe=self._surroundings.probe,
         )

@@ -14,21 +14,22 @@ import msgspec
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError
 
+from mirrord.cluster.settings import TopicShape
 from mirrord.cluster.topics import Topic
 from mirrord.model.config import ClusterConfig
-from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.shell.connections import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.shell.connections import Unreachable
 from mirrord.shell.credentials import client_options
-from mirrord.shell.frames import BufferPool
+from mirrord.shell.requests import Asker
 from mirrord.wire import metadata
 from mirrord.wire.apis import METADATA
-from mirrord.wire.errors import ErrorCode, WireError
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.primitives import Reader
 
 TOPICS_AT_ONCE = 100
 """Topics that one request creates."""
-BROKER_DEFAULT = -1
-"""As replication factor: what the broker's default.replication.factor says (KIP-464)."""
+_THROTTLE_BYTES = 4
+"""In front of an answer; the time that it tells is not about the topics."""
 
 
 class ClusterTopics(msgspec.Struct, frozen=True):
@@ -41,6 +42,8 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     """Topics that were asked for by name and may not be seen, or not exist: Kafka's word for it."""
     allowed: Mapping[str, int] = {}
     """What we may do with each topic (`wire.metadata.Topic.allowed`), when it was asked for."""
+    brokers: int = 0
+    """Those that are alive; 0: not known."""
 
 
 class TopicAdmin(Protocol):
@@ -53,10 +56,8 @@ class TopicAdmin(Protocol):
         """The topics of these names, or all; with `rights` also what we may do with them."""
         ...
 
-    async def create(
-        self, topics: Mapping[str, int], replication_factor: int = BROKER_DEFAULT, *, validate_only: bool = False
-    ) -> dict[str, str]:
-        """Create topics of so many partitions; those that were refused, and why. One that is there already is fine."""
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why. One that is there already is fine."""
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
@@ -74,15 +75,18 @@ class KafkaTopicAdmin:
     def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
         self._config = config
         self._timeout_s = timeout_s
-        self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
-        self._pool = BufferPool(limit_bytes=0)
-        self._connection: Connection | None = None
-        self._brokers: tuple[tuple[str, int], ...] = ()
-        """As the cluster told last: it may live on when the configured addresses do not."""
+        self._asker = Asker(config, timeout_s)
+        self._told = b""
+        """The last answer about all topics, byte for byte: most of the time the next one is the same."""
+        self._all: ClusterTopics | None = None
 
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
         """The topics of these names, or all; with `rights` also what we may do with them."""
         answer = await self._metadata(names, rights=rights)
+        if answer is None and self._all is not None:
+            return self._all
+        assert answer is not None  # noqa: S101 - what is unchanged was seen
+        self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         if answer.cluster_id is None:
             raise Unreachable("the broker does not tell the id of its cluster")
         topics: dict[str, Topic] = {}
@@ -94,16 +98,21 @@ class KafkaTopicAdmin:
             if topic.error:
                 refused[topic.name] = ErrorCode.name_of(topic.error)
             if topic.partitions:
-                topics[topic.name] = Topic(topic.name, TopicId(topic.id), len(topic.partitions))
+                replicas = len(topic.partitions[0].replicas)
+                topics[topic.name] = Topic(topic.name, TopicId(topic.id), len(topic.partitions), replicas)
             if topic.allowed != metadata.NOT_TOLD:
                 allowed[topic.name] = topic.allowed
-        return ClusterTopics(ClusterId(answer.cluster_id), topics, refused, allowed)
+        seen = ClusterTopics(ClusterId(answer.cluster_id), topics, refused, allowed, len(answer.brokers))
+        if names is None and not rights:
+            self._all = seen
+        return seen
 
-    async def create(
-        self, topics: Mapping[str, int], replication_factor: int = BROKER_DEFAULT, *, validate_only: bool = False
-    ) -> dict[str, str]:
-        """Create topics of so many partitions; those that were refused, and why."""
-        wanted = [TopicToCreate(name, partitions, replication_factor) for name, partitions in topics.items()]
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why."""
+        wanted = [
+            TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
+            for name, shape in topics.items()
+        ]
         refused: dict[str, str] = {}
         async with Admin(self._config, self._timeout_s) as admin:
             for first in range(0, len(wanted), TOPICS_AT_ONCE):
@@ -128,46 +137,26 @@ class KafkaTopicAdmin:
 
     async def close(self) -> None:
         """End the connection."""
-        self._drop()
+        self._asker.close()
 
     @property
     def _timeout_ms(self) -> int:
         return int(self._timeout_s * 1000)
 
-    async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata:
-        for connection in (self._connection, None):
-            try:
-                self._connection = connection or await self._connect()
-                version = self._connection.version(METADATA)
-                body = metadata.encode(version, names, allowed=rights)
-                answer = metadata.decode(version, await self._connection.call(METADATA, body, version))
-            except EnvironmentFault:
-                # A connection that stood idle may have been closed meanwhile: then once more with a new one.
-                self._drop()
-                if connection is None:
-                    raise
-            except WireError as error:
-                self._drop()
-                raise Unreachable(f"{error}") from error
-            else:
-                self._brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
-                return answer
-        raise AssertionError
+    async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
+        """None: all topics were asked for, and nothing has changed since they were asked for last."""
 
-    async def _connect(self) -> Connection:
-        fault: EnvironmentFault | None = None
-        for host, port in dict.fromkeys((*map(address, self._config.bootstrap), *self._brokers)):
-            try:
-                return await connect(host, port, self._config.security, self._pool, self._options)
-            except Unreachable as error:
-                fault = fault or error
-        assert fault is not None  # noqa: S101 - a configuration names at least one address
-        raise fault
+        def decode(version: int, reader: Reader) -> metadata.Metadata | None:
+            if names is not None or rights:
+                return metadata.decode(version, reader)
+            told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
+            if told == self._told:
+                return None
+            answer = metadata.decode(version, reader)
+            self._told = told
+            return answer
 
-    def _drop(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        return await self._asker.ask(METADATA, lambda version: metadata.encode(version, names, allowed=rights), decode)
 
 
 class TopicToCreate(NamedTuple):
@@ -203,9 +192,3 @@ class Admin:
         await self._client.close()
         if isinstance(error, KafkaError | OSError | asyncio.TimeoutError):
             raise Unreachable(f"no answer to an administrative request: {error!r}") from error
-
-
-def address(text: str) -> tuple[str, int]:
-    """Host and port of a configured address."""
-    host, _, port = text.rpartition(":")
-    return host.strip("[]"), int(port)

@@ -5,11 +5,12 @@ from typing import TypeVar
 
 import structlog
 
+from mirrord.cluster.settings import TopicShape
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.status import ClusterStatus
 from mirrord.shell.clock import Clock
-from mirrord.shell.topics import BROKER_DEFAULT, ClusterTopics, TopicAdmin
+from mirrord.shell.topics import ClusterTopics, TopicAdmin
 
 Answer = TypeVar("Answer")
 
@@ -74,11 +75,9 @@ class WatchedAdmin:
         self._watch.cluster_id = seen.cluster_id
         return seen
 
-    async def create(
-        self, topics: Mapping[str, int], replication_factor: int = BROKER_DEFAULT, *, validate_only: bool = False
-    ) -> dict[str, str]:
-        """Create topics of so many partitions; those that were refused, and why."""
-        return await self._told(self._admin.create(topics, replication_factor, validate_only=validate_only))
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why."""
+        return await self._told(self._admin.create(topics, validate_only=validate_only))
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
         """Give topics so many partitions; those that were refused, and why."""

@@ -23,7 +23,7 @@ from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.watch import ClusterWatch
-from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeReplicator, eventually
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeReplicator, FakeUpkeep, eventually
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), refresh_ms=100)
 PROBED = TargetProbed(ClusterId("us-id"), "75 APIs 00000000", passed=True)
@@ -57,6 +57,7 @@ class Mirror:
             claims=self.claims,
             watches={alias: ClusterWatch(alias, clock) for alias in self.clusters},
             admin=lambda alias: FakeAdmin(self.clusters[alias]),
+            upkeep=lambda alias: FakeUpkeep(self.clusters[alias]),
             ledger=lambda _: LedgerStore(MemoryLog(self.ledger), clock, deadline_seconds=1.0),
             probe=self.probe,
         )

@@ -1,0 +1,179 @@
+"""Keeps rights on a flow's copies, and in exact mode those on groups, like the source's.
+
+A right is told in the ledger before it is given: so a crash in between does not make mirrord's own a stranger's, which
+it would never take away again.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.cluster.acls import AclsPlan, plan_acls
+from mirrord.ledger.state import FlowState
+from mirrord.model.acls import AclRule
+from mirrord.model.config import FlowConfig
+from mirrord.model.facts import AclsPlanned, AclsSynced
+from mirrord.shell.recorder import Recorder
+from mirrord.shell.requests import NotOffered
+from mirrord.shell.upkeep_admin import NoAuthorizer, Refused, UpkeepAdmin
+from policies.acls import AclPolicy, TopicNames, acl_policy
+from policies.naming import naming
+
+LONGEST_PAUSE_MS = 300_000
+"""Between two tries of what was refused."""
+
+log = structlog.get_logger()
+
+
+class Rights(NamedTuple):
+    """Where to look, and by which rule."""
+
+    flow: FlowConfig
+    policy: AclPolicy
+    names: TopicNames
+    source: UpkeepAdmin
+    target: UpkeepAdmin
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What there is to do, or why nothing can be done."""
+
+    plan: AclsPlan = AclsPlan()
+    adopted: frozenset[AclRule] = frozenset()
+    """Rights at the target that a former holder was about to give: they are mirrord's."""
+    fault: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def rights_of(
+    flow: FlowConfig,
+    selects: Callable[[str], bool],
+    copies: Mapping[str, str],
+    source: UpkeepAdmin,
+    target: UpkeepAdmin,
+) -> Rights | None:
+    """None for a flow that carries no ACLs. `copies` are its target topics, each with its source topic."""
+    if flow.sync.acls == "off":
+        return None
+    names = naming(flow.naming, flow.source, flow.separator)
+    below = _below(copies.values())
+    known = TopicNames(selects, below, names.target_topic, names.target_prefix)
+    return Rights(flow, acl_policy(flow.sync.acls), known, source, target)
+
+
+async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Look:
+    """Both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
+    seen: list[frozenset[AclRule]] = []
+    # The rights of a target are of no interest where the source has none to carry over.
+    for side, alias, admin in (
+        ("source", rights.flow.source, rights.source),
+        ("target", rights.flow.target, rights.target),
+    ):
+        try:
+            seen.append(await admin.rules(rights.policy.resources))
+        except NoAuthorizer:
+            return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are carried over",))
+        except NotOffered as fault:
+            return Look(fault=f"ACLs are not synced: {fault}")
+        except Refused as fault:
+            need = "; DESCRIBE on the cluster is missing" if "AUTHORIZATION" in f"{fault}" else ""
+            return Look(fault=f"ACLs are not synced: those of {alias} may not be seen: {fault}{need}")
+    source, target = seen
+    adopted = ledger.planned_acls & target
+    plan = plan_acls(source, target, ledger.acls | adopted, rights.policy, rights.names, copies)
+    return Look(plan, adopted, remarks=tuple(remarks_of(plan)))
+
+
+class AclSync:
+    """The rights of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, selects: Callable[[str], bool], source: UpkeepAdmin, target: UpkeepAdmin
+    ) -> None:
+        self._flow = flow
+        self._selects = selects
+        self._source = source
+        self._target = target
+        self._pause_ms = 0
+        self._wait_ms = 0
+        self.fault = ""
+        self.remarks: tuple[str, ...] = ()
+        """One line each, for people."""
+
+    async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
+        """Look once; give and take what differs. `copies` are the flow's target topics, each with its source topic.
+
+        Raises EnvironmentFault when a cluster does not answer.
+        """
+        rights = rights_of(self._flow, self._selects, copies, self._source, self._target)
+        if rights is None or self._is_early():
+            return
+        seen = await look(rights, copies, ledger)
+        plan = seen.plan
+        refused: dict[AclRule, str] = {}
+        if plan.add or plan.remove or ledger.planned_acls:
+            told = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
+            if plan.add and not await recorder.write([told]):
+                return  # without the ledger's word nothing is given
+            refused |= await self._target.add_rules(plan.add) if plan.add else {}
+            refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
+            fact = AclsSynced(
+                tuple(sorted({*plan.add, *seen.adopted} - refused.keys())),
+                tuple(rule for rule in plan.remove if rule not in refused),
+            )
+            await recorder.write([fact])
+            self._log(fact)
+        self._pause(bool(refused))
+        self._tell(_refusal(refused) or seen.fault, seen.remarks)
+
+    def _is_early(self) -> bool:
+        self._wait_ms -= self._flow.sync.every_ms
+        return self._wait_ms >= 0
+
+    def _pause(self, refused: bool) -> None:
+        longer = min(max(self._pause_ms * 2, self._flow.sync.every_ms), LONGEST_PAUSE_MS)
+        self._pause_ms = self._wait_ms = longer if refused else 0
+
+    def _tell(self, fault: str, remarks: tuple[str, ...]) -> None:
+        """Each line is logged when it comes up."""
+        if fault and fault != self.fault:
+            log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
+        elif self.fault and not fault:
+            log.info("acls_in_order", flow=self._flow.name)
+        for line in remarks:
+            if line not in self.remarks:
+                log.info("acls_remark", flow=self._flow.name, remark=line)
+        self.fault, self.remarks = fault, remarks
+
+    def _log(self, fact: AclsSynced) -> None:
+        if fact.added or fact.removed:
+            added, removed = [f"{rule}" for rule in fact.added], [f"{rule}" for rule in fact.removed]
+            log.info("acls_synced", flow=self._flow.name, added=added, removed=removed)
+
+
+def _refusal(refused: Mapping[AclRule, str]) -> str:
+    if not refused:
+        return ""
+    rule, reason = next(iter(refused.items()))
+    need = "; ALTER on the cluster is missing" if "AUTHORIZATION" in reason else ""
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    return f"ACLs are not synced: the target refuses {rule}{more}: {reason}{need}"
+
+
+def remarks_of(plan: AclsPlan) -> list[str]:
+    """What people should know of rights that are left as they are."""
+    lines: list[str] = []
+    if plan.foreign:
+        count = len(plan.foreign)
+        have = "ACL on copies was" if count == 1 else "ACLs on copies were"
+        lines.append(f"{count} {have} not set by mirrord and is not at the source, so it stays: {plan.foreign[0]}")
+    if plan.untold:
+        rule, reason = plan.untold[0]
+        lines.append(f"{len(plan.untold)} ACLs of the source cannot be carried over, such as {rule}: {reason}")
+    return lines
+
+
+def _below(topics: Collection[str]) -> Callable[[str], bool]:
+    return lambda prefix: any(topic.startswith(prefix) for topic in topics)

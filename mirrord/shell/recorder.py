@@ -1,0 +1,40 @@
+"""Writes what supervision has done into the flow's ledger, in order, and keeps it until that succeeds."""
+
+import asyncio
+from collections.abc import Iterable
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.model.facts import AnyFact
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.ledger_store import LedgerStore
+
+
+class Recorder:
+    """The facts of one holder of the lease."""
+
+    def __init__(self, store: LedgerStore, keeper: LeaseKeeper) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._unwritten: list[AnyFact] = []
+        self._writing = asyncio.Lock()
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are facts that could not be written yet."""
+        return bool(self._unwritten)
+
+    async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
+        """Write facts and what is left from before; False: they are kept for the next time."""
+        self._unwritten += facts
+        async with self._writing:
+            if not self._unwritten:
+                return True
+            if not self._keeper.is_valid:
+                return False
+            taken = list(self._unwritten)
+            try:
+                await self._store.append(self._keeper.epoch, taken)
+            except LedgerUnavailable:
+                return False
+            del self._unwritten[: len(taken)]
+            return True

@@ -1,0 +1,169 @@
+"""What a flow's holder keeps in step beside the records: settings, rights, and the end of topics.
+
+Each has its own loop and its own faults, which are told and tried again; none of them stops another, nor the copying.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from mirrord.cluster.deletions import Copy, plan_deletions, without_source
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import FlowConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import AnyFact, TopicDeleted
+from mirrord.model.status import TopicStatus
+from mirrord.shell.acl_sync import AclSync
+from mirrord.shell.clock import Clock
+from mirrord.shell.discovery import Discovered
+from mirrord.shell.recorder import Recorder
+from mirrord.shell.requests import NotOffered
+from mirrord.shell.settings_sync import SettingsSync, pairs_of
+from mirrord.shell.upkeep_admin import UpkeepAdmin
+from policies.naming import naming
+from policies.selecting import Selection
+
+FIRST_S = 0.1
+"""Until the first look at the clusters is there."""
+
+log = structlog.get_logger()
+
+
+class Upkeep:
+    """The loops of one flow."""
+
+    def __init__(self, flow: FlowConfig, source: UpkeepAdmin, target: UpkeepAdmin, clock: Clock) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._names = naming(flow.naming, flow.source, flow.separator)
+        selection = Selection(flow.topics, flow.exclude, flow.target, self._names, flow.mm2_records.separator)
+        self._selects = selection.selects
+        self.settings = SettingsSync(flow, source, target)
+        self._acls = AclSync(flow, self._selects, source, target)
+        self._deletions = ""
+        self._faults: dict[str, str] = {}
+        self._discovered: Discovered | None = None
+        self._refreshed = asyncio.Event()
+
+    def see(self, discovered: Discovered) -> None:
+        """The clusters as discovery has just seen them."""
+        self._discovered = discovered
+        self._refreshed.set()
+
+    async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        """Until it is cancelled."""
+        self._discovered = None
+        self._faults.clear()
+        await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder))
+
+    async def close(self) -> None:
+        """End the connections."""
+        await asyncio.gather(self._source.close(), self._target.close())
+
+    @property
+    def faults(self) -> list[str]:
+        """What is not kept in step, one line each."""
+        settings = self.settings.topics.faults
+        return [line for line in (*self._faults.values(), self._acls.fault, *settings.values()) if line]
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is good to know, one line each."""
+        return (*self._acls.remarks, *((self._deletions,) if self._deletions else ()))
+
+    def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
+        """The topics that need attention."""
+        known = self.settings.topics
+        faults = dict(discovered.faults) if discovered else {}
+        remarks = dict(discovered.remarks) if discovered else {}
+        names = sorted({*faults, *remarks, *known.faults, *known.remarks, *known.drift})
+        return tuple(
+            TopicStatus(
+                topic=name,
+                target_topic=self._names.target_topic(name),
+                faults=tuple(each[name] for each in (faults, known.faults) if name in each),
+                remarks=tuple(each[name] for each in (remarks, known.remarks) if name in each),
+                drift=known.drift.get(name, ()),
+            )
+            for name in names
+        )
+
+    async def _keep(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        while True:
+            discovered = self._discovered
+            if discovered is None:
+                await asyncio.sleep(FIRST_S)
+                continue
+            await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
+            copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
+            await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
+            await asyncio.sleep(self._flow.sync.every_ms / 1000)
+
+    async def _delete(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
+        """After each look of discovery."""
+        while True:
+            await self._refreshed.wait()
+            self._refreshed.clear()
+            discovered = self._discovered
+            if discovered is not None:
+                await self._try(
+                    "deletions", lambda seen=discovered: self._delete_gone(seen, copies_of(ledger()), recorder)
+                )
+
+    async def _delete_gone(self, discovered: Discovered, copies: list[Copy], recorder: Recorder) -> None:
+        wanted = self._flow.propagate_deletes
+        gone: list[Copy] = []
+        if wanted:
+            unseen = without_source(copies, discovered.source.topics, discovered.target.topics, self._target_name)
+            if unseen:
+                missing = await self._source.missing([copy.source_topic for copy in unseen])
+                gone = [copy for copy in unseen if copy.source_topic in missing]
+        plan = plan_deletions(copies, gone, self._clock.wall_ms(), self._flow.delete_grace_ms, wanted=wanted)
+        for fact in plan.facts:
+            log.warning("topic_deletion", flow=self._flow.name, topic=fact.target_topic, kind=type(fact).__name__)
+        facts: list[AnyFact] = list(plan.facts)
+        written = await recorder.write(facts)
+        refused: dict[str, str] = {}
+        if plan.due and written:
+            answers = await self._target.delete([copy.topic_id for copy in plan.due])
+            refused = {copy.topic: answers[copy.topic_id] for copy in plan.due if copy.topic_id in answers}
+            done = [copy for copy in plan.due if copy.topic not in refused]
+            for copy in done:
+                log.warning("topic_deleted", flow=self._flow.name, topic=copy.topic)
+            await recorder.write(TopicDeleted(copy.topic, copy.topic_id) for copy in done)
+        waiting = [copy.topic for copy in plan.waiting]
+        self._deletions = f"to be deleted, as their source topics are gone: {', '.join(waiting)}" if waiting else ""
+        if refused:
+            topic, reason = next(iter(refused.items()))
+            need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
+            raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
+
+    def _target_name(self, topic: str) -> str | None:
+        return self._names.target_topic(topic) if self._selects(topic) else None
+
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        line = ""
+        try:
+            await work()
+        except NotOffered as fault:
+            line = f"{what} are not synced: {fault}"
+        except EnvironmentFault as fault:
+            line = f"{what} are not synced at present: {fault}"
+        except Exception as error:
+            log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
+            line = f"{what} are not synced: internal error: {error!r}"
+        if line and line != self._faults.get(what, ""):
+            log.warning("not_synced", flow=self._flow.name, what=what, reason=line)
+        self._faults[what] = line
+
+
+def copies_of(ledger: FlowState) -> list[Copy]:
+    """The target topics that mirrord created and has not deleted."""
+    return [
+        Copy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms)
+        for topic in ledger.topics.values()
+        if topic.created
+    ]

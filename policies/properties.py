@@ -1,0 +1,64 @@
+"""Which settings of a topic are kept like the source's, and what becomes of those that it has at their default.
+
+The names are those of MirrorMaker 2's `use.defaults.from`; the excluded settings those of `config.properties.exclude`
+(org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter).
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from mirrord.model.config_reader import choice
+from mirrord.model.errors import ConfigError
+
+
+class Properties(Protocol):
+    """The rule of one flow."""
+
+    def passes(self, name: str) -> bool:
+        """Whether the setting is kept like the source's; what does not pass is never touched at the target."""
+        ...
+
+    def takes_default(self, name: str) -> bool:
+        """Of a setting that the source topic has no value of its own for: whether the value that counts at the source
+        is set at the target. Otherwise the target topic has none of its own either."""
+        ...
+
+
+class _Excluding:
+    """All settings but those whose whole name matches a pattern."""
+
+    def __init__(self, exclude: Iterable[str]) -> None:
+        self._exclude = [re.compile(pattern) for pattern in exclude]
+        self._known: dict[str, bool] = {}
+
+    def passes(self, name: str) -> bool:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = not any(pattern.fullmatch(name) for pattern in self._exclude)
+        return known
+
+
+class DefaultsOfTarget(_Excluding):
+    """What the source leaves at its default, the target decides for itself."""
+
+    def takes_default(self, name: str) -> bool:  # noqa: ARG002
+        return False
+
+
+class DefaultsOfSource(_Excluding):
+    """What counts at the source counts at the target, too."""
+
+    def takes_default(self, name: str) -> bool:  # noqa: ARG002
+        return True
+
+
+PROPERTIES: dict[str, Callable[[Iterable[str]], Properties]] = {"target": DefaultsOfTarget, "source": DefaultsOfSource}
+
+
+def properties(defaults_from: str, exclude: Iterable[str]) -> Properties:
+    """The rule of this name. Raises ConfigError when the name is unknown."""
+    try:
+        return PROPERTIES[choice(*PROPERTIES)(defaults_from)](exclude)
+    except ValueError as rule:
+        raise ConfigError(f'use_defaults_from: found "{defaults_from}"; allowed: {rule}') from None

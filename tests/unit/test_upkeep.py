@@ -1,0 +1,352 @@
+"""Settings, rights and deletions over made-up clusters: what is done, what the ledger tells, what must not happen."""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from mirrord.model.acls import AclRule
+from mirrord.model.config import FlowConfig
+from mirrord.model.config_features import SyncConfig
+from mirrord.model.facts import (
+    AclsPlanned,
+    AclsSynced,
+    ConfigChange,
+    ConfigsSynced,
+    TopicCreated,
+    TopicDeleted,
+    TopicDeletionPlanned,
+    TopicDeletionWithdrawn,
+)
+from mirrord.model.names import ClusterId
+from mirrord.shell import acl_sync
+from mirrord.shell.acl_sync import AclSync
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.settings_sync import SettingsSync
+from mirrord.shell.upkeep import Upkeep
+from mirrord.shell.upkeep_admin import regrouped
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeUpkeep, eventually
+from tests.fixtures.upkeep import Book, book, lanes_of
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), sync=SyncConfig(every_ms=10))
+READ = AclRule("TOPIC", "LITERAL", "orders", "User:a", "*", "READ", "ALLOW")
+COPIES = {"eu.orders": "orders"}
+
+
+def clusters() -> tuple[FakeCluster, FakeCluster]:
+    return FakeCluster(ClusterId("eu-id")), FakeCluster(ClusterId("us-id"))
+
+
+def with_copy(name: str = "orders") -> tuple[FakeCluster, FakeCluster]:
+    source, target = clusters()
+    source.add(name, 1)
+    target.add(f"eu.{name}", 1)
+    return source, target
+
+
+def settings(source: FakeCluster, target: FakeCluster, flow: FlowConfig = FLOW) -> SettingsSync:
+    return SettingsSync(flow, FakeUpkeep(source), FakeUpkeep(target))
+
+
+def acls(source: FakeCluster, target: FakeCluster, mode: str = "exact") -> AclSync:
+    flow = msgspec.structs.replace(FLOW, sync=msgspec.structs.replace(FLOW.sync, acls=mode))
+    return AclSync(flow, lambda topic: topic.startswith("orders"), FakeUpkeep(source), FakeUpkeep(target))
+
+
+def at_copy(rule: AclRule) -> AclRule:
+    return msgspec.structs.replace(rule, name=f"eu.{rule.name}")
+
+
+# settings
+
+
+async def test_a_new_topic_is_created_with_the_source_topics_settings() -> None:
+    source, target = clusters()
+    source.add("orders", 2, replicas=2)
+    source.own["orders"] = {"cleanup.policy": "compact", "min.insync.replicas": "2", "only.here": "1"}
+    sync = settings(source, target)
+    flow = msgspec.structs.replace(FLOW, replication_factor="source")
+    discovery = Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
+    created, told = (await discovery.refresh()).facts
+    assert isinstance(created, TopicCreated)
+    assert isinstance(told, ConfigsSynced)
+    assert told.changes == (ConfigChange("cleanup.policy", None, "compact"),)
+    shape = target.shapes["eu.orders"]
+    assert (shape.partitions, shape.replication_factor, shape.settings) == (2, 2, {"cleanup.policy": "compact"})
+    async with book() as ledger:
+        lanes = lanes_of((source.topics["orders"], target.topics["eu.orders"]))
+        await sync.round(lanes, ledger.recorder)
+        assert target.altered == []
+        assert sync.topics.remarks == {"orders": "the target's brokers do not know only.here"}
+
+
+async def test_a_topic_gets_as_many_replicas_as_there_are_brokers() -> None:
+    source, target = clusters()
+    target.brokers = 1
+    source.add("orders", 1, replicas=3)
+    flow = msgspec.structs.replace(FLOW, replication_factor="source")
+    discovery = Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims())
+    found = await discovery.refresh()
+    assert target.topics["eu.orders"].replicas == 1
+    assert found.faults == {}
+    assert found.notice == "eu.orders has 1 replica instead of 3: the target has 1 broker"
+
+
+async def test_drift_is_repaired_and_told_and_what_is_excluded_survives() -> None:
+    source, target = with_copy()
+    source.own["orders"] = {"retention.ms": "5", "min.insync.replicas": "1"}
+    target.own["eu.orders"] = {"retention.ms": "7", "cleanup.policy": "compact", "min.insync.replicas": "2"}
+    lanes = lanes_of((source.topics["orders"], target.topics["eu.orders"]))
+    async with book() as ledger:
+        sync = settings(source, target)
+        for _ in range(3):
+            await sync.round(lanes, ledger.recorder)
+        assert target.own["eu.orders"] == {"retention.ms": "5", "min.insync.replicas": "2"}
+        assert target.altered == [("eu.orders", {"cleanup.policy": None, "retention.ms": "5"})]
+        (fact,) = ledger.facts(ConfigsSynced)
+        changes = (ConfigChange("cleanup.policy", "compact", None), ConfigChange("retention.ms", "7", "5"))
+        assert fact == ConfigsSynced("orders", "eu.orders", target.topics["eu.orders"].topic_id, changes)
+
+
+async def test_a_refused_topic_is_told_and_tried_again_and_stops_no_other() -> None:
+    source, target = clusters()
+    for name in ("orders-1", "orders-2", "orders-3"):
+        source.add(name, 1)
+        target.add(f"eu.{name}", 1)
+        source.own[name] = {"retention.ms": "5"}
+    target.unalterable["eu.orders-1"] = "TOPIC_AUTHORIZATION_FAILED"
+    source.unseen["orders-2"] = "TOPIC_AUTHORIZATION_FAILED"
+    lanes = lanes_of(*((source.topics[name], target.topics[f"eu.{name}"]) for name in source.topics))
+    async with book() as ledger:
+        sync = settings(source, target)
+        await sync.round(lanes, ledger.recorder)
+        assert sync.topics.faults == {
+            "orders-1": "the settings of the target topic eu.orders-1 cannot be altered: TOPIC_AUTHORIZATION_FAILED; "
+            "ALTER_CONFIGS is missing",
+            "orders-2": "the settings of the source topic orders-2 may not be seen: TOPIC_AUTHORIZATION_FAILED; "
+            "DESCRIBE_CONFIGS is missing",
+        }
+        assert sync.topics.drift == {"orders-1": ("retention.ms: (default) → 5",)}
+        assert target.own == {"eu.orders-3": {"retention.ms": "5"}}
+        target.unalterable, source.unseen = {}, {}
+        await sync.round(lanes, ledger.recorder)
+        assert len(target.own) == 3
+        assert sync.topics.faults == sync.topics.drift == {}
+
+
+def test_groups_of_topics_stay_together() -> None:
+    names = [f"topic-{number:03}" for number in range(250)]
+    groups = regrouped([], names)
+    assert [len(group.topics) for group in groups] == [100, 100, 50]
+    more = regrouped(groups, [*names[1:], "a new one"])
+    assert more[1] is groups[1]
+    assert [len(group.topics) for group in more] == [99, 100, 51]
+    assert sorted(topic for group in more for topic in group.topics) == sorted([*names[1:], "a new one"])
+    assert regrouped(more, []) == []
+
+
+# rights
+
+
+async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> None:
+    source, target = clusters()
+    write = msgspec.structs.replace(READ, operation="WRITE")
+    group = AclRule("GROUP", "PREFIXED", "bill", "User:a", "*", "READ", "ALLOW")
+    by_hand = at_copy(msgspec.structs.replace(READ, principal="User:hand"))
+    source.rules, target.rules = {READ, write, group}, {by_hand, at_copy(READ)}
+    async with book() as ledger:
+        sync = acls(source, target)
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {by_hand, at_copy(READ), at_copy(write), group}
+        assert ledger.facts(AclsPlanned, AclsSynced) == [
+            AclsPlanned((group, at_copy(write))),
+            AclsSynced((group, at_copy(write))),
+        ]
+        source.rules = set()
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        # The right to read stood there before mirrord came.
+        assert target.rules == {by_hand, at_copy(READ)}
+        assert ledger.state.acls == frozenset()
+        assert sync.remarks[0].startswith("2 ACLs on copies were not set by mirrord")
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
+
+
+async def test_rights_that_a_dead_holder_gave_without_telling_are_ours() -> None:
+    source, target = clusters()
+    source.rules, target.rules = {READ}, set()
+    async with book() as ledger:
+        # Killed between giving the right and telling it; the second one it did not come to.
+        other = at_copy(msgspec.structs.replace(READ, operation="DESCRIBE"))
+        await ledger.recorder.write([AclsPlanned((at_copy(READ), other))])
+        target.rules.add(at_copy(READ))
+        await acls(source, target).round(COPIES, ledger.state, ledger.recorder)
+        assert (ledger.state.acls, ledger.state.planned_acls) == ({at_copy(READ)}, frozenset())
+        target.rules.add(other)
+        source.rules = set()
+        await acls(source, target).round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {other}
+
+
+async def test_a_source_without_authorizer_is_told_once_and_takes_nothing_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(acl_sync.log, "info", lambda event, **_: told.append(event))
+    source, target = clusters()
+    source.rules, target.rules = {READ}, set()
+    async with book() as ledger:
+        sync = acls(source, target)
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        source.rules = None
+        for _ in range(3):
+            await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {at_copy(READ)}
+        assert (sync.fault, sync.remarks) == (
+            "",
+            ("the source cluster eu has no authorizer: no ACLs are carried over",),
+        )
+        assert told == ["acls_synced", "acls_remark"]
+
+
+async def test_a_missing_right_is_named_and_tried_again() -> None:
+    source, target = clusters()
+    source.rules, target.rules = {READ}, set()
+    source.rules_hidden = "CLUSTER_AUTHORIZATION_FAILED"
+    async with book() as ledger:
+        sync = acls(source, target)
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert sync.fault.endswith("those of eu may not be seen: CLUSTER_AUTHORIZATION_FAILED; "
+                                   "DESCRIBE on the cluster is missing")  # fmt: skip
+        source.rules_hidden, target.rules_fixed = "", "CLUSTER_AUTHORIZATION_FAILED"
+        await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert "the target refuses ALLOW READ on topic eu.orders for User:a" in sync.fault
+        assert sync.fault.endswith("ALTER on the cluster is missing")
+        assert ledger.state.planned_acls == ledger.state.acls == frozenset()
+        target.rules_fixed = ""
+        for _ in range(2):  # the first one comes too early
+            await sync.round(COPIES, ledger.state, ledger.recorder)
+        assert (sync.fault, target.rules) == ("", {at_copy(READ)})
+
+
+# deletions
+
+
+class Mirror:
+    """Discovery and upkeep of one flow."""
+
+    def __init__(self, ledger: Book, *, grace_ms: int = 0, wanted: bool = True) -> None:
+        self.source, self.target = clusters()
+        self.ledger = ledger
+        self.flow = msgspec.structs.replace(FLOW, propagate_deletes=wanted, delete_grace_ms=grace_ms)
+        self.upkeep = Upkeep(self.flow, FakeUpkeep(self.source), FakeUpkeep(self.target), SystemClock())
+        self.discovery = Discovery(self.flow, FakeAdmin(self.source), FakeAdmin(self.target), Claims())
+        self._task = asyncio.create_task(self.upkeep.run(lambda: ledger.state, ledger.recorder))
+
+    async def refresh(self) -> None:
+        found = await self.discovery.refresh()
+        await self.ledger.recorder.write(found.facts)
+        self.upkeep.see(found)
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        for _ in range(200):
+            if condition():
+                return
+            await self.refresh()
+        raise AssertionError("it never came true")
+
+    def close(self) -> None:
+        self._task.cancel()
+
+
+DELETIONS = (TopicDeletionPlanned, TopicDeletionWithdrawn, TopicDeleted)
+
+
+async def test_a_copy_goes_after_its_time_of_grace_and_only_if_mirrord_created_it() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger)
+        mirror.source.add("orders", 1)
+        mirror.source.add("orders-by-hand", 1)
+        mirror.target.add("eu.orders-by-hand", 1)
+        mirror.target.add("eu.orders-other", 1)
+        await mirror.until(lambda: "eu.orders" in mirror.target.topics)
+        topic_id = mirror.target.topics["eu.orders"].topic_id
+        mirror.source.topics.clear()
+        await mirror.until(lambda: "eu.orders" not in mirror.target.topics)
+        await eventually(lambda: ledger.facts(TopicDeleted))
+        planned, deleted = ledger.facts(*DELETIONS)
+        assert isinstance(planned, TopicDeletionPlanned)
+        assert deleted == TopicDeleted("eu.orders", topic_id)
+        assert set(mirror.target.topics) == {"eu.orders-by-hand", "eu.orders-other"}
+        mirror.close()
+
+
+async def test_nothing_goes_unless_it_is_asked_for() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger, wanted=False)
+        mirror.source.add("orders", 1)
+        await mirror.until(lambda: "eu.orders" in mirror.target.topics)
+        mirror.source.topics.clear()
+        for _ in range(5):
+            await mirror.refresh()
+        assert "eu.orders" in mirror.target.topics
+        assert ledger.facts(*DELETIONS) == []
+        mirror.close()
+
+
+async def test_a_topic_that_comes_back_or_is_only_hidden_keeps_its_copy() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger, grace_ms=3_600_000)
+        mirror.source.add("orders", 1)
+        await mirror.until(lambda: "eu.orders" in mirror.target.topics)
+        mirror.source.hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+        topics, mirror.source.topics = mirror.source.topics, {}
+        for _ in range(5):
+            await mirror.refresh()
+        assert ledger.facts(*DELETIONS) == []
+        mirror.source.hidden.clear()
+        await mirror.until(lambda: ledger.facts(TopicDeletionPlanned))
+        line = "to be deleted, as their source topics are gone: eu.orders"
+        await mirror.until(lambda: line in mirror.upkeep.remarks)
+        mirror.source.topics = topics
+        await mirror.until(lambda: ledger.facts(TopicDeletionWithdrawn))
+        assert all(topic.delete_at_ms is None for topic in ledger.state.topics.values())
+        assert "eu.orders" in mirror.target.topics
+        mirror.close()
+
+
+async def test_a_refused_deletion_is_named_and_tried_again() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger)
+        mirror.source.add("orders", 1)
+        await mirror.until(lambda: "eu.orders" in mirror.target.topics)
+        mirror.target.refuses["eu.orders"] = "TOPIC_AUTHORIZATION_FAILED"
+        mirror.source.topics.clear()
+        await mirror.until(lambda: mirror.upkeep.faults)
+        assert mirror.upkeep.faults == [
+            "deletions are not synced at present: the target topic eu.orders cannot be deleted: "
+            "TOPIC_AUTHORIZATION_FAILED; DELETE is missing"
+        ]
+        mirror.target.refuses.clear()
+        await mirror.until(lambda: ledger.facts(TopicDeleted))
+        await mirror.until(lambda: not mirror.upkeep.faults)
+        mirror.close()
+
+
+async def test_a_cluster_that_is_away_stops_one_round_and_no_loop() -> None:
+    async with book() as ledger:
+        mirror = Mirror(ledger)
+        mirror.source.add("orders", 1)
+        await mirror.until(lambda: "eu.orders" in mirror.target.topics)
+        mirror.target.fail()
+        await eventually(lambda: mirror.upkeep.faults)
+        assert mirror.upkeep.faults == ["settings are not synced at present: no broker answers"]
+        mirror.target.error = None
+        mirror.source.own["orders"] = {"retention.ms": "5"}
+        await eventually(lambda: mirror.target.own["eu.orders"] == {"retention.ms": "5"})
+        await eventually(lambda: not mirror.upkeep.faults)
+        mirror.close()
