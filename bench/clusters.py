@@ -13,6 +13,7 @@ from bench.load import Topic
 from mirrord.model.errors import EnvironmentFault
 
 _PATIENCE_S = 30.0
+_ANSWER_S = 20.0
 
 
 class Admin:
@@ -29,9 +30,12 @@ class Admin:
     def create(self, topics: Sequence[Topic]) -> None:
         """Create topics, those that are there already left as they are. Raises EnvironmentFault."""
         wanted = [NewTopic(topic.name, topic.partitions, config=topic.settings) for topic in topics]
-        for name, created in self._client.create_topics(wanted, request_timeout=_PATIENCE_S).items():
+        for name, created in self._client.create_topics(wanted, request_timeout=_ANSWER_S).items():
             try:
                 created.result(_PATIENCE_S)
+            except TimeoutError:
+                self._client = AdminClient(self._settings)
+                raise EnvironmentFault(f"the topic {name} cannot be created: no answer") from None
             except KafkaException as error:
                 code: Any = error.args[0]
                 if code.code() != KafkaError.TOPIC_ALREADY_EXISTS:
@@ -39,9 +43,12 @@ class Admin:
 
     def delete(self, names: Sequence[str]) -> None:
         """Delete topics. Raises EnvironmentFault."""
-        for name, deleted in self._client.delete_topics(list(names), request_timeout=_PATIENCE_S).items():
+        for name, deleted in self._client.delete_topics(list(names), request_timeout=_ANSWER_S).items():
             try:
                 deleted.result(_PATIENCE_S)
+            except TimeoutError:
+                self._client = AdminClient(self._settings)
+                raise EnvironmentFault(f"the topic {name} cannot be deleted: no answer") from None
             except KafkaException as error:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
 
