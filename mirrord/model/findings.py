@@ -23,6 +23,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What to do; empty when there is nothing to be done."""
 
 
+def worse(one: Severity, other: Severity) -> bool:
+    """Whether the first one is the worse."""
+    return _ORDER.index(one) < _ORDER.index(other)
+
+
 def worst_first(findings: list[Finding]) -> list[Finding]:
     """Errors, then warnings, then notes; within each as they were found, and each only once."""
     return sorted(dict.fromkeys(findings), key=lambda finding: _ORDER.index(finding.severity))

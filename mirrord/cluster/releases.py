@@ -1,0 +1,26 @@
+"""Which Kafka release a broker is like, by the newest versions of requests that it takes: it tells nothing else."""
+
+from collections.abc import Mapping
+
+_PRODUCE, _FETCH = 0, 1
+# org.apache.kafka: clients/src/main/resources/common/message, at each release.
+_RELEASES: tuple[tuple[str, int, int], ...] = (
+    ("4.1 or newer", 13, 18),
+    ("4.0", 12, 17),
+    ("3.9", 11, 17),
+    ("3.8", 11, 16),
+    ("3.7", 10, 16),
+    ("3.5 or 3.6", 9, 15),
+    ("3.1 to 3.4", 9, 13),
+    ("2.8 or 3.0", 9, 12),
+)
+"""Release, its newest Produce version, its newest Fetch version."""
+
+
+def like_release(offered: Mapping[int, tuple[int, int]]) -> str:
+    """Such as "Kafka 3.9"; `offered` is what ApiVersions told: API key to (least, greatest) version."""
+    produce, fetch = (offered.get(key, (0, -1))[1] for key in (_PRODUCE, _FETCH))
+    for release, least_produce, least_fetch in _RELEASES:
+        if produce >= least_produce and fetch >= least_fetch:
+            return f"Kafka {release}"
+    return "older than Kafka 2.8"

@@ -1,0 +1,213 @@
+"""Which rights a flow needs on its two clusters, one by one, and what it cannot do without each of them.
+
+The source is only read, unless the configuration says otherwise. Operations are those of
+org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies
+DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from mirrord.cluster.topics import Topic, TopicsPlan
+from mirrord.model.config import FlowConfig
+from mirrord.model.config_not_yet import NOT_YET
+from mirrord.model.findings import Severity, worse
+from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
+
+Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
+Resource = Literal["cluster", "topic", "group"]
+
+CODES: dict[Operation, int] = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+}
+"""Bit numbers of the operations that a broker says we may do (KIP-430)."""
+_IMPLY: dict[str, tuple[Operation, ...]] = {
+    "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
+    "DESCRIBE_CONFIGS": ("ALTER_CONFIGS",),
+}
+"""Operations, and those that imply them."""
+KAFKA_CLUSTER = "kafka-cluster"
+"""The only name that a resource of the kind "cluster" can have."""
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One operation on one resource of one cluster."""
+
+    cluster: Alias
+    resource: Resource
+    name: str
+    """`*` stands for all that the configuration selects."""
+    operation: Operation
+
+    def __str__(self) -> str:
+        what = "the cluster" if self.resource == "cluster" else f"the {self.resource} {self.name}"
+        return f"{self.operation} on {what}"
+
+
+class Need(msgspec.Struct, frozen=True):
+    """A right, and what it is for."""
+
+    right: Right
+    missing: Severity
+    """How bad it is without: error: a start fails; warning: something is not done or not protected; note: less is
+    known."""
+    purpose: str
+
+
+def needed_rights(
+    flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic], named: Collection[str] = ()
+) -> list[Need]:
+    """All rights that the flow needs for these topics, each once.
+
+    `target` holds the topics that the target has, `named` are source topics that the flow names in full, whether they
+    can be seen or not.
+    """
+    needs: dict[Right, Need] = {}
+    for need in (*_source(flow, plan, named), *_own_topics(flow, target), *_copies(flow, plan), *_features(flow, plan)):
+        known = needs.get(need.right)
+        if known is None or worse(need.missing, known.missing):
+            needs[need.right] = need
+    return [
+        need
+        for right, need in needs.items()
+        if not any(_with(right, other) in needs for other in _IMPLY.get(right.operation, ()))
+    ]
+
+
+def _with(right: Right, operation: Operation) -> Right:
+    return msgspec.structs.replace(right, operation=operation)
+
+
+def _topic(cluster: Alias, name: str, *wanted: tuple[Operation, Severity, str]) -> Iterator[Need]:
+    for operation, missing, purpose in wanted:
+        yield Need(Right(cluster, "topic", name, operation), missing, purpose)
+
+
+def _cluster(cluster: Alias, operation: Operation, purpose: str) -> Need:
+    return Need(Right(cluster, "cluster", KAFKA_CLUSTER, operation), "warning", purpose)
+
+
+def _source(flow: FlowConfig, plan: TopicsPlan, named: Iterable[str]) -> Iterator[Need]:
+    for name in sorted({*plan.targets.values(), *named}):
+        yield from _topic(
+            flow.source,
+            name,
+            ("READ", "error", "to copy it"),
+            (
+                "DESCRIBE_CONFIGS",
+                "warning" if _acts(flow, "sync.configs") else "note",
+                "to see settings that the target must keep up with",
+            ),
+        )
+
+
+def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    for name in (ledger_topic(flow.name), state_topic(flow.name)):
+        if name not in target:
+            yield from _topic(flow.target, name, ("CREATE", "error", "to begin the ledger"))
+        yield from _topic(
+            flow.target,
+            name,
+            ("READ", "error", "to know what was done"),
+            ("WRITE", "error", "to write down what is done"),
+            ("DESCRIBE_CONFIGS", "note", "to see that nobody's settings make it forget"),
+        )
+    yield from _topic(flow.target, ledger_topic(flow.name), ("DELETE", "error", "to trim what snapshots hold"))
+    probe = "to probe what exactly once rests on"
+    yield from _topic(
+        flow.target,
+        probe_topic(flow.name),
+        ("CREATE", "warning", probe),
+        ("READ", "warning", probe),
+        ("WRITE", "warning", probe),
+        ("DELETE", "note", "to remove the topic of the probe again"),
+    )
+
+
+def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+    missing = {step.target_topic for step in plan.create}
+    growing = {step.target.name for step in plan.grow}
+    for name in sorted(plan.targets):
+        if name in missing:
+            yield from _topic(flow.target, name, ("CREATE", "error", "to create it"))
+        yield from _topic(
+            flow.target,
+            name,
+            ("READ", "error", "to see what stands in it"),
+            ("WRITE", "error", "to copy into it"),
+            ("ALTER", "error" if name in growing else "warning", "to grow it when the source topic grows"),
+            ("DESCRIBE_CONFIGS", "note", "to see what it would refuse or rewrite"),
+        )
+    remembered = "to know how long producers are remembered; else no lane is protected"
+    yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)
+
+
+def _features(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+    """What else the configuration asks for and this version does."""
+    if _acts(flow, "sync.configs"):
+        for name in sorted(plan.targets):
+            yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its settings in step"))
+    if _acts(flow, "sync.acls"):
+        yield _cluster(flow.source, "DESCRIBE", "to read ACLs")
+        yield _cluster(flow.target, "ALTER", "to write ACLs")
+    if _acts(flow, "propagate_deletes"):
+        for name in sorted(plan.targets):
+            yield from _topic(flow.target, name, ("DELETE", "warning", "to delete it when the source topic is deleted"))
+    if _acts(flow, "groups"):
+        yield Need(Right(flow.source, "group", "*", "DESCRIBE"), "warning", "to read what groups have committed")
+        yield Need(Right(flow.target, "group", "*", "READ"), "warning", "to commit for groups")
+    if _acts(flow, "heartbeats.emit"):
+        for cluster in _heartbeat_clusters(flow):
+            yield from _written(cluster, "heartbeats", "to write heartbeats")
+    between = flow.mm2_records.separator
+    if _acts(flow, "mm2_records.checkpoints"):
+        name = f"{flow.source}{between}checkpoints{between}internal"
+        yield from _written(flow.target, name, "to write checkpoints")
+    if _acts(flow, "mm2_records.offset_syncs"):
+        at_source = flow.mm2_records.offset_syncs == "source"
+        cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
+        name = f"mm2-offset-syncs{between}{other}{between}internal"
+        yield from _written(cluster, name, "to write offset syncs")
+
+
+def _written(cluster: Alias, name: str, purpose: str) -> Iterator[Need]:
+    return _topic(
+        cluster, name, ("CREATE", "warning", purpose), ("READ", "warning", purpose), ("WRITE", "warning", purpose)
+    )
+
+
+def _heartbeat_clusters(flow: FlowConfig) -> tuple[Alias, ...]:
+    match flow.heartbeats.emit:
+        case "both":
+            return flow.source, flow.target
+        case "source":
+            return (flow.source,)
+        case _:
+            return (flow.target,)
+
+
+def _acts(flow: FlowConfig, setting: str) -> bool:
+    """The flow asks for it, and this version acts on it."""
+    asked = FEATURES[setting]
+    return setting not in NOT_YET and asked(flow)
+
+
+FEATURES: dict[str, Callable[[FlowConfig], bool]] = {
+    "groups": lambda flow: flow.groups.mode != "off",
+    "sync.configs": lambda flow: flow.sync.configs,
+    "sync.acls": lambda flow: flow.sync.acls != "off",
+    "heartbeats.emit": lambda flow: flow.heartbeats.emit != "off",
+    "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
+    "mm2_records.offset_syncs": lambda flow: flow.mm2_records.offset_syncs != "off",
+    "propagate_deletes": lambda flow: flow.propagate_deletes,
+}
+"""Settings that need rights of their own once this version acts on them, and which flows ask for them."""

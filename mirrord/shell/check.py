@@ -1,0 +1,226 @@
+"""`mirrord check`: everything that can be known before a start, asked of both clusters. Nothing is altered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+
+import msgspec
+
+from mirrord.cluster.probe import guarantee
+from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, Right, needed_rights
+from mirrord.cluster.settings import TopicShape, replication_factor
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_not_yet import not_yet
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.facts import FlowOpened
+from mirrord.model.findings import Finding, worst_first
+from mirrord.model.names import Alias
+from mirrord.shell.backlog import backlog_findings, clock_findings
+from mirrord.shell.check_settings import expiry_ms, settings_findings
+from mirrord.shell.cluster_look import ClusterSeen, look_at
+from mirrord.shell.hazards import find_hazards, read_state
+from mirrord.shell.ledger_store import check_clusters
+from mirrord.shell.preflight import literal_names
+from mirrord.shell.probe import NotProbed
+from mirrord.shell.rights import RightSeen, see_rights
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey, survey_flows
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was found."""
+
+    clusters: tuple[ClusterSeen, ...]
+    rights: tuple[RightSeen, ...]
+    """All that are needed, held or not."""
+    findings: tuple[Finding, ...]
+    """The worst first."""
+
+    @property
+    def would_start(self) -> bool:
+        """Nothing was found that keeps a start from doing what the configuration asks for."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+
+async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> Report:
+    """Looks at every cluster and flow; what cannot be asked becomes a finding.
+
+    `probe` also writes into the probe topic of each flow, and removes it again.
+    """
+    timeout_s = config.runtime.request_timeout_ms / 1000
+    used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
+    looks = [look_at(alias, config.clusters[alias], timeout_s) for alias in used]
+    seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
+    findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
+    if line := not_yet(config.flows):
+        findings.append(Finding(severity="note", where="the configuration", what=line))
+    reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
+    rights: list[RightSeen] = []
+    if reached:
+        surveys = await survey_flows(msgspec.structs.replace(config, flows=reached), surroundings.admin)
+        for name, survey in surveys.items():
+            if isinstance(survey, FlowSurvey):
+                more, found = await _check_flow(config, surroundings, survey, seen, probe=probe)
+                rights += more
+                findings += found
+            else:
+                findings.append(Finding(severity="error", flow=name, where="both clusters", what=str(survey)))
+    return Report(tuple(seen.values()), tuple(rights), tuple(worst_first(findings)))
+
+
+def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:
+    if cluster.error:
+        yield Finding(
+            severity="error",
+            where=cluster.alias,
+            what=cluster.error,
+            do="see that the addresses, the security settings and the network are right",
+        )
+    for broker in cluster.brokers:
+        if broker.error:
+            yield Finding(
+                severity="error",
+                where=f"{cluster.alias}: broker {broker.node}",
+                what=f"the cluster says that it is at {broker.address}: {broker.error}",
+                do="its advertised.listeners must lead there from this machine",
+            )
+    releases = sorted({broker.release for broker in cluster.brokers if broker.release})
+    if len(releases) > 1:
+        what = f"brokers of several releases: {', '.join(releases)}"
+        yield Finding(
+            severity="note", where=cluster.alias, what=what, do="`check --probe` again when all have the newer one"
+        )
+
+
+async def _check_flow(
+    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen], *, probe: bool
+) -> tuple[list[RightSeen], list[Finding]]:
+    flow = survey.flow
+    findings = await _ledger(surroundings, survey)
+    findings += await find_hazards(config, survey, surroundings.ledger)
+    rights: list[RightSeen] = []
+
+    async def rights_too() -> list[Finding]:
+        found, faults = await _rights(config, surroundings, survey, seen)
+        rights.extend(found)
+        return faults
+
+    parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
+        ("rights", rights_too),
+        ("settings", lambda: settings_findings(config, survey, seen[flow.target])),
+        ("how old the backlog is", lambda: _backlog(config, surroundings, survey, seen)),
+        ("clocks", lambda: clock_findings(config, survey, surroundings.clock.wall_ms())),
+    )
+    for what, part in parts:
+        try:
+            findings += await part()
+        except EnvironmentFault as fault:
+            line = f"{what}: not known: {fault}"
+            findings.append(Finding(severity="note", flow=flow.name, where="both clusters", what=line))
+    if probe:
+        findings.append(await _probe(flow, surroundings))
+    return rights, findings
+
+
+async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> list[Finding]:
+    flow, looked = survey.flow, survey.looked
+    if looked.source.cluster_id == looked.target.cluster_id:
+        return [
+            Finding(
+                severity="warning",
+                flow=flow.name,
+                where=f"{flow.source} and {flow.target}",
+                what="both are the same cluster",
+                do="see that the addresses are those that are meant",
+            )
+        ]
+    try:
+        state = await read_state(flow, surroundings.ledger)
+        check_clusters(state, FlowOpened(flow.name, looked.source.cluster_id, looked.target.cluster_id))
+    except LedgerMissing:
+        return []
+    except MirrordError as error:
+        return [Finding(severity="error", flow=flow.name, where=f"{flow.target}: the flow's ledger", what=str(error))]
+    promise, note = guarantee(state.probed)
+    severity = "warning" if promise == "at-least-once" else "note"
+    if not note:
+        return []
+    return [Finding(severity=severity, flow=flow.name, where=f"{flow.target}: its brokers", what=f"{promise}: {note}")]
+
+
+async def _rights(
+    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen]
+) -> tuple[list[RightSeen], list[Finding]]:
+    flow, plan = survey.flow, survey.looked.plan
+    needs = needed_rights(flow, plan, survey.looked.target.topics, literal_names(flow))
+    rule = flow.replication_factor
+    shapes = {
+        step.target_topic: TopicShape(step.source.partitions, replication_factor(rule, step.source.replicas))
+        for step in plan.create
+    }
+    on_clusters = {
+        need.right: await _on_cluster(config, need.right, seen) for need in needs if need.right.resource == "cluster"
+    }
+    admins = {alias: surroundings.admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
+    try:
+        rights, refused = await see_rights(flow, needs, admins, shapes, on_clusters)
+    finally:
+        await asyncio.gather(*(admin.close() for admin in admins.values()))
+    findings = [
+        Finding(
+            severity=right.missing,
+            flow=flow.name,
+            where=f"{right.right.cluster}: {right.right.resource} {right.right.name}",
+            what=f"{right.right.operation} is missing: it is needed {right.purpose}",
+            do=f"allow {right.right.operation} on {right.right.resource} {right.right.name}",
+        )
+        for right in rights
+        if right.held is False
+    ]
+    for topic, line in refused.items():
+        # The factor is taken back to what the brokers allow; anything else stands in the way.
+        severity = "warning" if "INVALID_REPLICATION_FACTOR" in line else "error"
+        what = f"it cannot be created as it should be: {line}"
+        findings.append(Finding(severity=severity, flow=flow.name, where=f"{flow.target}: topic {topic}", what=what))
+    return rights, findings
+
+
+async def _on_cluster(config: Config, right: Right, seen: Mapping[Alias, ClusterSeen]) -> bool | None:
+    """Bits are told only to those who may DESCRIBE; to see settings is tried."""
+    cluster = seen[right.cluster]
+    if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":
+        return (await expiry_ms(config, cluster)) is not None
+    if cluster.allowed is None:
+        return None
+    return bool(cluster.allowed >> CODES[right.operation] & 1)
+
+
+async def _backlog(
+    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen]
+) -> list[Finding]:
+    remembered_ms = await expiry_ms(config, seen[survey.flow.target])
+    if remembered_ms is None:
+        return []
+    try:
+        state = await read_state(survey.flow, surroundings.ledger)
+    except LedgerMissing:
+        state = None
+    return await backlog_findings(config, survey, state, remembered_ms, surroundings.clock.wall_ms())
+
+
+async def _probe(flow: FlowConfig, surroundings: Surroundings) -> Finding:
+    where = f"{flow.target}: its brokers"
+    try:
+        probed = await surroundings.probe(flow, None)
+    except NotProbed as fault:
+        return Finding(severity="warning", flow=flow.name, where=where, what=f"they could not be probed: {fault}")
+    remarks = f" ({'; '.join(probed.remarks)})" if probed.remarks else ""
+    if probed.passed:
+        what = f"probed: exactly once{remarks}"
+        return Finding(severity="note", flow=flow.name, where=where, what=what)
+    return Finding(
+        severity="warning",
+        flow=flow.name,
+        where=where,
+        what=f"probed: at least once, records may be doubled: {'; '.join(probed.failures)}{remarks}",
+    )

@@ -1,0 +1,51 @@
+"""Gathers effective settings for `mirrord check`."""
+
+from mirrord.cluster.refusals import BROKER_NAMES, TopicPair, refusals
+from mirrord.model.config import Config
+from mirrord.model.findings import Finding
+from mirrord.shell.cluster_look import ClusterSeen
+from mirrord.shell.effective import broker_settings, topic_settings
+from mirrord.shell.producer_expiry import producer_expiry_ms
+from mirrord.shell.survey import FlowSurvey
+
+
+async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
+    """What the target would refuse or rewrite. A missing topic will have the brokers' settings. Raises Unreachable."""
+    flow, looked = survey.flow, survey.looked
+    timeout_s = config.runtime.request_timeout_ms / 1000
+    targets = looked.plan.targets
+    sources = sorted(set(targets.values()))
+    theirs = await topic_settings(config.clusters[flow.source], sources, BROKER_NAMES, timeout_s) if sources else {}
+    there = sorted(set(targets) & looked.target.topics.keys())
+    cluster = config.clusters[flow.target]
+    ours = await topic_settings(cluster, there, BROKER_NAMES, timeout_s) if there else {}
+    defaults: dict[str, str] = {}
+    node = _node(target_seen)
+    if node is not None and len(there) < len(targets):
+        told = await broker_settings(cluster, node, sorted(set(BROKER_NAMES.values())), timeout_s) or {}
+        defaults = {name: told[broker] for name, broker in BROKER_NAMES.items() if broker in told}
+    pairs = [
+        TopicPair(
+            source,
+            target,
+            theirs[source].values,
+            ours[target].values if target in ours else defaults,
+            theirs[source].own,
+        )
+        for target, source in sorted(targets.items())
+        if source in theirs and (target in ours or target not in there)
+    ]
+    return list(refusals(flow, pairs))
+
+
+async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
+    """How long the target remembers a producer; None when it may not be seen. Raises Unreachable."""
+    node = _node(target)
+    if node is None:
+        return None
+    timeout_s = config.runtime.request_timeout_ms / 1000
+    return await producer_expiry_ms(config.clusters[target.alias], node, timeout_s)
+
+
+def _node(cluster: ClusterSeen) -> int | None:
+    return next((broker.node for broker in cluster.brokers if not broker.error), None)

@@ -1,0 +1,87 @@
+"""Which differences of topic settings are told, as a table."""
+
+import msgspec
+import pytest
+
+from mirrord.cluster import refusals as refusals_module
+from mirrord.cluster.refusals import TopicPair, refusals
+from mirrord.model.config import FlowConfig
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+SAME = {
+    "max.message.bytes": "1048588",
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": "9223372036854775807",
+    "message.timestamp.after.max.ms": "3600000",
+    "cleanup.policy": "delete",
+    "compression.type": "producer",
+}
+
+
+def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW) -> list[tuple[str, str]]:
+    pair = TopicPair("orders", "eu.orders", SAME | source, SAME | target, frozenset(source))
+    return [(finding.severity, finding.what) for finding in refusals(flow, [pair])]
+
+
+@pytest.fixture(autouse=True)
+def settings_are_not_carried_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals_module, "NOT_YET", {"sync.configs": None})
+
+
+@pytest.mark.parametrize(
+    ("key", "source", "target", "severity", "part"),
+    [
+        ("max.message.bytes", "2000000", "1048588", "warning", "refuses batches above 1048588 bytes"),
+        ("message.timestamp.type", "CreateTime", "LogAppendTime", "warning", "the time of their append"),
+        ("message.timestamp.before.max.ms", "9223372036854775807", "86400000", "warning", "86400000 ms old"),
+        ("message.timestamp.after.max.ms", "9223372036854775807", "3600000", "warning", "3600000 ms ahead"),
+        ("cleanup.policy", "delete", "compact", "warning", "a record without a key is refused"),
+        ("cleanup.policy", "delete", "compact,delete", "warning", "a record without a key is refused"),
+        ("cleanup.policy", "compact", "delete", "note", "copies of one key pile up"),
+        ("compression.type", "producer", "zstd", "note", "compresses every batch anew"),
+    ],
+)
+def test_what_a_target_refuses_or_rewrites(key: str, source: str, target: str, severity: str, part: str) -> None:
+    ((found, what),) = told({key: source}, {key: target})
+    assert found == severity
+    assert part in what
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ({}, {}),
+        ({"max.message.bytes": "1000"}, {}),
+        ({"message.timestamp.type": "LogAppendTime"}, {}),
+        ({"cleanup.policy": "compact"}, {"cleanup.policy": "compact,delete"}),
+        ({"compression.type": "lz4"}, {"compression.type": "lz4"}),
+        ({"max.message.bytes": "not a number"}, {}),
+    ],
+)
+def test_what_is_no_difference(source: dict[str, str], target: dict[str, str]) -> None:
+    assert told(source, target) == []
+
+
+def test_an_append_time_takes_any_record_time() -> None:
+    target = {"message.timestamp.type": "LogAppendTime", "message.timestamp.before.max.ms": "1"}
+    assert told({"message.timestamp.type": "LogAppendTime"}, target) == []
+
+
+def test_a_setting_that_is_not_told_is_not_judged() -> None:
+    assert list(refusals(FLOW, [TopicPair("orders", "eu.orders", SAME, {})])) == []
+
+
+def test_one_finding_for_all_topics_that_it_concerns() -> None:
+    pairs = [TopicPair(f"t{n}", f"eu.t{n}", SAME, SAME | {"compression.type": "lz4"}) for n in range(5)]
+    (finding,) = refusals(FLOW, pairs)
+    assert finding.where == "us: topics eu.t0, eu.t1, eu.t2 and 2 more"
+
+
+def test_settings_that_are_carried_over_are_judged_as_they_will_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals_module, "NOT_YET", {})
+    large = {"max.message.bytes": "2000000"}
+    assert told(large, {}) == []
+    off = msgspec.structs.replace(FLOW, sync=msgspec.structs.replace(FLOW.sync, configs=False))
+    assert len(told(large, {}, off)) == 1
+    kept = msgspec.structs.replace(FLOW.sync, exclude_configs=(r"max\.message\.bytes",))
+    assert len(told(large, {}, msgspec.structs.replace(FLOW, sync=kept))) == 1

@@ -1,0 +1,152 @@
+"""Which rights a configuration needs, as a table, and which of them are seen to be held."""
+
+from collections.abc import Sequence
+
+import msgspec
+import pytest
+
+from mirrord.cluster import rights as rights_module
+from mirrord.cluster.releases import like_release
+from mirrord.cluster.rights import CODES, Need, Operation, Right, needed_rights
+from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
+from mirrord.model.config import FlowConfig
+from mirrord.model.findings import Severity
+from mirrord.model.names import ClusterId, TopicId
+from mirrord.shell.rights import see_rights
+from policies.naming import naming
+from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+OWN = {name: Topic(name, TopicId(name), 1) for name in ("mirrord.eu-us.ledger", "mirrord.eu-us.state")}
+
+
+def plan(source: int = 2, target: int | None = None) -> tuple[TopicsPlan, dict[str, Topic]]:
+    there = dict(OWN)
+    if target is not None:
+        there["eu.orders"] = Topic("eu.orders", TopicId("t"), target)
+    names = naming("prefix", "eu")
+    return plan_topics([Topic("orders", TopicId("s"), source)], there, names.target_topic, {}), there
+
+
+def table(needs: Sequence[Need], name: str, cluster: str = "us") -> dict[Operation, Severity]:
+    return {
+        need.right.operation: need.missing for need in needs if (need.right.cluster, need.right.name) == (cluster, name)
+    }
+
+
+@pytest.fixture(autouse=True)
+def nothing_else_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights_module, "NOT_YET", dict.fromkeys(rights_module.FEATURES))
+
+
+def test_the_source_is_only_read() -> None:
+    needs = needed_rights(FLOW, *plan(), named=["orders", "hidden"])
+    of_source = {need.right for need in needs if need.right.cluster == "eu"}
+    assert {right.operation for right in of_source} == {"READ", "DESCRIBE_CONFIGS"}
+    assert table(needs, "orders", "eu") == {"READ": "error", "DESCRIBE_CONFIGS": "note"}
+    assert table(needs, "hidden", "eu")["READ"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    [
+        (None, {"CREATE": "error", "READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "note"}),
+        (2, {"READ": "error", "WRITE": "error", "ALTER": "warning", "DESCRIBE_CONFIGS": "note"}),
+        (1, {"READ": "error", "WRITE": "error", "ALTER": "error", "DESCRIBE_CONFIGS": "note"}),
+    ],
+)
+def test_target_topics(partitions: int | None, expected: dict[str, str]) -> None:
+    assert table(needed_rights(FLOW, *plan(2, partitions)), "eu.orders") == expected
+
+
+def test_mirrords_own_topics() -> None:
+    begun, there = plan()
+    needs = needed_rights(FLOW, begun, there)
+    assert table(needs, "mirrord.eu-us.ledger") == {
+        "READ": "error", "WRITE": "error", "DELETE": "error", "DESCRIBE_CONFIGS": "note",
+    }  # fmt: skip
+    assert "DELETE" not in table(needs, "mirrord.eu-us.state")
+    assert set(table(needs, "mirrord.eu-us.probe").values()) == {"warning", "note"}
+    assert table(needed_rights(FLOW, begun, {}), "mirrord.eu-us.ledger")["CREATE"] == "error"
+    assert table(needs, "kafka-cluster") == {"DESCRIBE_CONFIGS": "warning"}
+
+
+@pytest.mark.parametrize(
+    ("feature", "right"),
+    [
+        ("sync.configs", Right("us", "topic", "eu.orders", "ALTER_CONFIGS")),
+        ("sync.acls", Right("us", "cluster", "kafka-cluster", "ALTER")),
+        ("sync.acls", Right("eu", "cluster", "kafka-cluster", "DESCRIBE")),
+        ("propagate_deletes", Right("us", "topic", "eu.orders", "DELETE")),
+        ("groups", Right("eu", "group", "*", "DESCRIBE")),
+        ("groups", Right("us", "group", "*", "READ")),
+        ("heartbeats.emit", Right("us", "topic", "heartbeats", "WRITE")),
+        ("mm2_records.checkpoints", Right("us", "topic", "eu.checkpoints.internal", "CREATE")),
+        ("mm2_records.offset_syncs", Right("us", "topic", "mm2-offset-syncs.eu.internal", "WRITE")),
+    ],
+)
+def test_what_is_built_and_asked_for_needs_more(monkeypatch: pytest.MonkeyPatch, feature: str, right: Right) -> None:
+    flow = msgspec.structs.replace(FLOW, propagate_deletes=True)
+    assert right not in {need.right for need in needed_rights(flow, *plan())}
+    monkeypatch.delitem(rights_module.NOT_YET, feature)
+    assert right in {need.right for need in needed_rights(flow, *plan())}
+    off = FlowConfig(
+        name="eu-us",
+        source="eu",
+        target="us",
+        topics=("orders",),
+        groups=msgspec.structs.replace(FLOW.groups, mode="off"),
+        sync=msgspec.structs.replace(FLOW.sync, configs=False, acls="off"),
+        heartbeats=msgspec.structs.replace(FLOW.heartbeats, emit="off"),
+        mm2_records=msgspec.structs.replace(FLOW.mm2_records, checkpoints=False, offset_syncs="off"),
+    )
+    assert right not in {need.right for need in needed_rights(off, *plan())}
+
+
+def test_what_is_implied_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(rights_module.NOT_YET, "sync.configs")
+    assert "DESCRIBE_CONFIGS" not in table(needed_rights(FLOW, *plan()), "eu.orders")
+    assert "DESCRIBE_CONFIGS" in table(needed_rights(FLOW, *plan()), "orders", "eu")
+
+
+def test_each_right_is_listed_once() -> None:
+    needs = needed_rights(FLOW, *plan(), named=["orders"])
+    assert len({need.right for need in needs}) == len(needs)
+
+
+async def test_what_is_held_is_seen_by_bits_by_refusals_and_by_trying() -> None:
+    eu, us = FakeCluster(ClusterId("eu-id")), FakeCluster(ClusterId("us-id"))
+    eu.hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
+    us.add("mirrord.eu-us.ledger", 1)
+    us.allowed["mirrord.eu-us.ledger"] = EVERYTHING & ~(1 << CODES["DELETE"])
+    us.refuses |= {"eu.orders": "TOPIC_AUTHORIZATION_FAILED: no", "mirrord.eu-us.state": "POLICY_VIOLATION: never"}
+    begun, _ = plan()
+    needs = needed_rights(FLOW, begun, {"mirrord.eu-us.ledger": OWN["mirrord.eu-us.ledger"]})
+    on_clusters = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
+    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, on_clusters)
+    lacking = {str(right.right) for right in seen if right.held is False}
+    assert lacking == {
+        "READ on the topic orders",
+        "DELETE on the topic mirrord.eu-us.ledger",
+        "CREATE on the topic eu.orders",
+        "DESCRIBE_CONFIGS on the cluster",
+    }
+    assert refused == {"mirrord.eu-us.state": "POLICY_VIOLATION: never"}
+    held = {str(right.right): right.held for right in seen}
+    assert held["WRITE on the topic mirrord.eu-us.ledger"] is True
+    assert held["WRITE on the topic eu.orders"] is None
+
+
+@pytest.mark.parametrize(
+    ("produce", "fetch", "release"),
+    [
+        (13, 18, "Kafka 4.1 or newer"),
+        (12, 17, "Kafka 4.0"),
+        (11, 17, "Kafka 3.9"),
+        (9, 13, "Kafka 3.1 to 3.4"),
+        (9, 12, "Kafka 2.8 or 3.0"),
+        (8, 11, "older than Kafka 2.8"),
+    ],
+)
+def test_the_release_that_a_broker_is_like(produce: int, fetch: int, release: str) -> None:
+    assert like_release({0: (0, produce), 1: (4, fetch)}) == release
