@@ -8,6 +8,7 @@ from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
     AnyFact,
+    ConfigChanged,
     ConfigsSynced,
     FlowOpened,
     HoleFound,
@@ -60,6 +61,8 @@ def words(fact: AnyFact, name: LaneName) -> str:
             return f"lease {fact.epoch} given back"
         case TargetProbed():
             return _probe_words(fact)
+        case ConfigChanged():
+            return f"another configuration from here on: {'; '.join(fact.changes)}"
         case AclsPlanned():
             return f"rights about to be added: {_listed(fact.rules)}"
         case AclsSynced():

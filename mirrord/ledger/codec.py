@@ -34,7 +34,8 @@ from mirrord.model.facts import (
 Record = TypeVar("Record")
 
 VERSION = 3
-"""1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours)."""
+"""1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
+`ConfigChanged`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000

@@ -22,6 +22,7 @@ from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
     AnyFact,
+    ConfigChanged,
     ConfigsSynced,
     Entry,
     FlowOpened,
@@ -101,6 +102,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
             return state.released
         case TargetProbed():
             state.probed = fact
+        case ConfigChanged():
+            pass  # it is told, and decides nothing
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():

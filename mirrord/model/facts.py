@@ -301,7 +301,17 @@ TopicFact = (
     TopicCreated | PartitionsGrown | ConfigsSynced | TopicDeletionPlanned | TopicDeletionWithdrawn | TopicDeleted
 )
 
-AnyFact = FlowOpened | LeaseTaken | LeaseReleased | TargetProbed | TopicFact | AclsPlanned | AclsSynced | LaneFact
+
+class ConfigChanged(Fact, frozen=True, tag="config_changed"):
+    """While it ran, the holder was given another configuration of the flow; what follows was done by it."""
+
+    changes: tuple[str, ...]
+    """One line for each setting that is new, for people."""
+
+
+FlowFact = FlowOpened | LeaseTaken | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+
+AnyFact = FlowFact | TopicFact | LaneFact
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -21,6 +21,7 @@ from mirrord.model.facts import (
     AclsSynced,
     AnyFact,
     ConfigChange,
+    ConfigChanged,
     ConfigsSynced,
     Entry,
     HoleFound,
@@ -79,6 +80,7 @@ def upkeep(target: TopicId) -> list[list[AnyFact]]:
         [TopicDeletionPlanned("old", "eu.old", TopicId("old-target"), 1_700_000_100_000)],
         [TopicDeleted("eu.old", TopicId("old-target"))],
         [TopicDeletionPlanned("orders", "eu.orders", target, 1_700_000_200_000)],
+        [ConfigChanged(("topics: + payments", "sync.acls: read-only -> off"))],
     ]
 
 
