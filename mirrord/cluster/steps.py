@@ -8,8 +8,9 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.cluster.settings import BROKER_DEFAULT, replication_factor
 from mirrord.cluster.topics import Topic, TopicsPlan
-from mirrord.model.config import FlowConfig, ReplicationFactor
+from mirrord.model.config import FlowConfig
 from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
 
 NOT_SYNCED = (
@@ -41,7 +42,8 @@ def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic])
 
     for create in plan.create:
         number = create.source.partitions
-        detail = f"for {create.source.name}: {_partitions(number)}, {_replicas(flow.replication_factor)}"
+        factor = replication_factor(flow.replication_factor, create.source.replicas)
+        detail = f"for {create.source.name}: {_partitions(number)}, {_replicas(factor)}"
         yield step("create", create.target_topic, detail)
     for grow in plan.grow:
         yield step("grow", grow.target.name, f"from {grow.target.partitions} to {_partitions(grow.source.partitions)}")
@@ -60,7 +62,7 @@ def _partitions(number: int) -> str:
     return f"{number} partition{'' if number == 1 else 's'}"
 
 
-def _replicas(factor: ReplicationFactor) -> str:
-    if isinstance(factor, int):
+def _replicas(factor: int) -> str:
+    if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
     return "the target's default replication"

@@ -1,10 +1,28 @@
 """Gathers the steps that a start would take for one flow; each part of mirrord that alters clusters has its line."""
 
+import asyncio
+
 from mirrord.cluster.steps import Step, topic_steps
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
+from mirrord.shell.hazards import read_state
+from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
+from mirrord.shell.upkeep_plan import upkeep_steps
 
 
-async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:  # noqa: ARG001 - others will ask
+async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
     """All steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
-    return list(topic_steps(survey.flow, survey.looked.plan, survey.looked.target.topics))
+    flow, looked = survey.flow, survey.looked
+    surroundings = Surroundings(config)
+    try:
+        ledger = await read_state(flow, surroundings.ledger)
+    except LedgerMissing:
+        ledger = FlowState()
+    source, target = surroundings.upkeep(flow.source), surroundings.upkeep(flow.target)
+    try:
+        upkeep = await upkeep_steps(flow, looked, ledger, source, target)
+    finally:
+        await asyncio.gather(source.close(), target.close())
+    return [*topic_steps(flow, looked.plan, looked.target.topics), *upkeep]

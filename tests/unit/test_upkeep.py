@@ -6,6 +6,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from mirrord.cluster.topics import Topic
 from mirrord.model.acls import AclRule
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_features import SyncConfig
@@ -19,7 +20,7 @@ from mirrord.model.facts import (
     TopicDeletionPlanned,
     TopicDeletionWithdrawn,
 )
-from mirrord.model.names import ClusterId
+from mirrord.model.names import ClusterId, TopicId
 from mirrord.shell import acl_sync
 from mirrord.shell.acl_sync import AclSync
 from mirrord.shell.clock import SystemClock
@@ -27,6 +28,7 @@ from mirrord.shell.discovery import Claims, Discovery
 from mirrord.shell.settings_sync import SettingsSync
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.upkeep_admin import regrouped
+from mirrord.shell.upkeep_plan import upkeep_steps
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeUpkeep, eventually
 from tests.fixtures.upkeep import Book, book, lanes_of
 
@@ -350,3 +352,24 @@ async def test_a_cluster_that_is_away_stops_one_round_and_no_loop() -> None:
         await eventually(lambda: mirror.target.own["eu.orders"] == {"retention.ms": "5"})
         await eventually(lambda: not mirror.upkeep.faults)
         mirror.close()
+
+
+async def test_the_plan_says_what_is_done_and_does_nothing() -> None:
+    source, target = with_copy()
+    source.add("orders-new", 2)
+    source.own = {"orders": {"retention.ms": "5"}, "orders-new": {"cleanup.policy": "compact"}}
+    source.rules, target.rules = {READ}, set()
+    lost = TopicCreated("orders-old", TopicId("old"), "eu.orders-old", TopicId("gone"), 1)
+    target.topics["eu.orders-old"] = Topic("eu.orders-old", TopicId("gone"), 1)
+    flow = msgspec.structs.replace(FLOW, propagate_deletes=True)
+    async with book() as ledger:
+        await ledger.recorder.write([lost])
+        looked = await Discovery(flow, FakeAdmin(source), FakeAdmin(target), Claims()).look()
+        steps = await upkeep_steps(flow, looked, ledger.state, FakeUpkeep(source), FakeUpkeep(target))
+        assert [(step.action, step.kind, step.name, step.detail) for step in steps] == [
+            ("alter", "setting", "eu.orders", "retention.ms: (default) → 5"),
+            ("alter", "setting", "eu.orders-new", "cleanup.policy: (default) → compact"),
+            ("create", "acl", "eu.orders", "ALLOW READ on topic eu.orders for User:a"),
+            ("delete", "topic", "eu.orders-old", "orders-old is gone; after 86400 s of grace"),
+        ]
+        assert (target.own, target.rules, set(target.topics)) == ({}, set(), {"eu.orders", "eu.orders-old"})

@@ -1,0 +1,63 @@
+"""What upkeep would do for a flow at this moment: looks, and alters nothing."""
+
+from mirrord.cluster.deletions import without_source
+from mirrord.cluster.settings import SettingsPlan, plan_settings
+from mirrord.cluster.steps import Step
+from mirrord.cluster.upkeep_steps import acl_steps, deletion_steps, setting_steps
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import FlowConfig
+from mirrord.model.facts import ConfigChange
+from mirrord.shell.acl_sync import look, rights_of
+from mirrord.shell.discovery import Looked
+from mirrord.shell.settings_sync import SettingsSync, pairs_of
+from mirrord.shell.upkeep import copies_of
+from mirrord.shell.upkeep_admin import UpkeepAdmin
+from policies.naming import naming
+from policies.properties import properties
+from policies.selecting import Selection
+
+
+async def upkeep_steps(
+    flow: FlowConfig, looked: Looked, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
+) -> list[Step]:
+    """In the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
+    steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
+    names = naming(flow.naming, flow.source, flow.separator)
+    selects = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator).selects
+    copies = dict(looked.plan.targets)
+    rights = rights_of(flow, selects, copies, source, target)
+    if rights is not None:
+        steps += acl_steps(flow, (await look(rights, copies, ledger)).plan)
+    if flow.propagate_deletes:
+        unseen = without_source(
+            copies_of(ledger),
+            looked.source.topics,
+            looked.target.topics,
+            lambda topic: names.target_topic(topic) if selects(topic) else None,
+        )
+        missing = await source.missing([copy.source_topic for copy in unseen]) if unseen else frozenset[str]()
+        steps += deletion_steps(flow, (copy for copy in unseen if copy.source_topic in missing))
+    return steps
+
+
+async def _settings(
+    flow: FlowConfig, looked: Looked, source: UpkeepAdmin, target: UpkeepAdmin
+) -> dict[str, SettingsPlan]:
+    """By target topic, those that will be created included. What may not be seen is left out."""
+    if not flow.sync.configs:
+        return {}
+    new = {step.source.name: step.target_topic for step in looked.plan.create}
+    plans: dict[str, SettingsPlan] = {}
+    if new:
+        wanted = await SettingsSync(flow, source, target).for_new(new)
+        for topic, settings in wanted.items():
+            changes = tuple(ConfigChange(name, None, value) for name, value in sorted(settings.items()))
+            plans[new[topic]] = SettingsPlan(changes)
+    rule = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
+    pairs = pairs_of(looked.plan.lanes)
+    here = await source.settings([pair.source for pair in pairs])
+    there = await target.settings([pair.target for pair in pairs])
+    for pair in pairs:
+        if pair.source in here.topics and pair.target in there.topics:
+            plans[pair.target] = plan_settings(here.topics[pair.source], there.topics[pair.target], rule)
+    return plans
