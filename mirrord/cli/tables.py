@@ -160,6 +160,11 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
         yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"
+    yield from (
+        f"the settings of {escape(topic.target_topic)} differ: {escape(', '.join(topic.drift))}"
+        for topic in flow.topics
+        if topic.drift
+    )
     for lane in flow.lanes:
         if lane.state == "halted":
             yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"

@@ -21,6 +21,7 @@ from mirrord.shell.upkeep_admin import NoAuthorizer, Refused, UpkeepAdmin
 from policies.acls import AclPolicy, TopicNames, acl_policy
 from policies.naming import naming
 
+RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
 """Between two tries of what was refused."""
 
@@ -111,7 +112,8 @@ class AclSync:
         if rights is None or self._is_early():
             return
         seen = await look(rights, copies, ledger)
-        plan = seen.plan
+        # The rest has its turn in the next round: what is told becomes one record of the ledger.
+        plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
             told = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))

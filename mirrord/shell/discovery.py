@@ -14,6 +14,7 @@ import structlog
 from mirrord.cluster.settings import TopicShape, capped, fewer_replicas, replication_factor
 from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, TopicsPlan, plan_topics
 from mirrord.model.config import FlowConfig
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
@@ -116,11 +117,9 @@ class Discovery:
         faults: dict[str, str] = {}
         facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...] = ()
         if plan.create or plan.grow:
-            new = [step.source.name for step in plan.create]
-            settings: Mapping[str, Mapping[str, str]] = {}
-            if new and self._settings_of is not None:
-                settings = await self._settings_of(new)
-            faults = await self._create(plan.create, target.brokers, settings) | await self._grow(plan.grow)
+            settings, faults = await self._settings(plan.create)
+            faults |= await self._create(plan.create, target.brokers, settings) if not faults else {}
+            faults |= await self._grow(plan.grow)
             created = [step for step in plan.create if step.source.name not in faults]
             grown = [step for step in plan.grow if step.source.name not in faults]
             target = await self._until_known(created, grown)
@@ -149,6 +148,17 @@ class Discovery:
         selected = [topic for name, topic in source.topics.items() if self._selection.selects(name)]
         claimed = self._claims.of_others(self._flow.name, target.cluster_id)
         return plan_topics(selected, target.topics, self._target_name, claimed)
+
+    async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
+        """With which settings the target topics are created; or why that is not known, for each source topic."""
+        if not steps or self._settings_of is None:
+            return {}, {}
+        try:
+            return await self._settings_of([step.source.name for step in steps]), {}
+        except EnvironmentFault as fault:
+            # A copy without its source's settings could lose what it is given.
+            line = "the target topic {} is not created yet, as its settings are not known: {}"
+            return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]

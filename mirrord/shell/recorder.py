@@ -8,6 +8,9 @@ from mirrord.model.facts import AnyFact
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore
 
+FACTS_AT_ONCE = 100
+"""They become one record, and a fact about a topic can have some kilobytes."""
+
 
 class Recorder:
     """The facts of one holder of the lease."""
@@ -27,14 +30,12 @@ class Recorder:
         """Write facts and what is left from before; False: they are kept for the next time."""
         self._unwritten += facts
         async with self._writing:
-            if not self._unwritten:
-                return True
-            if not self._keeper.is_valid:
-                return False
-            taken = list(self._unwritten)
-            try:
-                await self._store.append(self._keeper.epoch, taken)
-            except LedgerUnavailable:
-                return False
-            del self._unwritten[: len(taken)]
+            while taken := self._unwritten[:FACTS_AT_ONCE]:
+                if not self._keeper.is_valid:
+                    return False
+                try:
+                    await self._store.append(self._keeper.epoch, taken)
+                except LedgerUnavailable:
+                    return False
+                del self._unwritten[: len(taken)]
             return True

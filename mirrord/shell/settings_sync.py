@@ -3,7 +3,7 @@
 What cannot be altered is told for its topic, tried again, and stops no other topic.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 import structlog
@@ -11,7 +11,7 @@ import structlog
 from mirrord.cluster.settings import SettingsPlan, own_settings, plan_settings
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config import FlowConfig
-from mirrord.model.facts import ConfigsSynced
+from mirrord.model.facts import ConfigChange, ConfigsSynced
 from mirrord.model.names import TopicId, ledger_topic
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
@@ -85,22 +85,42 @@ class SettingsSync:
         plans = self._plans(pairs, source, target)
         drift: dict[str, tuple[str, ...]] = {}
         if plans:
-            changes = {
-                pair.target: {change.name: change.after for change in plan.changes} for pair, plan in plans.items()
-            }
-            refused = await self._target.alter(changes)
-            done = [pair for pair in plans if pair.target not in refused]
-            for pair in done:
-                self._log_change(pair, plans[pair], source.topics[pair.source])
+            done, refused = await self._alter(plans)
+            for pair, changes in done.items():
+                self._log_change(pair, changes, source.topics[pair.source])
             await recorder.write(
-                ConfigsSynced(pair.source, pair.target, pair.target_id, plans[pair].changes) for pair in done
+                ConfigsSynced(pair.source, pair.target, pair.target_id, changes) for pair, changes in done.items()
             )
-            for pair in plans.keys() - set(done):
-                faults[pair.source] = _refusal(pair.target, refused[pair.target])
-                drift[pair.source] = tuple(_difference(plans[pair]))
+            for pair, reason in refused.items():
+                left = [change for change in plans[pair].changes if change not in done.get(pair, ())]
+                faults[pair.source] = _refusal(pair.target, reason)
+                drift[pair.source] = tuple(_difference(left))
         self._was = {pair: source.topics[pair.source] for pair in pairs if pair.source in source.topics}
         self._tell(faults)
         self.topics = Topics(faults, dict(self._remarks), drift)
+
+    async def _alter(
+        self, plans: Mapping[Pair, SettingsPlan]
+    ) -> tuple[dict[Pair, tuple[ConfigChange, ...]], dict[Pair, str]]:
+        """What was altered, and why the rest was not. Kafka takes all changes of a topic or none."""
+        done = {pair: plan.changes for pair, plan in plans.items()}
+        answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
+        refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
+        for pair, reason in refused.items():
+            changes = done.pop(pair)
+            if len(changes) == 1 or "AUTHORIZATION" in reason:
+                continue
+            # One bad setting must not hold up the others.
+            taken: list[ConfigChange] = []
+            for change in changes:
+                answer = await self._target.alter({pair.target: _wanted((change,))})
+                if pair.target in answer:
+                    refused[pair] = answer[pair.target]
+                else:
+                    taken.append(change)
+            if taken:
+                done[pair] = tuple(taken)
+        return done, refused
 
     def _plans(self, pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[Pair, SettingsPlan]:
         """What is to be altered. Pairs of which neither side has changed since they were in step are not looked at."""
@@ -127,8 +147,8 @@ class SettingsSync:
         self._in_step, self._remarks = in_step, remarks
         return plans
 
-    def _log_change(self, pair: Pair, plan: SettingsPlan, source: Settings) -> None:
-        changes = list(_difference(plan))
+    def _log_change(self, pair: Pair, done: Iterable[ConfigChange], source: Settings) -> None:
+        changes = _difference(done)
         if self._was.get(pair) is source:
             # The source is as it was, so somebody altered the copy.
             log.warning("settings_drift_repaired", flow=self._flow.name, topic=pair.target, changes=changes)
@@ -161,8 +181,12 @@ def _refusal(topic: str, reason: str) -> str:
     return f"the settings of the target topic {topic} cannot be altered: {reason}{need}"
 
 
-def _difference(plan: SettingsPlan) -> list[str]:
-    return [f"{change.name}: {_shown(change.before)} → {_shown(change.after)}" for change in plan.changes]
+def _wanted(changes: Iterable[ConfigChange]) -> dict[str, str | None]:
+    return {change.name: change.after for change in changes}
+
+
+def _difference(changes: Iterable[ConfigChange]) -> list[str]:
+    return [f"{change.name}: {_shown(change.before)} → {_shown(change.after)}" for change in changes]
 
 
 def _shown(value: str | None) -> str:

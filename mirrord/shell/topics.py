@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
-from aiokafka.errors import BrokerResponseError, KafkaError, TopicAlreadyExistsError
+from aiokafka.errors import BrokerResponseError, KafkaError
 
 from mirrord.cluster.settings import TopicShape
 from mirrord.cluster.topics import Topic
@@ -57,7 +57,7 @@ class TopicAdmin(Protocol):
         ...
 
     async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
-        """Create topics; those that were refused, and why. One that is there already is fine."""
+        """Create topics; those that were refused, and why: one that is there already, too, as it is not ours."""
         ...
 
     async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
@@ -119,7 +119,7 @@ class KafkaTopicAdmin:
                 batch = cast(Any, wanted[first : first + TOPICS_AT_ONCE])
                 answer = cast(Any, await admin.create_topics(batch, self._timeout_ms, validate_only))
                 for name, code, message in answer.topic_errors:
-                    if code not in (ErrorCode.NONE, TopicAlreadyExistsError.errno):
+                    if code != ErrorCode.NONE:
                         refused[name] = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
         return refused
 

@@ -138,6 +138,38 @@ async def test_a_refused_topic_is_told_and_tried_again_and_stops_no_other() -> N
         assert sync.topics.faults == sync.topics.drift == {}
 
 
+async def test_a_setting_that_is_refused_holds_up_no_other_one() -> None:
+    source, target = with_copy()
+    source.own["orders"] = {"retention.ms": "5", "cleanup.policy": "compact"}
+    target.bad_settings = {"cleanup.policy"}
+    lanes = lanes_of((source.topics["orders"], target.topics["eu.orders"]))
+    async with book() as ledger:
+        sync = settings(source, target)
+        for _ in range(2):
+            await sync.round(lanes, ledger.recorder)
+        assert target.own["eu.orders"] == {"retention.ms": "5"}
+        assert sync.topics.drift == {"orders": ("cleanup.policy: (default) → compact",)}
+        assert "cannot be altered: INVALID_CONFIG: cleanup.policy" in sync.topics.faults["orders"]
+        (fact,) = ledger.facts(ConfigsSynced)
+        assert isinstance(fact, ConfigsSynced)
+        assert fact.changes == (ConfigChange("retention.ms", None, "5"),)
+
+
+async def test_a_topic_is_not_created_before_its_settings_are_known() -> None:
+    source, target = clusters()
+    source.add("orders", 1)
+    away, _ = clusters()
+    away.fail("no answer")
+    sync = settings(away, target)
+    discovery = Discovery(FLOW, FakeAdmin(source), FakeAdmin(target), Claims(), sync.for_new)
+    line = "the target topic eu.orders is not created yet, as its settings are not known: no answer"
+    assert (await discovery.refresh()).faults == {"orders": line}
+    away.error = None
+    away.topics = source.topics
+    assert (await discovery.refresh()).faults == {}
+    assert "eu.orders" in target.topics
+
+
 def test_groups_of_topics_stay_together() -> None:
     names = [f"topic-{number:03}" for number in range(250)]
     groups = regrouped([], names)
