@@ -54,6 +54,20 @@ def test_a_user_topic_that_ends_like_heartbeats_keeps_its_name() -> None:
     assert naming("identity", "eu").target_topic("patient-heartbeats") == "patient-heartbeats"
 
 
+@pytest.mark.parametrize("name", ["prefix", "identity", "dr-{topic}"])
+@pytest.mark.parametrize("topic", ["orders", "orders-2", "ord", "payments", "eu.orders", "dr-orders"])
+@pytest.mark.parametrize("prefix", ["", "o", "orders", "orders-", "eu.", "dr-"])
+def test_a_prefix_fits_the_copies_of_what_it_fits(name: str, topic: str, prefix: str) -> None:
+    policy = naming(name, "eu")
+    mapped = policy.target_prefix(prefix)
+    assert mapped is not None
+    assert policy.target_topic(topic).startswith(mapped) == topic.startswith(prefix)
+
+
+def test_text_behind_the_name_leaves_no_prefix() -> None:
+    assert naming("dr-{topic}-copy", "eu").target_prefix("orders") is None
+
+
 def test_an_unknown_naming_names_the_nearest() -> None:
     with pytest.raises(ConfigError, match='allowed: "prefix" or "identity"; did you mean "identity"'):
         naming("identiti", "eu")
