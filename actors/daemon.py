@@ -10,12 +10,14 @@ from actors.handles import CALL_S, call, create, find, kill
 from actors.local import RayConnection
 from actors.supervisor import SupervisorActor
 from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
 from mirrord.shell.supervise import CLOSE_S, STOP_S
 
 START_S = 60.0
+APPLY_S = 15.0
 POLL_S = 0.2
 
 
@@ -28,6 +30,8 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self._stop_before = float("inf")
+        self._first = self._present = msgspec.msgpack.encode(config)
+        """The configuration that the supervisor was made with, and the one that it runs by."""
 
     @property
     def dashboard(self) -> str:
@@ -64,6 +68,12 @@ class RayDaemon:
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Goes on by another configuration. Raises EnvironmentFault when the supervisor does not answer."""
+        answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
+        self._present = await call(self._actor.config.remote(), CALL_S)
+        return msgspec.msgpack.decode(answer, type=ConfigChanges)
+
     async def stop(self) -> None:
         """Begins to drain."""
         self._stop_before = asyncio.get_running_loop().time() + STOP_S + CLOSE_S
@@ -78,9 +88,21 @@ class RayDaemon:
             while True:
                 if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
                     return
+                await self._keep_present()
                 await asyncio.sleep(POLL_S)
         finally:
             await self._end()
+
+    async def _keep_present(self) -> None:
+        """A supervisor that Ray has started again runs by what it was made with: it is told what came since."""
+        try:
+            told = await call(self._actor.config.remote(), CALL_S)
+            if told == self._first and self._present != self._first:
+                await call(self._actor.apply.remote(self._present), APPLY_S)
+            else:
+                self._present = told
+        except (ReplicatorDead, ReplicatorUnsure):
+            return  # seen by others, and asked again
 
     async def _stopped(self) -> bool:
         try:

@@ -55,6 +55,15 @@ class SupervisorActor:
         """The status document."""
         return self._supervisor.status().encode()
 
+    async def apply(self, config: bytes) -> bytes:
+        """Go on by another configuration of the daemon's own file; what that changes."""
+        wanted = msgspec.msgpack.decode(config, type=Config)
+        return msgspec.msgpack.encode(await self._supervisor.apply(wanted, new_clusters=True, dry_run=False))
+
+    async def config(self) -> bytes:
+        """What it runs by now."""
+        return msgspec.msgpack.encode(self._supervisor.config)
+
     async def stop(self) -> None:
         """Begin to drain."""
         await self._supervisor.stop()

@@ -24,6 +24,7 @@ VERBS = {
     "lag": "mirrord.cli.lag",
     "lab": "mirrord.cli.lab",
     "ledger": "mirrord.cli.ledger",
+    "apply": "mirrord.cli.apply",
     "check": "mirrord.cli.check",
     "plan": "mirrord.cli.plan",
     "topics": "mirrord.cli.topics",

@@ -15,9 +15,11 @@ from rich.live import Live
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.detached import start_detached, tell_parent
+from mirrord.cli.hangup import reload_on_hangup
 from mirrord.cli.proof_lines import proof_lines
 from mirrord.cli.tables import status_table
 from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_file import load_file
 from mirrord.model.config_not_yet import not_yet
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -33,7 +35,8 @@ LOOK_S = 1.0
 PROGRESS_S = 10.0
 """Without a terminal, progress is logged this often, and every change of a flow's state at once."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
-stands in the target cluster: a next start goes on from there."""
+stands in the target cluster: a next start goes on from there. SIGHUP reads the file again and goes on by it, as
+`mirrord apply` does."""
 
 log = structlog.get_logger()
 
@@ -52,6 +55,10 @@ class Daemon(Protocol):
 
     async def status(self) -> Status | None:
         """The present status, or None when it cannot be told now."""
+        ...
+
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Goes on by another configuration, or refuses all of it. Raises EnvironmentFault."""
         ...
 
     async def stop(self) -> None:
@@ -97,8 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
     for remark in remarks:
         log.warning("configuration_remark", remark=remark)
     view = _Table(str(log_file.parent)) if terminal else _Lines()
-    work = _run(config, str(log_file.parent), view, arguments.tell_fd, until_caught_up=arguments.until_caught_up)
-    return uvloop.run(work)
+    return uvloop.run(_run(config, str(log_file.parent), view, arguments))
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
@@ -107,9 +113,7 @@ def _options(arguments: argparse.Namespace) -> list[str]:
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
 
 
-async def _run(
-    config: Config, log_directory: str, view: "_Table | _Lines", tell_fd: int | None, *, until_caught_up: bool
-) -> int:
+async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
     surroundings = Surroundings(config)
     # Ray takes seconds to import: meanwhile the clusters can be asked.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
@@ -118,8 +122,10 @@ async def _run(
     address = await daemon.start()
     waiting = asyncio.create_task(daemon.wait())
     _stop_on_signals(daemon)
+    reload_on_hangup(arguments, daemon.apply, daemon.stop)
+    tell_fd = arguments.tell_fd
     telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
-    migration = CatchUp(config, surroundings) if until_caught_up else None
+    migration = CatchUp(config, surroundings) if arguments.until_caught_up else None
     ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
         while not waiting.done():
@@ -188,6 +194,10 @@ class _Here:
     async def status(self) -> Status:
         """The present status."""
         return self._supervisor.status()
+
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Goes on by another configuration."""
+        return await self._supervisor.apply(config, new_clusters=True, dry_run=False)
 
     async def stop(self) -> None:
         """Begins to drain."""

@@ -148,6 +148,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
         yield escape(flow.guarantee_note)
     if flow.note:
         yield escape(flow.note)
+    yield from map(escape, flow.remarks)
     if flow.lease is not None and flow.state in {"standby", "down"}:
         lease = flow.lease
         age = duration(lease.age_ms / 1000)

@@ -1,6 +1,6 @@
 """What MirrorMaker 2 lets happen without a word: names that lie, targets that hold something else, two writers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 
 from mirrord.cluster.topic_list import TopicLine
 from mirrord.cluster.topics import Topic
@@ -31,13 +31,11 @@ def topic_hazards(
                 do="exclude it in one of the flows, or give one of them another naming",
             )  # fmt: skip
         elif line.state == "cycle":
-            hops = names.hops(line.source)
-            inner = line.source.removeprefix(flow.target + flow.separator)
-            if hops and hops[0] == flow.target and inner not in target:
+            if looks_like_a_copy(flow, line.source, target):
                 yield Finding(
                     severity="warning", flow=flow.name, where=where,
                     what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
-                    f"has no topic {inner}, so it is probably a local topic",
+                    "has no such topic, so it is probably a local topic",
                     do=f'rename it, or use naming = "identity" or another separator than "{flow.separator}"',
                 )  # fmt: skip
         elif line.target and flow.naming == "prefix":
@@ -51,6 +49,25 @@ def topic_hazards(
             what=f'the separator "{flow.separator}" is part of the name: MirrorMaker 2 takes what stands before '
             "it for the alias of a cluster; mirrord copies such a topic like any other",
         )  # fmt: skip
+
+
+def looks_like_a_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
+    """Whether a source topic is named like a copy of a target topic that does not exist."""
+    before = flow.target + flow.separator
+    return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
+
+
+def status_hazards(
+    flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
+) -> Iterator[str]:
+    """Lines for the status. `begins` says at which target offset each partition's first copied record stands."""
+    local = sorted(topic for topic in source if looks_like_a_copy(flow, topic, target))
+    if local:
+        line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
+        yield f"{_names(local, 'topic')}: {line}"
+    foreign = sorted(partition for partition, offset in begins.items() if offset)
+    if foreign:
+        yield f"{_names(foreign, 'target partition')}: held something else before the first copied record"
 
 
 def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:

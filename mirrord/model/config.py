@@ -191,7 +191,7 @@ class Config(msgspec.Struct, frozen=True):
 
     def describe(self) -> dict[str, object]:
         """The configuration as plain values for JSON, every secret as ***."""
-        return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
+        return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
 def load(path: str | Path) -> Config:
@@ -247,15 +247,16 @@ def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
     return msgspec.structs.replace(flow, heartbeats=msgspec.structs.replace(flow.heartbeats, emit=emit))
 
 
-def _plain(value: object) -> object:
+def plain(value: object) -> object:
+    """A configuration, or a part of it, as plain values for JSON; secrets as ***."""
     if isinstance(value, Secret | HostPort):
         return str(value)
     if isinstance(value, msgspec.Struct):
-        return {name: _plain(getattr(value, name)) for name in value.__struct_fields__}
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in cast(dict[str, object], value).items()}
+        return {name: plain(item) for name, item in cast(dict[str, object], value).items()}
     if isinstance(value, tuple):
-        return [_plain(item) for item in cast(tuple[object, ...], value)]
+        return [plain(item) for item in cast(tuple[object, ...], value)]
     return value
 
 

@@ -4,31 +4,31 @@ Nothing here ends on its own: what fails is told in the status and tried again. 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
 
+from mirrord.cluster.hazards import status_hazards
 from mirrord.cluster.probe import guarantee, mode
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.records import StateRecord
-from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.facts import FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
-from mirrord.model.names import Alias, ClusterId, LaneId, TopicPartition
-from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, ReplicatorStatus, Totals
+from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
+from mirrord.model.names import Alias, ClusterId
+from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, Totals
 from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Claims, Discovered, Discovery
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
-from mirrord.shell.lane_view import Rates, recorded_lanes, reported_lane
+from mirrord.shell.lane_view import Rates, recorded_lanes, replicators, reported_lane
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.probe import NotProbed
+from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.topics import TopicAdmin
 from mirrord.shell.upkeep import Upkeep
@@ -41,7 +41,6 @@ REPEAT_S = 5.0
 REFUSED_S = 30.0
 """Between two tries when the ledger belongs to other clusters: only an operator can change that."""
 POLL_S = 1.0
-PRUNE_S = 300.0
 STEP_S = 1.0
 """Steps are looked for at least this often, and at once when something has changed."""
 DRAIN_S = 5.5
@@ -80,10 +79,16 @@ class FlowSupervisor:
         self._target = services.watches[flow.target]
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
-        self._upkeep = Upkeep(flow, services.upkeep(flow.source), services.upkeep(flow.target), services.clock)
-        self._discovery = Discovery(
-            flow, self._source_admin, self._target_admin, services.claims, self._upkeep.settings.for_new
-        )
+        self._upkeep, self._discovery = self._look_after(flow)
+        self._next: FlowConfig | None = None
+        """What is to be taken up instead of `flow`."""
+        self._untold: list[str] = []
+        """What is new in it and not told to the ledger."""
+        self._drains = False
+        """All lanes have to be drained for it."""
+        self._changed = asyncio.Event()
+        self._replaced = asyncio.Event()
+        """`_upkeep` is another one."""
         self._log = log.bind(flow=flow.name)
         self._state: FlowState = "starting"
         self._note = ""
@@ -92,6 +97,7 @@ class FlowSupervisor:
         self._keeper: LeaseKeeper | None = None
         self._fleet: Fleet | None = None
         self._discovered: Discovered | None = None
+        self._hazards: tuple[str, ...] = ()
         self._rates = Rates()
         self._not_probed = ""
         self._lease_seen = 0.0
@@ -111,6 +117,8 @@ class FlowSupervisor:
             if self._fleet is None:
                 attempt.cancel()
             pause_s = await self._outcome(attempt)
+            if self._drains:
+                pause_s = 0.0
             if not self._stopping.is_set():
                 self._state = "starting"
                 await _wait(self._stopping, pause_s)
@@ -120,6 +128,30 @@ class FlowSupervisor:
     def stop(self) -> None:
         """Begins to drain; `run` returns when that is done."""
         self._stopping.set()
+
+    def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
+        """Go on by another configuration of the same flow; `lines` tell the ledger what is new.
+
+        Lanes that stay wanted are not touched, unless all have to be drained for it.
+        """
+        self._next = flow
+        self._untold += lines
+        self._drains = self._drains or drains
+        self._changed.set()
+
+    async def preview(self, flow: FlowConfig) -> list[str]:
+        """Which topics would be copied by another configuration and are not, or the other way round; for people.
+
+        Raises EnvironmentFault.
+        """
+        source, target = (self._services.admin(alias) for alias in (flow.source, flow.target))
+        try:
+            plans = [(await Discovery(each, source, target, Claims()).look()).plan for each in (self.flow, flow)]
+        finally:
+            await asyncio.gather(source.close(), target.close())
+        before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
+        lines = [f"begins to copy {topic} into {after[topic]}" for topic in sorted(after.keys() - before.keys())]
+        return lines + [f"ceases to copy {topic}" for topic in sorted(before.keys() - after.keys())]
 
     def ready(self) -> str:
         """Empty when the flow can serve, as its holder or as a standby; else why not."""
@@ -139,12 +171,12 @@ class FlowSupervisor:
             lease=self._lease(),
             totals=Totals.of(lanes),
             lanes=lanes,
-            replicators=self._replicators(),
+            replicators=replicators(self._fleet.reports.values()) if self._fleet is not None else (),
             guarantee=promise,
             guarantee_note=promise_note,
             note=self._remark(),
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
-            remarks=self._upkeep.remarks if self._fleet is not None else (),
+            remarks=(*self._upkeep.remarks, *self._hazards) if self._fleet is not None else (),
         )
 
     # one try
@@ -173,6 +205,7 @@ class FlowSupervisor:
 
     async def _attempt(self) -> None:
         """From opening the ledger to the end of the lease, or to the end of a drain."""
+        await self._take_up()
         source_id, target_id = await self._cluster_ids()
         self._store = store = self._services.ledger(self.flow)
         try:
@@ -187,6 +220,7 @@ class FlowSupervisor:
             self._tell("")
             self._state = "standby"
             epoch = await keeper.acquire()
+            await self._take_up()
             clusters = self._services.config.clusters
             setup = FlowSetup(
                 flow=self.flow,
@@ -251,10 +285,15 @@ class FlowSupervisor:
             asyncio.create_task(coroutine)
             for coroutine in (
                 self._discover(recorder, fleet),
-                self._upkeep.run(lambda: store.state, recorder),
+                self._keep_in_step(store, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
-                self._prune(store),
+                prune_for_ever(
+                    store,
+                    lambda: self._discovered.lanes if self._discovered else (),
+                    setup.source,
+                    setup.target,
+                ),
             )
         ]
         ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]
@@ -263,7 +302,7 @@ class FlowSupervisor:
             for task in work:
                 task.cancel()
             results = await asyncio.gather(*work, return_exceptions=True)
-            if self._stopping.is_set() and not keeper.lost.is_set():
+            if (self._stopping.is_set() or self._drains) and not keeper.lost.is_set():
                 await self._leave(fleet, keeper)
             else:
                 self._log.warning("flow_lost", epoch=setup.lease_epoch)
@@ -290,25 +329,77 @@ class FlowSupervisor:
         else:
             self._log.info("flow_drained")
 
-    async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
+    def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery]:
+        """What does a flow's work by its configuration, but for the lanes."""
+        services = self._services
+        upkeep = Upkeep(flow, services.upkeep(flow.source), services.upkeep(flow.target), services.clock)
+        admins = (self._source_admin, self._target_admin)
+        return upkeep, Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
+
+    async def _take_up(self) -> None:
+        """Go on by the newest configuration."""
+        self._drains = False
+        if self._next is None:
+            return
+        former, self.flow, self._next = self._upkeep, self._next, None
+        self._upkeep, self._discovery = self._look_after(self.flow)
+        self._replaced.set()
+        self._log.info("flow_changed", changes=self._untold)
+        if self._fleet is None:
+            await former.close()
+
+    async def _keep_in_step(self, store: LedgerStore, recorder: Recorder) -> None:
         while True:
+            self._replaced.clear()
+            upkeep = self._upkeep
+            work = asyncio.create_task(upkeep.run(lambda: store.state, recorder))
+            replaced = asyncio.create_task(self._replaced.wait())
+            try:
+                await asyncio.wait((work, replaced), return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
+            finally:
+                work.cancel()
+                replaced.cancel()
+                await asyncio.gather(work, replaced, return_exceptions=True)
+            await upkeep.close()
+
+    async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
+        """Ends when all lanes have to be drained for another configuration."""
+        while not self._drains:
+            self._changed.clear()
+            await self._take_up()
+            if self._untold:
+                untold, self._untold = self._untold, []
+                await recorder.write([ConfigChanged(tuple(untold))])
             try:
                 self._discovered = await self._discovery.refresh()
             except EnvironmentFault:
                 pass  # the watch of the cluster tells it; the lanes that are known go on
             else:
                 fleet.want(self._discovered.lanes)
+                self._hazards = self._find_hazards(self._discovered)
                 await recorder.write(self._discovered.facts)
                 self._upkeep.see(self._discovered)
             await self._until_refresh(recorder)
 
+    def _find_hazards(self, discovered: Discovered) -> tuple[str, ...]:
+        known = self._store.state.lanes if self._store is not None else {}
+        begins: dict[str, int] = {}
+        for lane in discovered.lanes:
+            runs = known[lane.lane].target_runs if lane.lane in known else ()
+            first = next(iter(runs), None)
+            if first is not None and first.ordinal == 0:
+                begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
+        return tuple(status_hazards(self.flow, discovered.source.topics, discovered.target.topics, begins))
+
     async def _until_refresh(self, recorder: Recorder) -> None:
         if self.flow.refresh_ms is not None:
-            await asyncio.sleep(self.flow.refresh_ms / 1000)
+            await _wait(self._changed, self.flow.refresh_ms / 1000)
         elif self._discovered is None or self._discovered.faults or recorder.waiting:
-            await asyncio.sleep(REPEAT_S)
+            await _wait(self._changed, REPEAT_S)
         else:
-            await asyncio.get_running_loop().create_future()  # until the task is cancelled
+            await self._changed.wait()
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
@@ -330,28 +421,6 @@ class FlowSupervisor:
                 self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
                 self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
-
-    async def _prune(self, store: LedgerStore) -> None:
-        """Forget runs whose records neither cluster has any more; the keeper's next trim takes them from the topics."""
-        clusters = self._services.config.clusters
-        while True:
-            await asyncio.sleep(PRUNE_S)
-            wanted = self._discovered.lanes if self._discovered else ()
-            lanes = [
-                lane for lane in wanted if lane.lane in store.state.lanes and _has_many_runs(store.state, lane.lane)
-            ]
-            if not lanes:
-                continue
-            source = {lane: TopicPartition(lane.source_topic, lane.key.partition) for lane in lanes}
-            target = {lane: TopicPartition(lane.target_topic, lane.key.partition) for lane in lanes}
-            try:
-                source_starts = await log_offsets(clusters[self.flow.source], set(source.values()), "start")
-                target_starts = await log_offsets(clusters[self.flow.target], set(target.values()), "start")
-            except EnvironmentFault:
-                continue  # whoever copies tells that
-            for lane in lanes:
-                if source[lane] in source_starts and target[lane] in target_starts:
-                    store.prune(lane.lane, source_starts[source[lane]], target_starts[target[lane]])
 
     # what is told
 
@@ -378,21 +447,6 @@ class FlowSupervisor:
             if lane.lane not in state.lanes
         ]
         return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
-
-    def _replicators(self) -> tuple[ReplicatorStatus, ...]:
-        reports = self._fleet.reports.values() if self._fleet is not None else ()
-        return tuple(
-            ReplicatorStatus(
-                name=report.name,
-                host=report.host,
-                pid=report.pid,
-                lanes=len(report.lanes),
-                cpu_seconds=report.cpu_seconds,
-                rss_bytes=report.rss_bytes,
-                loop_age_ms=report.loop_age_ms,
-            )
-            for report in sorted(reports, key=lambda report: report.name)
-        )
 
     def _shown_state(self) -> FlowState:
         if self._state != "standby" or self._store is None:
@@ -431,10 +485,6 @@ class FlowSupervisor:
         if line and line != self._note:
             self._log.error("flow_not_running", reason=line)
         self._note = line
-
-
-def _has_many_runs(state: LedgerState, lane: LaneId) -> bool:
-    return len(state.lanes[lane].source_runs) > 1 or len(state.lanes[lane].target_runs) > 1
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

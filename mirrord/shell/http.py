@@ -1,4 +1,5 @@
-"""The daemon's HTTP door: health, status, metrics, one page for people, and the order to stop.
+"""The daemon's HTTP door: health, status, metrics, one page for people, and two orders: to stop, and to go on by
+another configuration.
 
 Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
 this machine, or with the configured token, and never from a page that a browser happens to show.
@@ -14,6 +15,8 @@ from typing import Protocol
 import msgspec
 from aiohttp import web
 
+from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
@@ -21,6 +24,8 @@ from mirrord.shell.metrics import CONTENT_TYPE
 
 DEFAULT_PORT = 8182
 PORTS_TRIED = 100
+DENIED = "orders are taken from this machine, or with the token of [http] token"
+LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _PAGE_HEADERS = _HEADERS | {
@@ -46,6 +51,10 @@ class StatusSource(Protocol):
         """Prometheus's text form."""
         ...
 
+    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
+        """Goes on by another configuration (`mirrord.shell.supervise.Supervisor.apply`)."""
+        ...
+
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         ...
@@ -58,7 +67,7 @@ class HttpServer:
         self._source = source
         self._listen = listen
         self._token = token
-        application = web.Application()
+        application = web.Application(client_max_size=LONGEST_ORDER_BYTES)
         application.add_routes(
             [
                 web.get("/", self._page),
@@ -67,6 +76,7 @@ class HttpServer:
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
                 web.post("/stop", self._stop),
+                web.post("/apply", self._apply),
             ]
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
@@ -118,9 +128,20 @@ class HttpServer:
 
     async def _stop(self, request: web.Request) -> web.Response:
         if not self._may_order(request):
-            return _json({"error": "orders are taken from this machine, or with the token of [http] token"}, status=403)
+            return _json({"error": DENIED}, status=403)
         await self._source.stop()
         return _json({"stopping": True}, status=202)
+
+    async def _apply(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            config = msgspec.json.decode(await request.read(), type=Config)
+        except (msgspec.DecodeError, ValueError) as error:
+            return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
+        # Whoever sends another address for a cluster would be sent the secrets for it.
+        dry_run = "dry_run" in request.query
+        return _json(await self._source.apply(config, new_clusters=False, dry_run=dry_run))
 
     def _may_order(self, request: web.Request) -> bool:
         # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.

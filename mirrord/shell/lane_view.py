@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
-from mirrord.model.assignment import LaneReport
+from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicPartition
-from mirrord.model.status import LaneStatus
+from mirrord.model.status import LaneStatus, ReplicatorStatus
 
 RATE_SECONDS = 5.0
 """Rates are averages over this long."""
@@ -73,6 +73,22 @@ def reported_lane(
         rebuilt_batches=report.rebuilt,
         verdict_offsets=_verdicts(ledger),
         note=report.note,
+    )
+
+
+def replicators(reports: Iterable[ReplicatorReport]) -> tuple[ReplicatorStatus, ...]:
+    """The lines of replicators that report, by their names."""
+    return tuple(
+        ReplicatorStatus(
+            name=report.name,
+            host=report.host,
+            pid=report.pid,
+            lanes=len(report.lanes),
+            cpu_seconds=report.cpu_seconds,
+            rss_bytes=report.rss_bytes,
+            loop_age_ms=report.loop_age_ms,
+        )
+        for report in sorted(reports, key=lambda report: report.name)
     )
 
 

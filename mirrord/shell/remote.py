@@ -1,12 +1,16 @@
 """What another process asks of a running daemon, by its HTTP door."""
 
 import aiohttp
+import msgspec
 
 from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 
 ANSWER_S = 2.0
+APPLIED_S = 15.0
+"""The daemon asks both clusters first."""
 
 
 class NoAnswer(EnvironmentFault):
@@ -30,10 +34,8 @@ async def ask_status(http: str) -> Status:
 
 async def order_stop(http: str, config: Config) -> None:
     """Let the daemon at this address drain and end. Raises NoAnswer, Refused."""
-    token = config.http.token
-    headers = {"Authorization": f"Bearer {token.resolve()}"} if token else {}
     try:
-        async with _session() as session, session.post(f"{http}/stop", headers=headers) as response:
+        async with _session() as session, session.post(f"{http}/stop", headers=_token(config)) as response:
             if response.status == 403:
                 raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
             if response.status != 202:
@@ -42,9 +44,35 @@ async def order_stop(http: str, config: Config) -> None:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
 
 
-def _session() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=ANSWER_S))
+async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
+    """Let the daemon at this address go on by a configuration, or only say what that would change.
+
+    Raises NoAnswer, Refused.
+    """
+    url = f"{http}/apply{'?dry_run' if dry_run else ''}"
+    try:
+        async with (
+            _session(APPLIED_S) as session,
+            session.post(url, headers=_token(config), data=msgspec.json.encode(config)) as response,
+        ):
+            answer = await response.read()
+            if response.status == 403:
+                raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
+            if response.status != 200:
+                raise NoAnswer(f"{http} answers with {response.status}: {answer.decode(errors='replace')}")
+            return msgspec.json.decode(answer, type=ConfigChanges)
+    except (TimeoutError, aiohttp.ClientError, msgspec.DecodeError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
+def _token(config: Config) -> dict[str, str]:
+    token = config.http.token
+    return {"Authorization": f"Bearer {token.resolve()}"} if token else {}
+
+
+def _session(seconds: float = ANSWER_S) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds))
 
 
 def _reason(error: Exception) -> str:
-    return str(error) or f"nothing within {ANSWER_S:g} s"
+    return str(error) or "nothing in time"

@@ -3,9 +3,12 @@
 import asyncio
 from contextlib import suppress
 
+import msgspec
 import structlog
 
 from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_changes import ConfigChanges, FlowChange, compare
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
 from mirrord.model.names import Alias, probe_topic
 from mirrord.model.status import Status
@@ -40,6 +43,10 @@ class Surroundings:
         self._patience_s = patience_s
         self.clock: Clock = SystemClock()
 
+    def use(self, config: Config) -> None:
+        """From now on clusters are those of this configuration."""
+        self._config = config
+
     def admin(self, alias: Alias) -> TopicAdmin:
         """A new connection to a cluster, not opened yet."""
         return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
@@ -66,8 +73,11 @@ class Supervisor:
         self._engine = engine
         self._surroundings = surroundings or Surroundings(config)
         self._stopping = asyncio.Event()
-        self._flows: list[FlowSupervisor] = []
-        self._tasks: list[asyncio.Task[None]] = []
+        self._flows: dict[str, FlowSupervisor] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all flows, also those that were taken out and are being drained."""
+        self._services: Services | None = None
+        self._applying = asyncio.Lock()
         token = config.http.token
         self._http = HttpServer(self, config.http.listen, token.resolve() if token else None)
 
@@ -75,7 +85,7 @@ class Supervisor:
         """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
         address = f"http://{await self._http.start()}"
         clock = self._surroundings.clock
-        services = Services(
+        self._services = Services(
             config=self._config,
             engine=self._engine,
             holder=this_process(self._config.instance, address, hosts_all=self._engine.hosts_all),
@@ -87,10 +97,35 @@ class Supervisor:
             ledger=self._surroundings.ledger,
             probe=self._surroundings.probe,
         )
-        self._flows = [FlowSupervisor(flow, services) for flow in self._config.flows]
-        self._tasks = [asyncio.create_task(flow.run(), name=flow.flow.name) for flow in self._flows]
+        for flow in self._config.flows:
+            self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
         return address
+
+    @property
+    def config(self) -> Config:
+        """What the daemon runs by now."""
+        return self._config
+
+    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
+        """Go on by another configuration, and what that changes; with `dry_run`, or when something of it is refused,
+        nothing is done. `new_clusters`: whether it may name clusters that the daemon does not know."""
+        async with self._applying:
+            changes = compare(self._config, config, new_clusters=new_clusters)
+            changes = msgspec.structs.replace(
+                changes, flows=tuple([await self._with_topics(change, config) for change in changes.flows])
+            )
+            if dry_run or changes.refused or self._services is None or self._stopping.is_set():
+                return changes
+            self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
+            self._surroundings.use(self._config)
+            watches = self._services.watches
+            for alias in self._config.clusters.keys() - watches.keys():
+                watches[alias] = ClusterWatch(alias, self._surroundings.clock)
+            self._services = self._services._replace(config=self._config)
+            for change in changes.flows:
+                self._carry_out(change, self._services)
+        return changes
 
     async def wait(self) -> None:
         """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
@@ -114,12 +149,12 @@ class Supervisor:
             instance=self._config.instance,
             at_ms=self._surroundings.clock.wall_ms(),
             gathered="daemon",
-            flows=tuple(flow.status() for flow in self._flows),
+            flows=tuple(flow.status() for flow in self._flows.values()),
         )
 
     def ready(self) -> tuple[bool, list[str]]:
         """Whether every flow is served here or stands by."""
-        reasons = [reason for flow in self._flows if (reason := flow.ready())]
+        reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
         return not reasons, reasons
 
     def metrics_text(self) -> bytes:
@@ -131,5 +166,31 @@ class Supervisor:
         if not self._stopping.is_set():
             log.info("daemon_stopping")
         self._stopping.set()
-        for flow in self._flows:
+        for flow in self._flows.values():
             flow.stop()
+
+    def _add(self, flow: FlowConfig, services: Services) -> None:
+        supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
+        task = asyncio.create_task(supervisor.run(), name=flow.name)
+        self._tasks.add(task)
+
+    def _carry_out(self, change: FlowChange, services: Services) -> None:
+        log.info("flow_configuration", flow=change.flow, kind=change.kind, changes=change.lines)
+        match change.kind:
+            case "added":
+                self._add(self._config.flow(change.flow), services)
+            case "removed":
+                self._flows.pop(change.flow).stop()
+            case "changed":
+                flow = self._config.flow(change.flow)
+                self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
+
+    async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
+        """The change with a line for each topic that it concerns."""
+        if change.kind != "changed":
+            return change
+        try:
+            lines = await self._flows[change.flow].preview(config.flow(change.flow))
+        except EnvironmentFault as fault:
+            lines = [f"which topics that concerns is not known now: {fault}"]
+        return msgspec.structs.replace(change, topics=tuple(lines))

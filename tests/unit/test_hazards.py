@@ -2,7 +2,7 @@
 
 import msgspec
 
-from mirrord.cluster.hazards import foreign_content, other_writers, topic_hazards
+from mirrord.cluster.hazards import foreign_content, other_writers, status_hazards, topic_hazards
 from mirrord.cluster.steps import topic_steps
 from mirrord.cluster.topic_list import TopicLine
 from mirrord.cluster.topics import Topic, plan_topics
@@ -26,7 +26,7 @@ def test_a_local_topic_that_looks_like_a_copy() -> None:
     line = TopicLine("us.orders", "", 3, "cycle")
     (found,) = hazards(line)
     assert (found.severity, found.where) == ("warning", "eu: topic us.orders")
-    assert "us has no topic orders" in found.what
+    assert "us has no such topic" in found.what
     assert hazards(line, target=("orders",)) == []
 
 
@@ -62,6 +62,16 @@ def test_another_flow_that_writes_the_same_topic() -> None:
     (found,) = other_writers(FLOW, targets, {"old": ["eu.b", "eu.x"], "fine": ["eu.y"]})
     assert (found.severity, found.where) == ("error", "us: topic eu.b")
     assert "the flow old copies into it, too" in found.what
+
+
+def test_what_the_status_tells() -> None:
+    source = ["orders", "us.mine", "us.orders"]
+    lines = list(status_hazards(FLOW, source, {"orders"}, {"eu.a-0": 7, "eu.a-1": 0}))
+    assert lines == [
+        "topic us.mine: not copied, because the name looks like a copy from us, which has no such topic",
+        "target partition eu.a-0: held something else before the first copied record",
+    ]
+    assert list(status_hazards(msgspec.structs.replace(FLOW, naming="identity"), source, {"orders"}, {})) == []
 
 
 def test_findings_are_told_once_and_the_worst_first() -> None:

@@ -9,13 +9,17 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
+from mirrord.model.security import Secret, Security
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
 from mirrord.shell import http
 from mirrord.shell.http import HttpServer
 from mirrord.shell.metrics import metrics_text
+from mirrord.shell.remote import order_apply
 
 LANES = (
     LaneStatus(
@@ -54,6 +58,7 @@ class Daemon:
     def __init__(self) -> None:
         self.reasons: list[str] = []
         self.stopped = 0
+        self.applied: list[tuple[Config, bool]] = []
 
     def status(self) -> Status:
         return STATUS
@@ -63,6 +68,11 @@ class Daemon:
 
     def metrics_text(self) -> bytes:
         return metrics_text(STATUS)
+
+    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
+        assert not new_clusters
+        self.applied.append((config, dry_run))
+        return ConfigChanges(refused=("clusters.eu: no",))
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -152,6 +162,30 @@ async def test_orders_are_taken_from_this_machine(base: str, daemon: Daemon) -> 
 async def test_orders_of_pages_and_of_proxies_are_refused(base: str, daemon: Daemon, header: str) -> None:
     assert await post(f"{base}/stop", **{header: "http://elsewhere.example"}) == 403
     assert daemon.stopped == 0
+
+
+CONFIG = Config(
+    clusters={
+        "eu": ClusterConfig(("eu:9092",), Security("SASL_SSL", "PLAIN", "me", Secret("env:EU_PASSWORD"))),
+        "us": ClusterConfig(("us:9092",), Security()),
+    },
+    flows=(FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",)),),
+    http=HttpConfig(listen=HostPort("127.0.0.1", 1)),
+)
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+async def test_a_configuration_arrives_as_it_was_sent(base: str, daemon: Daemon, dry_run: bool) -> None:
+    changes = await order_apply(base, CONFIG, dry_run=dry_run)
+    assert daemon.applied == [(CONFIG, dry_run)]
+    assert changes.refused == ("clusters.eu: no",)
+
+
+async def test_a_configuration_is_an_order(base: str, daemon: Daemon) -> None:
+    assert await post(f"{base}/apply", Origin="http://elsewhere.example") == 403
+    assert await post(f"{base}/apply", X_Forwarded_For="192.0.2.1") == 403
+    assert await post(f"{base}/apply") == 400
+    assert daemon.applied == []
 
 
 async def test_the_token_opens_from_anywhere(base: str, daemon: Daemon) -> None:

@@ -10,11 +10,11 @@ from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import AnyFact, FlowOpened, Holder, SourceRun, TargetProbed, TargetRun
-from mirrord.model.names import ClusterId, TopicPartition
+from mirrord.model.facts import AnyFact, ConfigChanged, FlowOpened, Holder, SourceRun, TargetProbed, TargetRun
+from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
 from mirrord.model.security import Security
-from mirrord.shell import fleet, flow_supervisor
+from mirrord.shell import fleet, flow_supervisor, pruning
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.discovery import Claims
 from mirrord.shell.flow_supervisor import FlowSupervisor, Services
@@ -66,7 +66,7 @@ class Mirror:
         return flow, engine
 
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        assert flow is FLOW
+        assert flow.name == FLOW.name
         if isinstance(self.probed, NotProbed):
             raise self.probed
         return known if known is not None and known.version == self.probed.version else self.probed
@@ -274,8 +274,8 @@ async def test_runs_that_neither_cluster_has_any_more_are_forgotten(
         assert which == "start"
         return dict.fromkeys(partitions, 100)
 
-    monkeypatch.setattr(flow_supervisor, "log_offsets", starts)
-    monkeypatch.setattr(flow_supervisor, "PRUNE_S", 0.05)
+    monkeypatch.setattr(pruning, "log_offsets", starts)
+    monkeypatch.setattr(pruning, "PRUNE_S", 0.05)
     mirror.clusters["eu"].add("orders", 1)
     flow, engine = mirror.start()
     await eventually(lambda: hosted(engine, 1))
@@ -435,3 +435,52 @@ async def test_a_target_that_cannot_be_probed_is_told_and_copied_to(mirror: Mirr
     status = flow.status()
     assert (status.guarantee, status.guarantee_note) == ("exactly-once", f"not probed: {mirror.probed}")
     assert not any(isinstance(fact, TargetProbed) for fact in mirror.facts())
+
+
+async def test_other_topics_concern_no_lane_that_stays(mirror: Mirror) -> None:
+    for name in ("orders", "orders-old", "payments"):
+        mirror.clusters["eu"].add(name, 2)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 4))
+    before = {lane for lane in engine.homes() if "eu.orders-old" not in target_of(engine, lane)}
+    other = msgspec.structs.replace(FLOW, topics=("orders", "payments"))
+    assert sorted(await flow.preview(other)) == [
+        "begins to copy payments into eu.payments",
+        "ceases to copy orders-old",
+    ]
+    homes = engine.homes()
+    flow.change(other, ["topics: - orders.*, + orders, + payments"], drains=False)
+    await eventually(lambda: {target_of(engine, lane) for lane in engine.homes()} == {"eu.orders", "eu.payments"})
+    await eventually(lambda: hosted(engine, 4))
+    assert {lane: engine.homes()[lane] for lane in before} == {lane: homes[lane] for lane in before}
+    given = [lane.lane for lane in engine.assignments(engine.replicators) if lane.lane in before]
+    assert sorted(given) == sorted(before), "a lane that stays is given once"
+    await eventually(lambda: ConfigChanged(("topics: - orders.*, + orders, + payments",)) in mirror.facts())
+    assert flow.flow == other
+
+
+async def test_what_lanes_work_by_drains_them_first(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2))
+    first = list(engine.alive)
+    other = msgspec.structs.replace(FLOW, isolation="read_uncommitted")
+    flow.change(other, ["isolation: read_committed -> read_uncommitted"], drains=True)
+    await eventually(lambda: all(replicator.dead for replicator in first) and hosted(engine, 2))
+    assert {replicator.setup.flow.isolation for replicator in engine.alive} == {"read_uncommitted"}
+    assert {lane.former for lane in engine.assignments([replicator.name for replicator in engine.alive])} == {"left"}
+    await eventually(lambda: any(isinstance(fact, ConfigChanged) for fact in mirror.facts()))
+
+
+async def test_a_flow_that_waits_takes_the_newest_configuration(mirror: Mirror) -> None:
+    mirror.clusters["eu"].add("payments", 1)
+    mirror.clusters["us"].fail()
+    flow, engine = mirror.start()
+    for topics in (("nothing",), ("payments",)):
+        flow.change(msgspec.structs.replace(FLOW, topics=topics), [f"topics: {topics}"], drains=False)
+    mirror.clusters["us"].error = None
+    await eventually(lambda: hosted(engine, 1))
+
+
+def target_of(engine: FakeEngine, lane: LaneId) -> str:
+    return next(each.target_topic for each in engine.assignments(engine.replicators) if each.lane == lane)

@@ -1,0 +1,58 @@
+"""SIGHUP: a daemon reads its file again and goes on by it. On a terminal it means that the terminal is gone."""
+
+import argparse
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import structlog
+
+from mirrord.cli.arguments import some_flows
+from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges
+from mirrord.model.config_file import load_file
+from mirrord.model.errors import ConfigError, MirrordError
+from mirrord.shell.preflight import check_start
+from mirrord.shell.supervise import Surroundings
+
+Apply = Callable[[Config], Awaitable[ConfigChanges]]
+
+log = structlog.get_logger()
+
+
+def reload_on_hangup(arguments: argparse.Namespace, apply: Apply, stop: Callable[[], Awaitable[None]]) -> None:
+    """Sets the signal up for the running event loop. `arguments` are those of the start."""
+    # The file is found again, wherever the process stands by then.
+    path = str(Path(arguments.conf).absolute())
+    tasks: set[asyncio.Task[None]] = set()
+
+    def begin() -> None:
+        task = asyncio.create_task(_stop(stop) if sys.stdin.isatty() else _reload(path, arguments, apply))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, begin)
+
+
+async def _stop(stop: Callable[[], Awaitable[None]]) -> None:
+    await stop()
+
+
+async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> None:
+    """A file that cannot be taken changes nothing; the log says why."""
+    try:
+        config, remarks = load_file(path)
+        config = some_flows(config, arguments)
+        for remark in remarks:
+            log.warning("configuration_remark", remark=remark)
+        surroundings = Surroundings(config)
+        await check_start(config, surroundings.admin, surroundings.ledger)
+        changes = await apply(config)
+        if changes.refused:
+            raise ConfigError("\n".join(changes.refused))
+    except MirrordError as fault:
+        log.error("configuration_not_taken", reason=str(fault))
+        return
+    log.info("configuration_taken", flows=[change.flow for change in changes.flows])

@@ -1,0 +1,115 @@
+"""From one configuration to another while a daemon runs: what changes for which flow, and what only a restart can take.
+
+Topics, groups and what is kept in step change while all lanes that stay wanted go on. What lanes themselves work by
+(limits, names, isolation, the start) is taken up when all lanes of that flow have been drained; other flows are not
+concerned. Clusters that are in use and the daemon's own settings need another daemon.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from mirrord.model.config import Config, FlowConfig, plain
+
+LIVE = frozenset(
+    {
+        "topics",
+        "exclude",
+        "refresh_ms",
+        "replication_factor",
+        "propagate_deletes",
+        "delete_grace_ms",
+        "groups",
+        "sync",
+        "heartbeats",
+        "mm2_records",
+    }
+)
+"""Fields of a flow that lanes do not work by."""
+_DAEMONS = ("instance", "replicators", "runtime", "ray", "http", "logs")
+
+
+class FlowChange(msgspec.Struct, frozen=True):
+    """One flow."""
+
+    flow: str
+    kind: Literal["added", "removed", "changed"]
+    lines: tuple[str, ...] = ()
+    """What is new, for people and for the ledger."""
+    topics: tuple[str, ...] = ()
+    """Topics that are copied from then on, or no longer, one line each."""
+    restarts: bool = False
+    """All lanes of this flow are drained and begin again."""
+
+
+class ConfigChanges(msgspec.Struct, frozen=True):
+    """The whole difference."""
+
+    flows: tuple[FlowChange, ...] = ()
+    refused: tuple[str, ...] = ()
+    """What cannot be taken while the daemon runs; then nothing of it is taken."""
+
+
+def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
+    """What it takes to run by `new` instead of `old`. `new_clusters`: whether clusters may be added."""
+    before = {flow.name: flow for flow in old.flows}
+    after = {flow.name: flow for flow in new.flows}
+    flows = [FlowChange(name, "removed") for name in before if name not in after]
+    flows += [
+        FlowChange(name, "added", (f"{flow.source} -> {flow.target}",))
+        for name, flow in after.items()
+        if name not in before
+    ]
+    refused = list(_refused(old, new, new_clusters=new_clusters))
+    for name, flow in after.items():
+        if name in before and flow != before[name]:
+            if (flow.source, flow.target) != (before[name].source, before[name].target):
+                refused.append(f"flow {name}: from and to: a flow of other clusters needs another name")
+            else:
+                flows.append(_changed(before[name], flow))
+    return ConfigChanges(tuple(flows), tuple(refused))
+
+
+def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
+    fields = [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+    lines = [line for name in fields for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+    return FlowChange(new.name, "changed", tuple(lines), restarts=not LIVE.issuperset(fields))
+
+
+def _lines(path: str, old: object, new: object) -> Iterator[str]:
+    """One line for each value that differs; lists by what comes and what goes."""
+    match old, new:
+        case dict(), dict():
+            before, after = cast(dict[str, object], old), cast(dict[str, object], new)
+            for name in before:
+                if before[name] != after.get(name):
+                    yield from _lines(f"{path}.{name}", before[name], after.get(name))
+        case list(), list():
+            yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
+        case _:
+            yield f"{path}: {_text(cast(object, old))} -> {_text(cast(object, new))}"
+
+
+def _items(old: Sequence[object], new: Sequence[object]) -> str:
+    gone = [f"- {_text(item)}" for item in old if item not in new]
+    come = [f"+ {_text(item)}" for item in new if item not in old]
+    return ", ".join([*gone, *come]) or "another order"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _refused(old: Config, new: Config, *, new_clusters: bool) -> Iterator[str]:
+    for name in _DAEMONS:
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            yield f"{name}: it is read when a daemon starts; restart it"
+    used = {alias for flow in new.flows for alias in (flow.source, flow.target)}
+    for alias in sorted(used):
+        if alias not in old.clusters:
+            if not new_clusters:
+                yield f"clusters.{alias}: a new cluster is taken from the daemon's own file alone (SIGHUP)"
+        elif old.clusters[alias] != new.clusters[alias]:
+            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"

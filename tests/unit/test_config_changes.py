@@ -1,0 +1,98 @@
+"""What a changed configuration means for a daemon that runs, as a table."""
+
+import msgspec
+import pytest
+
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, LimitsConfig, LogsConfig, RuntimeConfig
+from mirrord.model.config_changes import LIVE, ConfigChanges, compare
+from mirrord.model.security import Secret, Security
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders", "payments"))
+OTHER = FlowConfig(name="asia-us", source="asia", target="us", topics=(".*",))
+CLUSTERS = {alias: ClusterConfig((f"{alias}:9092",), Security()) for alias in ("eu", "us", "asia")}
+CONFIG = Config(clusters=CLUSTERS, flows=(FLOW,))
+
+
+def changed(**values: object) -> ConfigChanges:
+    flow = msgspec.structs.replace(FLOW, **values)
+    return compare(CONFIG, msgspec.structs.replace(CONFIG, flows=(flow,)), new_clusters=False)
+
+
+def test_nothing_changes() -> None:
+    assert compare(CONFIG, CONFIG, new_clusters=False) == ConfigChanges()
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"topics": ("orders", "refunds")}, "topics: - payments, + refunds"),
+        ({"exclude": (".*tmp",)}, "exclude: + .*tmp"),
+        ({"topics": ("payments", "orders")}, "topics: another order"),
+        ({"refresh_ms": 1000}, "refresh_ms: 5000 -> 1000"),
+        ({"groups": msgspec.structs.replace(FLOW.groups, mode="off")}, "groups.mode: follow -> off"),
+        ({"sync": msgspec.structs.replace(FLOW.sync, acls="off")}, "sync.acls: read-only -> off"),
+        ({"refresh_ms": None}, "refresh_ms: 5000 -> null"),
+    ],
+)
+def test_what_changes_while_lanes_go_on(values: dict[str, object], line: str) -> None:
+    found = changed(**values)
+    (change,) = found.flows
+    assert (change.kind, change.lines, change.restarts, found.refused) == ("changed", (line,), False, ())
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"limits": LimitsConfig(in_flight_bytes=1 << 20)},
+        {"naming": "identity"},
+        {"isolation": "read_uncommitted"},
+        {"start": "latest"},
+        {"separator": "_"},
+        {"topics": ("orders",), "limits": LimitsConfig(in_flight_bytes=1 << 20)},
+    ],
+)
+def test_what_lanes_work_by_drains_the_lanes_of_that_flow(values: dict[str, object]) -> None:
+    (change,) = changed(**values).flows
+    assert change.restarts
+
+
+def test_every_field_of_a_flow_is_known_to_be_one_or_the_other() -> None:
+    lanes_work_by = {"name", "source", "target", "naming", "separator", "start", "isolation", "limits"}
+    assert LIVE | lanes_work_by == set(FlowConfig.__struct_fields__)
+    assert not LIVE & lanes_work_by
+
+
+def test_flows_come_and_go() -> None:
+    both = msgspec.structs.replace(CONFIG, flows=(FLOW, OTHER))
+    (added,) = compare(CONFIG, both, new_clusters=False).flows
+    assert (added.flow, added.kind, added.lines) == ("asia-us", "added", ("asia -> us",))
+    (removed,) = compare(both, CONFIG, new_clusters=False).flows
+    assert (removed.flow, removed.kind) == ("asia-us", "removed")
+
+
+@pytest.mark.parametrize(
+    ("values", "part"),
+    [
+        ({"instance": "another"}, "instance: it is read when a daemon starts"),
+        ({"runtime": RuntimeConfig(lease_ttl_ms=9_000)}, "runtime:"),
+        ({"logs": LogsConfig(directory="elsewhere")}, "logs:"),
+        (
+            {"clusters": CLUSTERS | {"us": ClusterConfig(("elsewhere:9092",), Security(password=Secret("env:A")))}},
+            "clusters.us: how a cluster is reached",
+        ),
+        ({"flows": (msgspec.structs.replace(FLOW, target="asia"),)}, "flow eu-us: from and to"),
+    ],
+)
+def test_what_only_a_restart_takes(values: dict[str, object], part: str) -> None:
+    (line,) = compare(CONFIG, msgspec.structs.replace(CONFIG, **values), new_clusters=True).refused
+    assert line.startswith(part)
+
+
+def test_new_clusters_come_from_the_daemons_own_file_alone() -> None:
+    old = msgspec.structs.replace(CONFIG, clusters={alias: CLUSTERS[alias] for alias in ("eu", "us")})
+    new = msgspec.structs.replace(CONFIG, flows=(FLOW, OTHER))
+    (line,) = compare(old, new, new_clusters=False).refused
+    assert line.startswith("clusters.asia: a new cluster")
+    assert compare(old, new, new_clusters=True).refused == ()
+    unused = msgspec.structs.replace(CONFIG, flows=(FLOW,))
+    assert compare(old, unused, new_clusters=False) == ConfigChanges()
