@@ -19,6 +19,7 @@ from mirrord.model.facts import (
     LaneTaken,
     LeaseReleased,
     LeaseTaken,
+    MapRebuilt,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -105,7 +106,7 @@ def _probe_words(fact: TargetProbed) -> str:
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact) -> str:
+def _lane_words(fact: LaneFact) -> str:  # noqa: PLR0911 -- one case per fact
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -128,6 +129,9 @@ def _lane_words(fact: LaneFact) -> str:
             return "goes on"
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+        case MapRebuilt():
+            what = f"{fact.until - fact.last - 1} lacking records follow"
+            return f"the map was made anew from ordinal {fact.first} to {fact.last}, {what}"
 
 
 def _runs(fact: SourceRun) -> str:

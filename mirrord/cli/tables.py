@@ -18,6 +18,7 @@ _STATE_STYLES = {
     "standby": "cyan",
     "waiting": "yellow",
     "resuming": "yellow",
+    "rebuilding": "bold red",
     "settling": "yellow",
     "opening": "yellow",
 }

@@ -31,6 +31,10 @@ class Unreadable(Exception):
         self.end = end
 
 
+class Vanished(Unreadable):
+    """Records that were to be copied again are no longer there."""
+
+
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     """Turn a chunk's batches into ready batches, up to the first that cannot be read."""
     runs: list[Run] = []
@@ -76,6 +80,8 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
     buffer, end = chunk.buffer, chunk.end
     unpack = HEADER.unpack_from
     aborted_ahead, aborted = aborts
+    # What is copied again ends where the plan goes on elsewhere, be it inside a batch.
+    stop = lane.plan[0].ordinal if lane.plan else 1 << 62
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -102,7 +108,12 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             _skip(lane, position, next_offset, "aborted")
         elif count == 0:
             _skip(lane, position, next_offset, "compacted")
-        elif base == position and count == last_delta + 1 and not attributes & ~RAW_ATTRIBUTES:
+        elif (
+            base == position
+            and count == last_delta + 1
+            and not attributes & ~RAW_ATTRIBUTES
+            and lane.next_ordinal + count <= stop
+        ):
             _follow(lane, runs, base, count)
             first = lane.next_ordinal
             patch(buffer, at, header, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
@@ -160,8 +171,6 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 def jump(lane: Lane) -> None:
     """Go on where the plan says: part of the source is copied again, or has been copied already."""
     run = lane.plan.popleft()
-    if run.ordinal != lane.next_ordinal:
-        raise Unreadable(f"batches no longer end at ordinal {run.ordinal}, where they did", lane.position, run.offset)
     lane.open_run = run
     lane.seen.reach(lane.position)
     lane.position = run.offset
@@ -208,6 +217,8 @@ def declare(lane: Lane, ordinal: int) -> None:
 
 
 def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
+    if lane.plan:
+        raise Vanished("other records than were to be copied again", lane.position, offset)
     run = Run(lane.next_ordinal, offset)
     if runs and runs[-1].ordinal == run.ordinal:
         runs.pop()
@@ -228,7 +239,9 @@ def _rebuild(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above
     why: str,
 ) -> None:
     first = lane.next_ordinal
-    request = Rebuild(buffer, start, end, position, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
+    most = lane.plan[0].ordinal - first if lane.plan else SEQUENCE_MASK
+    producer = (lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
+    request = Rebuild(buffer, start, end, position, *producer, most)
     try:
         rebuilt = lane.rebuild(request)
     except ValueError as error:
@@ -243,7 +256,7 @@ def _rebuild(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above
         _follow(lane, runs, offset, length)
         lane.next_ordinal += length
         cursor = offset + length
-    if cursor < next_offset:
+    if cursor < next_offset and not lane.plan:
         _skip(lane, cursor, next_offset, "compacted")
     data, count = rebuilt.data, lane.next_ordinal - first
     begin = rebuilt.pieces[0][0]

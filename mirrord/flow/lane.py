@@ -5,7 +5,7 @@ copy per chunk would cost more than the decision; nothing else in the project ch
 clock in seconds.
 """
 
-from mirrord.flow import flight, intake, opening, reading, resume
+from mirrord.flow import flight, intake, opening, reading, rebuilding, resume
 from mirrord.flow.answers import Fetched, fetched
 from mirrord.flow.asking import answers, ask, settles
 from mirrord.flow.halting import halt, leave, tell_again
@@ -25,6 +25,7 @@ from mirrord.flow.signals import (
     Input,
     ProducerIdTold,
     ProducersTold,
+    Relocated,
     Scanned,
     Start,
     StartTold,
@@ -43,7 +44,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
         case Answer():
             return flight.answered(lane, now, signal) if lane.phase not in STILL else []
         case Chunk():
-            return _chunk(lane, signal) if lane.phase is Phase.COPYING and answers(lane, signal.question) else []
+            return _chunk(lane, now, signal) if lane.phase is Phase.COPYING and answers(lane, signal.question) else []
         case Drain():
             return flight.drain(lane, now)
         case Fenced():
@@ -90,6 +91,8 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: PLR0911 --
             return resume.scanned(lane, now, signal)
         case Checked():
             return resume.checked(lane, now, signal)
+        case Relocated():
+            return rebuilding.relocated(lane, now, signal)
         case _:
             return []
 
@@ -98,12 +101,12 @@ def _woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
     if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
-        lane.check_later = False
-        begun = lane.resumed_at
+        begun = lane.check_from or lane.resumed_at
         if lane.acked > begun.ordinal:
-            return [
-                AskCheck(ask(lane), lane.producer_id, begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
-            ]
+            lane.later_check = ask(lane)
+            stretch = (begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
+            return [AskCheck(lane.later_check, lane.producer_id, *stretch)]
+        lane.check_later, lane.check_from = False, None
         return []
     return resume.woken(lane)
 
@@ -134,6 +137,8 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
         lane.notes.discard(told.tag)
         if not lane.notes:
             lane.told = mark(lane)
+    if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
+        return rebuilding.bound(lane, now)
     for intent in lane.intents:
         if intent[0] == told.tag:
             lane.intents.remove(intent)
@@ -150,13 +155,15 @@ def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) ->
     return flight.drained(lane, now) if not lane.in_flight else []
 
 
-def _chunk(lane: Lane, chunk: Chunk) -> Effects:
+def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
     lane.fetching = False
     if chunk.high_watermark >= 0:
         lane.source_end = chunk.high_watermark
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
         effects, unreadable = intake.take(lane, chunk)
+        if isinstance(unreadable, intake.Vanished):
+            return effects + rebuilding.vanished(lane, now)
         if unreadable is not None:
             lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
             if not lane.ready and not lane.in_flight:

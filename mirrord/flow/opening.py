@@ -36,6 +36,10 @@ def start(lane: Lane, start: Start) -> Effects:
     lane.barrier_s = start.barrier_s
     lane.left_cleanly = start.left_cleanly
     lane.record = start.record
+    record = start.record
+    if record is not None and record.last_check is not None and record.last_check.outcome == "different":
+        lane.differs = record.last_check
+        lane.halt_line = record.halted.line if record.halted is not None else ""
     progress = start.progress
     if progress is not None and not _is_hearsay(lane, progress):
         lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
@@ -69,7 +73,9 @@ def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     grant = record.grant + 1
     facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator)]
-    if record.halted is not None:
+    if lane.differs is not None:
+        pass  # it stays halted until the map is made anew
+    elif record.halted is not None:
         # A start is an operator's word to try again; what halted the lane will halt it again if it is still there.
         facts.append(LaneResumed(lane.id, grant))
     if record.policy != lane.policy:

@@ -7,11 +7,11 @@ from mirrord.model.facts import Progress
 
 def mark(lane: Lane) -> Mark:
     """Below it everything is known to stand in the target log, once, below the high watermark."""
-    if lane.unread is not None:
-        return lane.unread
-    if lane.acked > lane.mark.ordinal:
-        return Mark(lane.acked, lane.expected, lane.end_epoch)
-    return lane.mark
+    known = lane.mark
+    if lane.acked > known.ordinal:
+        known = Mark(lane.acked, lane.expected, lane.end_epoch)
+    limits = [each for each in (lane.unread, lane.check_from) if each is not None]
+    return min([*limits, known], key=lambda each: each.ordinal)
 
 
 def source_offset(lane: Lane) -> int:

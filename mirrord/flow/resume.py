@@ -11,7 +11,7 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from mirrord.flow import intake, reading
+from mirrord.flow import intake, reading, rebuilding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -38,7 +38,7 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
-from mirrord.model.runs import Run, Runs
+from mirrord.model.runs import Run
 
 NOT_LEADER = 6
 LOOK_BACK_RECORDS = 10_000
@@ -69,6 +69,8 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     lane.failure = None
     lane.look_back = 0
     lane.stage = Stage.END
+    if lane.differs is not None:
+        return [StopFetch(), *rebuilding.begin(lane, now, delay_s)]
     if delay_s > 0:
         lane.phase = Phase.WAITING
         return [StopFetch(), Wake(ask(lane), now + delay_s, refresh)]
@@ -81,7 +83,9 @@ def woken(lane: Lane) -> Effects:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
         return [AskEnd(ask(lane))]
-    if lane.phase is Phase.RESUMING and lane.stage is Stage.VISIBLE:
+    if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
+        return rebuilding.woken(lane)
+    if lane.stage is Stage.VISIBLE:
         return [AskVisible(ask(lane), lane.end_epoch)]
     return []
 
@@ -151,6 +155,8 @@ def barrier_until(lane: Lane) -> float:
 
 
 def _decide(lane: Lane, now: float) -> Effects:
+    if lane.differs is not None:
+        return rebuilding.locate(lane)
     lane.protected = remembers(lane)
     if not lane.protected and now < barrier_until(lane):
         lane.phase = Phase.WAITING
@@ -291,17 +297,18 @@ def must_check(lane: Lane) -> bool:
 
 
 def checked(lane: Lane, now: float, told: Checked) -> Effects:
-    """The comparison is done; `different` halts the lane, for the map would lie."""
+    """The comparison is done; with `different` the map lies, and is made anew."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
     if told.error != NONE:
+        if told.question == lane.later_check:
+            return [Wake(ask(lane), now + lane.limits.retry_s)]
         return _again(lane, now) if waiting else []
+    if told.question == lane.later_check:
+        lane.check_later, lane.check_from = False, None
+    if told.outcome == "different":
+        return rebuilding.differ(lane, now, told)
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note)
     effects = note(lane, (fact,))
-    if told.outcome == "different":
-        runs = lane.record.source_runs if lane.record is not None else Runs()
-        start, last = runs.offset_of(told.first) or 0, runs.offset_of(told.last) or 0
-        line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
-        return effects + halt(lane, "unexplained", line, start, last + 1)
     if waiting:
         position = _goes_on_at(lane)
         if 0 <= told.source_end < position:
@@ -382,6 +389,8 @@ def copy(lane: Lane) -> Effects:
     if not lane.notes:
         lane.told = lane.mark
     lane.confirm_end = not lane.protected
+    if lane.check_later and (lane.check_from is None or ordinal < lane.check_from.ordinal):
+        lane.check_from = lane.mark
     effects: Effects = [SaveProgress()]
     if any(hole.first >= ordinal for hole in record.holes):
         effects += _tell_anew(lane, ordinal)

@@ -10,8 +10,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mirrord.model.facts import HoleFound, LaneFact, LaneHalted, Progress
-from mirrord.model.runs import Runs
+from mirrord.model.facts import HoleFound, LaneFact, LaneHalted, Progress, TakeoverChecked
+from mirrord.model.runs import Run, Runs
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap"]
 
@@ -37,6 +37,8 @@ class LaneRecord(Protocol):
     def holes(self) -> Sequence[HoleFound]: ...
     @property
     def halted(self) -> LaneHalted | None: ...
+    @property
+    def last_check(self) -> TakeoverChecked | None: ...
 
 
 class Batch:
@@ -188,6 +190,30 @@ class Checked(msgspec.Struct, frozen=True):
     """Where the source log ends, if that is in front of this position."""
 
 
+class Located(msgspec.Struct, frozen=True):
+    """Where the lane's own batches really stand in the source. Ranges are pairs (start, end) of source offsets."""
+
+    runs: tuple[Run, ...]
+    doubled: tuple[tuple[int, int], ...]
+    """What stands in the target a second time."""
+    missing: tuple[tuple[int, int], ...]
+    """What the target lacks, in front of `next_offset`."""
+    next_offset: int
+    start: int
+    end: int
+    """[start, end) is what the batches were found to hold."""
+
+
+class Relocated(msgspec.Struct, frozen=True):
+    """The own batches of the stretch that was asked for, and where they stand; without that, `trouble` says why."""
+
+    question: int
+    error: int
+    own: tuple[OwnBatch, ...]
+    located: Located | None
+    trouble: str = ""
+
+
 class Chunk(msgspec.Struct, frozen=True):
     """Whole batches of one fetch answer: buffer[start:end] holds the partition's records section.
 
@@ -249,6 +275,7 @@ Input = (
     | VisibleTold
     | Scanned
     | Checked
+    | Relocated
     | Chunk
     | Answer
     | Woken
@@ -325,6 +352,16 @@ class AskCheck(msgspec.Struct, frozen=True):
     position: int = -1
 
 
+class AskRebuild(msgspec.Struct, frozen=True):
+    """Find the own batches in target offsets [start, end), from ordinal `first` on, in the source by what they hold."""
+
+    question: int
+    producer_id: int
+    first: int
+    start: int
+    end: int
+
+
 class FetchFrom(msgspec.Struct, frozen=True):
     """Fetch the next chunk from this source offset. One is wanted at a time; a newer one replaces it."""
 
@@ -389,6 +426,7 @@ Effect = (
     | AskVisible
     | AskScan
     | AskCheck
+    | AskRebuild
     | FetchFrom
     | StopFetch
     | Produce

@@ -13,14 +13,14 @@ import msgspec
 
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
-from mirrord.model.facts import LaneFact, LaneHalted, Mode, Verdict
+from mirrord.model.facts import LaneFact, LaneHalted, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 
 
 class Phase(Enum):
     """Where a lane stands. The arrows: opening → resuming ⇄ waiting; resuming → copying → settling → resuming;
-    copying → draining → drained; from anywhere → halted or gone."""
+    copying → draining → drained; resuming, copying → rebuilding → resuming; from anywhere → halted or gone."""
 
     OPENING = "opening"
     """Its facts are being bound: producer id, grant, first source offset."""
@@ -28,6 +28,8 @@ class Phase(Enum):
     """What a former holder or a dead connection may still write has not run out yet."""
     RESUMING = "resuming"
     """It asks the target log what stands in it."""
+    REBUILDING = "rebuilding"
+    """Target and source differ: it stands still, and both logs are read to find out what really stands there."""
     COPYING = "copying"
     SETTLING = "settling"
     """A batch was refused or an answer is in doubt: nothing new is sent until all in flight are answered."""
@@ -47,6 +49,8 @@ class Stage(Enum):
     SCAN = "scan"
     VERIFY = "verify"
     CHECK = "check"
+    DIFFERENCE = "difference"
+    LOCATE = "locate"
     FACTS = "facts"
     DONE = "done"
 
@@ -71,7 +75,8 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """A request to the second path: records from source offset `from_offset` on of the batch buffer[start:end]."""
+    """A request to the second path: at most so many records from source offset `from_offset` on of the batch
+    buffer[start:end]."""
 
     buffer: bytearray
     start: int
@@ -80,6 +85,7 @@ class Rebuild(msgspec.Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    most: int = 1 << 31
 
 
 Rebuilder = Callable[[Rebuild], Rebuilt | None]
@@ -215,9 +221,16 @@ class Lane:
     """Where the last resume went on."""
     failure: tuple[int, Batch] | None = None
     """The first answer in this round that was not a success."""
+    differs: TakeoverChecked | None = None
+    """A comparison found target and source to differ from its first ordinal on, and the map is not made anew yet."""
     check_first_ack: bool = False
     check_later: bool = False
     """What was written since the take-over is compared again once a former holder cannot write any more."""
+    check_from: Mark | None = None
+    """Where that begins. An acknowledgement behind it may be a broker's word for another holder's batch, so the mark
+    does not pass it."""
+    later_check: int = -1
+    """The open question of that comparison."""
     corrupt_at: int = -1
     """The ordinal whose batch the target called corrupt once: it is fetched once more before it is a refusal."""
     clean: bool = False

@@ -34,6 +34,7 @@ from mirrord.model.facts import (
     LaneTaken,
     LeaseReleased,
     LeaseTaken,
+    MapRebuilt,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -218,7 +219,15 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
 
 def _change_lane(
     lane: LaneState,
-    fact: PolicyChanged | SourceRun | TargetRun | VerdictGiven | HoleFound | LaneHalted | LaneResumed | TakeoverChecked,
+    fact: PolicyChanged
+    | SourceRun
+    | TargetRun
+    | VerdictGiven
+    | HoleFound
+    | LaneHalted
+    | LaneResumed
+    | TakeoverChecked
+    | MapRebuilt,
 ) -> None:
     match fact:
         case PolicyChanged():
@@ -243,3 +252,9 @@ def _change_lane(
             lane.halted = None
         case TakeoverChecked():
             lane.last_check = fact
+        case MapRebuilt():
+            # What follows is mended like a hole, one of no ordinals; an older one at this place is superseded.
+            mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
+            kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
+            lane.holes = (*kept, mended)
+            lane.last_check = None

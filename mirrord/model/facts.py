@@ -25,6 +25,7 @@ Reason = Literal[
     "copied-from-target",
     "rejected",
     "unexplained",
+    "doubled",
 ]
 """Why source offsets were not copied one to one."""
 
@@ -284,6 +285,20 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     note: str = ""
 
 
+class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
+    """Target and source differed, and both logs were read: the `SourceRun` beside this fact tells what really stands.
+
+    The ordinals [first, last] are found again in the target. Under the ordinals up to `until` follows what the target
+    lacked; there the lane goes on.
+    """
+
+    lane: LaneId
+    grant: int
+    first: int
+    last: int
+    until: int
+
+
 LaneFact = (
     LaneOpened
     | LaneTaken
@@ -295,6 +310,7 @@ LaneFact = (
     | LaneHalted
     | LaneResumed
     | TakeoverChecked
+    | MapRebuilt
 )
 
 TopicFact = (

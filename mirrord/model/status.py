@@ -13,7 +13,17 @@ import msgspec
 from mirrord.model.names import Alias, ClusterId
 
 LaneState = Literal[
-    "opening", "waiting", "resuming", "copying", "settling", "draining", "drained", "halted", "gone", "unknown"
+    "opening",
+    "waiting",
+    "resuming",
+    "rebuilding",
+    "copying",
+    "settling",
+    "draining",
+    "drained",
+    "halted",
+    "gone",
+    "unknown",
 ]
 """A lane's phase; "unknown" while nobody reports it."""
 

@@ -98,17 +98,23 @@ async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, pos
             raise
     finally:
         await reading.aclose()
-    bounds: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+    end, _ = await bounds(asks, partition)
+    return -1, end if end < position else -1
 
-    def told(error: int, high_watermark: int, _log_start: int) -> None:
-        if not bounds.done():
-            bounds.set_result((error, high_watermark))
+
+async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
+    """(end, begin) of what a consumer can read of a log. Raises ReadFailed when nobody tells."""
+    answer: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, end: int, begin: int) -> None:
+        if not answer.done():
+            answer.set_result((error, end, begin))
 
     asks.bounds(partition, -1, told)
-    error, end = await bounds
+    error, end, begin = await answer
     if error:
         raise ReadFailed(error)
-    return -1, end if end < position else -1
+    return end, begin
 
 
 def _compare_records(batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:

@@ -21,6 +21,7 @@ from mirrord.flow.signals import (
     AskEnd,
     AskProducerId,
     AskProducers,
+    AskRebuild,
     AskScan,
     AskStart,
     AskVisible,
@@ -35,10 +36,12 @@ from mirrord.flow.signals import (
     Gone,
     Halted,
     Input,
+    LaneRecord,
     Produce,
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
+    Relocated,
     SaveProgress,
     Scanned,
     Start,
@@ -65,6 +68,7 @@ from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.reading import ReadFailed, Stretches, own_batches
 from mirrord.shell.records import rebuild
+from mirrord.shell.relocation import Relocation
 from mirrord.shell.source import Source, Tap
 from mirrord.shell.target import Outlet, Target
 from mirrord.wire.errors import ErrorCode
@@ -100,6 +104,12 @@ class Hosted:
         """What the state topic is known to hold."""
         self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Set when the lane has come to its end here: whether it was left cleanly."""
+
+
+def _known(hosted: Hosted) -> LaneRecord:
+    if hosted.lane.record is None:
+        raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
+    return hosted.lane.record
 
 
 class Host:
@@ -151,6 +161,7 @@ class Host:
             AskStart: self._ask_start,
             AskScan: self._scan,
             AskCheck: self._check,
+            AskRebuild: self._relocate,
             Wake: self._wake,
             SaveProgress: self._save_progress,
             Halted: self._halted,
@@ -336,17 +347,12 @@ class Host:
             own = await own_batches(self._target_stretches, *where)
             return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own)
 
-        def failed(error: int) -> Scanned:
-            return Scanned(effect.question, error, effect.purpose, effect.start, effect.end, ())
-
+        failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
         self._begin(self._read(hosted, effect.question, scan, failed))
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
-        record = hosted.lane.record
-        if record is None:
-            raise RuntimeError("a lane without a record asks for a comparison")
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        runs = record.source_runs
+        runs = _known(hosted).source_runs
 
         async def check() -> Checked:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
@@ -358,6 +364,14 @@ class Host:
             return Checked(effect.question, error, effect.first, effect.last, "unverifiable")
 
         self._begin(self._read(hosted, effect.question, check, failed))
+
+    def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
+        record = _known(hosted)
+        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        search = Relocation(*sides, self._source_asks, read_committed=self._read_committed)
+
+        failed = partial(Relocated, effect.question, own=(), located=None)
+        self._begin(self._read(hosted, effect.question, partial(search.run, record, effect), failed))
 
     async def _read(
         self, hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]

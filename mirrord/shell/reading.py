@@ -4,7 +4,7 @@ Not the hot path, but the same bytes: raw fetches without a session, one after t
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from mirrord.flow.signals import OwnBatch
@@ -12,7 +12,7 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
-from mirrord.wire.batch import Header, HeaderTuple, Scanned, records_digest, scan
+from mirrord.wire.batch import CONTROL, TRANSACTIONAL, Header, HeaderTuple, Scanned, records_digest, scan
 from mirrord.wire.crc32c import Bytes
 from mirrord.wire.errors import ErrorCode, OldMagic, WireError
 from mirrord.wire.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
@@ -22,7 +22,10 @@ from mirrord.wire.primitives import Reader
 CHUNK_BYTES = 1 << 20
 """A fetch brings about this much; a single batch may be larger."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
-_LIMITS = FetchLimits(max_wait_ms=100, max_bytes=CHUNK_BYTES, read_committed=False)
+_LIMITS = {
+    committed: FetchLimits(max_wait_ms=100, max_bytes=CHUNK_BYTES, read_committed=committed)
+    for committed in (False, True)
+}
 _AT_ONCE = 4
 _TURN = 200
 _MAGIC = 2
@@ -47,6 +50,8 @@ class ReadBatch(NamedTuple):
     buffer: Bytes
     start: int
     end: int
+    aborted: bool = False
+    """Its transaction was aborted. Known only where committed records are read."""
 
     @property
     def is_old(self) -> bool:
@@ -68,30 +73,36 @@ class Stretches:
         self._patience_s = patience_s
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def read(self, partition: PartitionId, start: int, end: int) -> AsyncGenerator[ReadBatch, None]:
+    async def read(
+        self, partition: PartitionId, start: int, end: int, *, committed: bool = False
+    ) -> AsyncGenerator[ReadBatch, None]:
         """The batches that hold offsets of [start, end), those of open and aborted transactions included.
 
-        Raises ReadFailed. What was read stays valid.
+        With `committed` only what lies below the last stable offset, and what is aborted is told to be. Raises
+        ReadFailed. What was read stays valid.
         """
         position = start
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         while position < end:
             async with self._slots:
-                buffer, fetched = await self._fetch(partition, position)
+                buffer, fetched = await self._fetch(partition, position, _LIMITS[committed])
             batches = _scan(buffer, fetched, position)
+            aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
                 if number % _TURN == _TURN - 1:
                     await asyncio.sleep(0)  # a chunk of tiny batches must not hold up the lanes
                 if last >= position and base < end:
-                    yield ReadBatch(Header(*header), buffer, at, behind)
+                    yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
             if batches:
                 position = batches[-1][3] + 1
                 deadline = loop.time() + self._patience_s
             elif loop.time() > deadline:
                 raise ReadFailed(int(ErrorCode.REQUEST_TIMED_OUT))
 
-    async def _fetch(self, partition: PartitionId, position: int) -> tuple[Bytes, FetchedPartition]:
+    async def _fetch(
+        self, partition: PartitionId, position: int, limits: FetchLimits
+    ) -> tuple[Bytes, FetchedPartition]:
         leader = self._view.leader(partition)
         if leader is None:
             self._view.refresh()
@@ -111,7 +122,7 @@ class Stretches:
                     raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
                 return response.partitions
 
-            fetched = (await ask(connection, FETCH, encode(version, _LIMITS, step), version, take))[0]
+            fetched = (await ask(connection, FETCH, encode(version, limits, step), version, take))[0]
         except ReadFailed:
             raise
         except MirrordError as error:
@@ -153,6 +164,22 @@ def _as_batch(messages: Group, position: int) -> Scanned:
     length, delta = messages.end - messages.start, messages.last - first
     header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
     return messages.start, messages.end, first, messages.last, -1, 0, header
+
+
+def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
+    """Which of the batches of one answer belong to its aborted transactions (producer id, first offset; KIP-98)."""
+    ahead = sorted((first, producer) for producer, first in aborted)
+    begun: set[int] = set()
+    found: set[int] = set()
+    for number, header in enumerate(headers):
+        base, attributes, producer = header[0], header[5], header[9]
+        while ahead and ahead[0][0] <= base:
+            begun.add(ahead.pop(0)[1])
+        if attributes & CONTROL:
+            begun.discard(producer)
+        elif attributes & TRANSACTIONAL and producer in begun:
+            found.add(number)
+    return found
 
 
 async def own_batches(

@@ -16,6 +16,7 @@ from mirrord.flow.signals import (
     AskEnd,
     AskProducerId,
     AskProducers,
+    AskRebuild,
     AskScan,
     AskStart,
     AskVisible,
@@ -95,6 +96,8 @@ class Request:
     data: bytes
     deadline: float
     connection: int
+    held: bool = False
+    """It does not arrive before another replicator has sent something too."""
 
 
 @dataclass(eq=False)
@@ -172,7 +175,16 @@ class Host:
                 if isinstance(effect, Drained | Gone):
                     self.alive = False
                     self.world.left_cleanly = isinstance(effect, Drained) and effect.clean
-            case AskProducerId() | AskStart() | AskEnd() | AskProducers() | AskVisible() | AskScan() | AskCheck():
+            case (
+                AskProducerId()
+                | AskStart()
+                | AskEnd()
+                | AskProducers()
+                | AskVisible()
+                | AskScan()
+                | AskCheck()
+                | AskRebuild()
+            ):
                 self.inbox.append(("ask", (effect, self.leader)))
 
     def _produce(self, effect: Produce) -> None:

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, lane, opening, resume
-from mirrord.flow.signals import Answer, Batch, Effects, EndTold
+from mirrord.flow import flight, lane, opening, rebuilding, resume
+from mirrord.flow.signals import Answer, Batch, Effects, EndTold, Located
 from mirrord.flow.state import Lane, Phase, Stage
+from mirrord.model.facts import LaneFact
 
 
 class Mutation(NamedTuple):
@@ -163,6 +164,26 @@ def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume, "copy", copy)
 
 
+def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
+    true = rebuilding._facts
+
+    def facts(state: Lane, first: int, own: Any, read: Any, located: Located) -> list[LaneFact]:
+        return true(state, first, own, read, msgspec.structs.replace(located, missing=()))
+
+    patch.setattr(rebuilding, "_facts", facts)
+
+
+def _the_mark_passes_what_is_not_compared(patch: pytest.MonkeyPatch) -> None:
+    true = resume.copy
+
+    def copy(state: Lane) -> Effects:
+        effects = true(state)
+        state.check_from = None
+        return effects
+
+    patch.setattr(resume, "copy", copy)
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -179,5 +200,7 @@ MUTATIONS = (
     Mutation("the mark does not pass a gap that is not read", _a_gap_counts_as_read, "twice, old records"),
     Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
     Mutation("resync on doubt", _no_resync, "deposed"),
+    Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
+    Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
 )

@@ -34,6 +34,10 @@ THEMES: dict[str, Shape] = {
     "deposed, young topic": Shape(kills=False, pauses=False, ledger_faults=False, refusals=False,
                                   slow_replication=True, faults=("elect", "metadata", "disconnect")),
     "foreign writers": Shape(foreign=True, transactions=True, faults=("foreign", "foreign", "takeover")),
+    "two views": Shape(compaction=True, elections=False, refusals=False, ledger_faults=False, window=4,
+                       kills=False, pauses=False, faults=("race", "race", "race")),
+    "two views of old records": Shape(record_age_ms=OLD_MS, forgetting=True, compaction=True, elections=False,
+                                      refusals=False, twice=True, window=4, faults=("race", "race", "forget")),
     "source truncated": Shape(truncation=True, elections=False, refusals=False,
                               faults=("source-truncate", "takeover", "source-elect", "disconnect")),
     "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
@@ -253,7 +257,7 @@ class Story:
                     each.leader = world.target.leader
             case "create":
                 world.target.exists = True
-            case "compact" | "source-elect" | "source-truncate":
+            case "compact" | "race" | "source-elect" | "source-truncate":
                 self._strike_source(kind)
             case "drain" if host is not None:
                 host.take(Drain())
@@ -265,6 +269,14 @@ class Story:
         if kind == "compact":
             # The cleaner leaves the active segment alone; what it touches may not be copied yet.
             source.compact(source.end - rng.randint(0, 3))
+        elif kind == "race":
+            # Of what is on its way a record is removed, and the next holder will not see it.
+            for request in self.world.wire[:1]:
+                source.compact(source.end, request.batch.offset)
+                for each in self.world.wire:
+                    each.held = each.held or each.host is request.host
+                if len([host for host in self.world.hosts if host.alive]) < 3:
+                    self.world.start_host(former_dead=False)
         elif kind == "source-elect":
             source.elect()
         else:

@@ -91,9 +91,11 @@ class FakeSource:
     def last_stable(self) -> int:
         return min(self.open.values(), default=self.end)
 
-    def compact(self, below: int) -> bool:
+    def compact(self, below: int, above: int = 0) -> bool:
         """Remove a record somewhere below an offset, as the cleaner does; the batch keeps its span."""
-        candidates = [batch for batch in self.log if batch.last < below and batch.records and batch.producer < 0]
+        candidates = [
+            batch for batch in self.log if above <= batch.last < below and batch.records and batch.producer < 0
+        ]
         if not candidates:
             return False
         batch = self.rng.choice(candidates)

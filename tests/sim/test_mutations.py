@@ -19,6 +19,8 @@ SEEDS = {
     "each answer counts once": 0,
     "the mark does not pass a gap that is not read": 326,
     "a fetch carries the epoch in front of it": 71,
+    "what is missing after a difference follows": 175,
+    "what may be another holder's is compared again": 357,
     "resync on doubt": 44,
     "trust, then check": 126,
     "3 the sandwich: wait for the high watermark": 42,

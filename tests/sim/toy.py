@@ -46,6 +46,7 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
     kept = [(header[0] + delta, number) for delta, number in records(batch) if header[0] + delta >= request.from_offset]
+    del kept[request.most :]
     if not kept:
         return None
     pieces: list[tuple[int, int]] = []

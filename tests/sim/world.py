@@ -8,12 +8,14 @@ scheduler, an exhaustive explorer) decides the order of everything, faults inclu
 import random
 from typing import Any
 
+from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
     AskEnd,
     AskProducerId,
     AskProducers,
+    AskRebuild,
     AskScan,
     AskStart,
     AskVisible,
@@ -28,6 +30,7 @@ from mirrord.flow.signals import (
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
+    Relocated,
     Scanned,
     Start,
     StartTold,
@@ -38,8 +41,19 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, Entry, FlowOpened, Holder, LaneTaken, LeaseTaken, Progress
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    FlowOpened,
+    Holder,
+    LaneTaken,
+    LeaseTaken,
+    MapRebuilt,
+    Progress,
+    VerdictGiven,
+)
 from mirrord.model.names import ClusterId
+from mirrord.wire.batch import CONTROL
 from tests.sim import toy
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape
 from tests.sim.source import FakeSource
@@ -77,6 +91,9 @@ class World:
         """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
+        self.named: set[int] = set()
+        """Source offsets that the ledger says stand twice."""
+        self.rebuilds = 0
         self.attempts = 0
         self.faults = True
         self._write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
@@ -98,7 +115,12 @@ class World:
     def write_entry(self, entry: Entry) -> int:
         """Let an entry stand at the end of the ledger; the offset."""
         self.ledger.append(entry)
-        fold(self.truth, entry, len(self.ledger) - 1)
+        bound = fold(self.truth, entry, len(self.ledger) - 1)
+        for fact, binds in zip(entry.facts, bound, strict=True):
+            if binds and isinstance(fact, VerdictGiven):
+                named = [each for each in fact.verdicts if each.reason == "doubled"]
+                self.named.update(offset for each in named for offset in range(each.start, each.end))
+            self.rebuilds += binds and isinstance(fact, MapRebuilt)
         return len(self.ledger) - 1
 
     # --- hosts
@@ -157,6 +179,8 @@ class World:
             if key not in heads:
                 heads.add(key)
                 if self.slow_wire and self.rng.random() < 0.9:
+                    continue
+                if request.held and not any(each.lane.in_flight for each in self.hosts if each is not request.host):
                     continue
                 found.append(("arrive", request))
         if any(self._reads_again(host, each) for each in self.limbo for host in self.hosts):
@@ -331,6 +355,8 @@ class World:
                 return self._scan(question)
             case AskCheck():
                 return self._check(host, question)
+            case AskRebuild():
+                return self._relocate(host, question)
             case _:
                 raise AssertionError(question)
 
@@ -365,6 +391,34 @@ class World:
         end = self.source.end if self.source.end < question.position else -1
         told = (question.question, error, question.first, question.last, outcome, note, epoch, end)
         return Checked(*told)  # type: ignore[arg-type]
+
+    def _relocate(self, host: Host, question: AskRebuild) -> Relocated:
+        read = self.target.read(question.start, question.end)
+        stored = [each for each in read if each.producer == question.producer_id]
+        own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
+        if self.target.high_watermark < question.end:
+            return Relocated(question.question, 7, (), None)
+        record, first = host.record(), question.first
+        standing = [
+            Standing(max(each.sequence, first), each.numbers[max(first - each.sequence, 0) :])
+            for each in stored
+            if each.sequence + each.count > first
+        ]
+        last = max((each.first + len(each.contents) for each in standing), default=first) - 1
+        searched = search_range(record, first, last)
+        searched = Range(searched.start, max(min(searched.end, self.source.last_stable), searched.start))
+        lost = self.source_aborted_offsets()
+        originals = [
+            Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied)
+            for each in self.source.log
+            for uncopied in (bool(each.attributes & CONTROL) or each.base in lost,)
+            if each.last >= searched.start and each.base < searched.end
+        ]
+        try:
+            located = locate(standing, originals, covered_below(record, first), last_below(record, first), searched)
+        except Unplaced as why:
+            return Relocated(question.question, 0, own, None, str(why))
+        return Relocated(question.question, 0, own, located)
 
     # --- time
 

@@ -31,7 +31,7 @@ from mirrord.flow.signals import (
     Wake,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode
+from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, TakeoverChecked
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Runs
 from mirrord.wire.errors import ErrorCode
@@ -51,6 +51,7 @@ class Record:
     target_runs: Runs = field(default_factory=Runs)
     holes: tuple[HoleFound, ...] = ()
     halted: LaneHalted | None = None
+    last_check: TakeoverChecked | None = None
 
 
 def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:

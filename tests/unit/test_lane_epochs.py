@@ -103,11 +103,12 @@ def test_a_control_batch_in_front_counts() -> None:
 
 def test_a_jump_back_and_forth() -> None:
     lane, fetch = copying()
-    lane.plan.extend((Run(6, 2), Run(8, 6)))
     # A batch in epoch 1, a hole in which epoch 2 may have begun, one in epoch 3.
     fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (8, 2, 3, 0)))))
+    assert (fetch.position, fetch.last_epoch) == (10, 3)
+    lane.plan.extend((Run(7, 2), Run(9, 6)))
+    fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((10, 1, 3, 0)))))
     assert (fetch.position, fetch.last_epoch) == (2, 1)
-    # The source never had this batch; what counts is where it ends.
     fetch = fetch_of(step(lane, 0.0, chunk(fetch, data((2, 2, 1, 0)))))
     assert (fetch.position, fetch.last_epoch) == (6, 3)
 

@@ -31,6 +31,7 @@ from mirrord.model.facts import (
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
+    MapRebuilt,
     PartitionsGrown,
     PolicyChanged,
     Progress,
@@ -112,6 +113,16 @@ def sample() -> list[Entry]:
         (2, [LaneHalted(OTHER, 1, "poison", "a batch was refused", 41, 42)]),
         (2, [LaneHalted(LANE, 2, "expired", "the source lost records", 400, 500), LaneResumed(LANE, 2)]),
         (2, [PROBED]),
+        (2, [TakeoverChecked(LANE, 2, 132, 140, "different", "ordinal 135 (source offset 251) has another value")]),
+        (
+            2,
+            [
+                SourceRun(LANE, 2, (Run(132, 248), Run(136, 250), Run(141, 256), Run(142, 260))),
+                VerdictGiven(LANE, 2, (Verdict(248, 250, "unexplained"), Verdict(250, 252, "doubled")), "another view"),
+                MapRebuilt(LANE, 2, 132, 140, 142),
+                LaneResumed(LANE, 2),
+            ],
+        ),
         *((2, told) for told in upkeep(target)),
     ]
     return [

@@ -1,0 +1,209 @@
+"""When target and source differ: stand still, find out what really stands in the target, tell the ledger, go on.
+
+Two holders that saw different views of one source can both have written batches that look right. Their order in the
+target then is not what the map says: records may be missing, or stand twice. The steps:
+
+1. The ledger learns of the difference and of the halt, before anything else.
+2. Wait until nothing that was sent earlier can still be appended.
+3. The resume sandwich up to the high watermark, as in every resume (`resume`).
+4. Both logs are read from the first doubtful ordinal on (`relocate`): which source offsets do the own batches hold?
+5. The ledger learns of the true map, of what stands twice, and under which ordinals the missing records follow, in one
+   entry. Then an ordinary resume goes on from there.
+
+What cannot be placed without doubt keeps the lane halted, with a line that says what. The difference stands in the
+ledger, so the next holder begins with step 2 and never with copying.
+"""
+
+from collections.abc import Sequence
+
+from mirrord.flow import reading, resume
+from mirrord.flow.asking import append, ask
+from mirrord.flow.halting import halt
+from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, Located, OwnBatch, Relocated, Wake
+from mirrord.flow.state import Lane, Mark, Phase, Stage
+from mirrord.model.facts import (
+    HoleFound,
+    LaneFact,
+    LaneHalted,
+    LaneResumed,
+    MapRebuilt,
+    SourceRun,
+    TakeoverChecked,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.runs import Run, Runs
+
+
+def differ(lane: Lane, now: float, told: Checked) -> Effects:
+    """A comparison found a difference."""
+    # Behind a take-over even an acknowledgement may have been for another holder's batch.
+    first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
+    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, told.outcome, told.note)
+    line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return doubt(lane, now)
+
+
+def vanished(lane: Lane, now: float) -> Effects:
+    """Records that were to be copied again were removed from the source: what follows has other ordinals."""
+    note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
+    return differ(lane, now, Checked(-1, 0, lane.acked, lane.next_ordinal, "different", note))
+
+
+def doubt(lane: Lane, now: float) -> Effects:
+    """Stand still until the map is made anew."""
+    if lane.in_flight:
+        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+    return [*resume.begin(lane, now), Halted(lane.halt_line)]
+
+
+def begin(lane: Lane, now: float, delay_s: float) -> Effects:
+    """Begin a round of it; everything that was held is dropped."""
+    lane.phase = Phase.REBUILDING
+    if not is_told(lane):
+        return _tell(lane)
+    lane.stage = Stage.END
+    until = max(now + delay_s, lane.dirty_until, lane.former_until)
+    return [Wake(ask(lane), until, refresh=delay_s > 0)] if until > now else [AskEnd(ask(lane))]
+
+
+def is_told(lane: Lane) -> bool:
+    """The ledger knows of the difference, and that the lane stands still for it."""
+    record = lane.record
+    known = record.last_check if record is not None else None
+    return record is not None and record.halted is not None and known is not None and known.outcome == "different"
+
+
+def _tell(lane: Lane) -> Effects:
+    record, found = lane.record, lane.differs
+    if record is None or found is None:
+        return []
+    start, last = record.source_runs.offset_of(found.first) or 0, record.source_runs.offset_of(found.last) or 0
+    check = TakeoverChecked(lane.id, lane.grant, found.first, found.last, found.outcome, found.note)
+    fact = LaneHalted(lane.id, lane.grant, "unexplained", lane.halt_line, start, max(last, start) + 1)
+    lane.stage = Stage.DIFFERENCE
+    effect = append(lane, (check, fact))
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def woken(lane: Lane) -> Effects:
+    """The wait is over."""
+    return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
+
+
+def bound(lane: Lane, now: float) -> Effects:
+    """The ledger knows of the difference, or of the new map."""
+    if lane.stage is Stage.DIFFERENCE:
+        return begin(lane, now, 0.0)
+    lane.differs = None
+    lane.halt_line = ""
+    lane.opened_here = False
+    lane.check_later, lane.check_from = False, None
+    lane.check_first_ack = True
+    lane.unread = None
+    lane.acked = lane.trusted = lane.resume_ordinal
+    lane.expected = lane.end
+    lane.mark = lane.told = Mark(lane.acked, lane.end, lane.end_epoch)
+    return resume.begin(lane, now)
+
+
+def locate(lane: Lane) -> Effects:
+    """The target log is known to its end: find out what stands in it."""
+    found, record = lane.differs, lane.record
+    if found is None or record is None:
+        return []
+    known = record.target_runs.offset_of(found.first)
+    start = lane.mark.target_offset if lane.mark.ordinal <= found.first else known
+    start = max(lane.log_start if start is None else start, lane.log_start)
+    if lane.end < start:
+        return _stay(lane, f"the target log ends at offset {lane.end}, in front of them")
+    lane.stage = Stage.LOCATE
+    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.end)]
+
+
+def _stay(lane: Lane, why: str) -> Effects:
+    found, record = lane.differs, lane.record
+    first = found.first if found is not None else 0
+    start = record.source_runs.offset_of(first) if record is not None else None
+    lane.differs = None
+    line = f"target and source differ from ordinal {first} on, and the map cannot be made anew: {why}"
+    return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
+
+
+def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
+    """Both logs were read."""
+    found = lane.differs
+    if lane.stage is not Stage.LOCATE or found is None:
+        return []
+    if told.error:
+        return resume.begin(lane, now, lane.limits.retry_s, refresh=True)
+    if told.located is None:
+        return _stay(lane, told.trouble)
+    own = from_ordinal(told.own, found.first)
+    read = reading.walk(lane, own, found.first)
+    if read.doubled is not None:
+        first, _, target_offset = read.doubled
+        return _stay(lane, f"ordinal {first} stands a second time at target offset {target_offset}")
+    lane.resume_ordinal = read.next_ordinal
+    facts = _facts(lane, found.first, own, read, told.located)
+    lane.stage = Stage.FACTS
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
+    """The batches from an ordinal on; of one that it lies in, what is behind it."""
+    kept: list[OwnBatch] = []
+    for batch in own:
+        ordinal = reading.nearest(batch.base_sequence, first)
+        cut = max(first - ordinal, 0)
+        if cut < batch.count:
+            sequence = (batch.base_sequence + cut) % reading.SEQUENCES
+            kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
+    return kept
+
+
+def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
+    """The ordinals (first, last) that stand nowhere, told by the batches that do."""
+    found: list[tuple[int, int]] = []
+    for batch in own:
+        ordinal = reading.nearest(batch.base_sequence, expected)
+        if ordinal > expected:
+            found.append((expected, ordinal - 1))
+        expected = ordinal + batch.count
+    return found
+
+
+def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Reading, located: Located) -> list[LaneFact]:
+    ordinal = read.next_ordinal
+    runs = list(located.runs)
+    for start, end in located.missing:
+        runs.append(Run(ordinal, start))
+        ordinal += end - start
+    runs.append(Run(ordinal, located.next_offset))
+    twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
+    verdicts: list[Verdict] = []
+    at = located.start
+    for verdict in [*twice, Verdict(located.end, located.end, "doubled")]:
+        if at < min(verdict.start, located.end):
+            verdicts.append(Verdict(at, min(verdict.start, located.end), "unexplained"))
+        if verdict.end > verdict.start:
+            verdicts.append(verdict)
+        at = max(at, verdict.end)
+    many = sum(end - start for start, end in located.doubled)
+    note = (
+        f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
+        f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
+    )
+    return [
+        SourceRun(lane.id, lane.grant, tuple(Runs(runs))),
+        # What is told anew fills all holes behind its beginning; those that are there still are told once more.
+        *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
+        *read.facts,
+        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
+        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal),
+        LaneResumed(lane.id, lane.grant),
+    ]

@@ -1,0 +1,127 @@
+"""Reads both logs to find a lane's batches again in the source by what their records hold (`mirrord.flow.relocate`)."""
+
+import hashlib
+from collections.abc import Sequence
+
+from mirrord.flow.compare import Record
+from mirrord.flow.reading import nearest
+from mirrord.flow.relocate import (
+    Original,
+    Range,
+    Standing,
+    Unplaced,
+    covered_below,
+    last_below,
+    locate,
+    search_range,
+)
+from mirrord.flow.signals import AskRebuild, LaneRecord, OwnBatch, Relocated
+from mirrord.shell.asks import Asks
+from mirrord.shell.compare import bounds
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadBatch, Stretches
+from mirrord.shell.records import decode
+from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
+
+MOST_RECORDS = 500_000
+"""What is held in memory of either side: about 150 bytes a record."""
+_DIGEST_BYTES = 16
+
+
+class Relocation:
+    """One search for the batches of a lane."""
+
+    def __init__(
+        self,
+        source: Stretches,
+        target: Stretches,
+        source_partition: PartitionId,
+        target_partition: PartitionId,
+        asks: Asks,
+        *,
+        read_committed: bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._source_partition = source_partition
+        self._target_partition = target_partition
+        self._asks = asks
+        self._read_committed = read_committed
+
+    async def run(self, record: LaneRecord, wanted: AskRebuild) -> Relocated:
+        """What stands where, or why that cannot be told. Raises ReadFailed when a side cannot be read at present."""
+        own: list[OwnBatch] = []
+        try:
+            timed, standing = await self._standing(wanted, own)
+            last = standing[-1].first + len(standing[-1].contents) - 1 if standing else wanted.first - 1
+            searched = search_range(record, wanted.first, last)
+            end, begin = await bounds(self._asks, self._source_partition)
+            start = max(searched.start, begin)
+            searched = Range(start, max(min(searched.end, end), start))
+            originals = await self._originals(searched, timed=timed)
+            covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
+            located = locate(standing, originals, covered, before, searched)
+        except (Unplaced, ValueError) as why:
+            return Relocated(wanted.question, 0, tuple(own), None, str(why))
+        return Relocated(wanted.question, 0, tuple(own), located)
+
+    async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:
+        """The own batches from the wanted ordinal on, and whether the records' times are those of the source."""
+        standing: list[Standing] = []
+        timed, size = True, 0
+        async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
+            header = batch.header
+            if header.producer_id != wanted.producer_id:
+                continue
+            count = header.last_offset_delta + 1
+            own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
+            ordinal = nearest(header.base_sequence, wanted.first)
+            cut = max(wanted.first - ordinal, 0)
+            if cut >= count:
+                continue
+            if standing and timed != (not header.attributes & LOG_APPEND_TIME):
+                raise Unplaced("only some of the records at the target have the times of the source")
+            timed = not header.attributes & LOG_APPEND_TIME
+            records = _decode(batch)
+            if len(records) != count:
+                raise Unplaced(f"the target no longer holds all records of ordinals {ordinal} to {ordinal + count - 1}")
+            size = _bounded(size + count)
+            standing.append(Standing(ordinal + cut, [_digest(record, timed=timed) for record in records[cut:]]))
+        return timed, standing
+
+    async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:
+        originals: list[Original] = []
+        size = 0
+        reading = self._source.read(
+            self._source_partition, searched.start, searched.end, committed=self._read_committed
+        )
+        async for batch in reading:
+            header = batch.header
+            copied = not (batch.aborted or header.attributes & CONTROL)
+            records = _decode(batch) if copied else ()
+            size = _bounded(size + len(records))
+            contents = {record.offset: _digest(record, timed=timed) for record in records}
+            originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied))
+        return originals
+
+
+def _bounded(size: int) -> int:
+    if size > MOST_RECORDS:
+        raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared")
+    return size
+
+
+def _decode(batch: ReadBatch) -> Sequence[Record]:
+    return decode(batch.buffer, batch.start, batch.end)
+
+
+def _digest(record: Record, *, timed: bool) -> bytes:
+    """What a record holds, without its offset; without its time where the target sets its own."""
+    parts: list[bytes | None] = [record.key, record.value]
+    for name, value in record.headers:
+        parts += (name.encode(), value)
+    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    digest.update(b"%d" % (record.time_ms if timed else 0))
+    for part in parts:
+        digest.update(b" -" if part is None else b" %d " % len(part) + part)
+    return digest.digest()

@@ -1,0 +1,204 @@
+"""After a difference: the ledger learns of it first, then the true map, and the lane goes on with what is missing."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from mirrord.flow.lane import step
+from mirrord.flow.signals import (
+    Append,
+    AppendFailed,
+    AskCheck,
+    AskRebuild,
+    Bound,
+    Checked,
+    Effects,
+    EndTold,
+    FetchFrom,
+    Halted,
+    Input,
+    Located,
+    OwnBatch,
+    ProducersTold,
+    Relocated,
+    Scanned,
+    Start,
+    VisibleTold,
+    Wake,
+    Woken,
+)
+from mirrord.flow.state import Lane, Phase
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.facts import (
+    AnyFact,
+    Entry,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseTaken,
+    MapRebuilt,
+    Progress,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.runs import Run
+from tests.fixtures.ledger import FLOW, HOLDER, lane_id
+from tests.sim import toy
+
+LANE = lane_id(0)
+
+
+@dataclass
+class Play:
+    """A lane that was taken over at ordinal 10, with the real ledger behind it."""
+
+    state: FlowState = field(default_factory=FlowState)
+    lane: Lane = field(default_factory=lambda: Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild))
+    now: float = 0.0
+
+    def fold(self, *facts: AnyFact) -> tuple[bool, ...]:
+        return fold(self.state, Entry(1, 0, facts), self.state.next_offset)
+
+    @property
+    def record(self) -> LaneState:
+        return self.state.lanes[LANE]
+
+    def tell(self, signal: Input) -> Effects:
+        return step(self.lane, self.now, signal)
+
+    def bind(self, effects: Effects) -> Effects:
+        """The ledger takes the one append among the effects."""
+        (append,) = [effect for effect in effects if isinstance(effect, Append)]
+        return self.tell(Bound(append.tag, self.fold(*append.facts), self.record))
+
+    def begin(self, replicator: str) -> Effects:
+        progress = Progress(LANE, 1, 1, 10, 10, 1, 10, 20, 1, 1, True, "copying", source_epoch=4)
+        self.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+        return self.bind(self.tell(Start(self.record, progress, replicator, 0.0, True)))
+
+    def sandwich(self, end: int) -> Effects:
+        self.tell(EndTold(self.lane.asked, 0, 1, end))
+        self.tell(ProducersTold(self.lane.asked, 0, None))
+        self.tell(EndTold(self.lane.asked, 0, 1, end))
+        return self.tell(VisibleTold(self.lane.asked, 0, end, 0))
+
+    def differ(self) -> Effects:
+        """It finds 6 records more than the mark, and they are not what the map says."""
+        self.begin("second")
+        self.sandwich(16)
+        own = (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
+        (check,) = self.tell(Scanned(self.lane.asked, 0, "resume", 9, 16, own))
+        assert isinstance(check, AskCheck)
+        return self.tell(Checked(check.question, 0, 10, 15, "different", "ordinal 12 has another value"))
+
+    def relocated(self, trouble: str = "") -> Relocated:
+        """Ordinals 10 to 12 are offsets 10, 11, 14, then 14 to 16: 12 and 13 are missing, 14 stands twice."""
+        own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
+        runs = (Run(10, 10), Run(12, 14), Run(13, 14))
+        located = None if trouble else Located(runs, ((14, 15),), ((12, 14),), 17, 10, 17)
+        return Relocated(self.lane.asked, 0, own, located, trouble)
+
+
+@pytest.fixture
+def play() -> Play:
+    play = Play()
+    play.fold(FLOW)
+    play.fold(LeaseTaken(1, HOLDER, 6000))
+    play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    return play
+
+
+def test_the_difference_is_told_before_anything_is_read(play: Play) -> None:
+    effects = play.differ()
+    assert play.lane.phase is Phase.REBUILDING
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    assert [type(fact) for fact in append.facts] == [TakeoverChecked, LaneHalted]
+    assert any(isinstance(effect, Halted) for effect in effects)
+    play.bind(effects)
+    assert play.record.halted is not None
+    (ask,) = play.sandwich(16)
+    assert ask == AskRebuild(play.lane.asked, 7, 10, 10, 16)
+
+
+def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
+    play.bind(play.differ())
+    play.sandwich(16)
+    effects = play.tell(play.relocated())
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    assert append.facts == (
+        SourceRun(LANE, 2, (Run(10, 10), Run(12, 14), Run(13, 14), Run(16, 12), Run(18, 17))),
+        VerdictGiven(
+            LANE,
+            2,
+            (Verdict(10, 14, "unexplained"), Verdict(14, 15, "doubled"), Verdict(15, 17, "unexplained")),
+            "ordinals 10 to 15 were written from another view of the source: 1 records stand twice, 2 follow",
+        ),
+        MapRebuilt(LANE, 2, 10, 15, 18),
+        LaneResumed(LANE, 2),
+    )
+    play.bind(effects)
+    assert play.record.halted is None
+    assert play.record.last_check is None
+    assert play.record.verdicts.counts == {"unexplained": 6, "doubled": 1}
+    effects = play.sandwich(16)
+    assert play.lane.phase is Phase.COPYING
+    (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
+    assert (fetch.position, list(play.lane.plan)) == (12, [Run(18, 17)])
+
+
+def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
+    play.bind(play.differ())
+    play.sandwich(16)
+    effects = play.tell(play.relocated("the source no longer holds it"))
+    assert play.lane.phase is Phase.HALTED
+    assert "cannot be made anew: the source no longer holds it" in play.lane.halt_line
+    play.bind(effects)
+    # The next holder begins where this one had to end, whatever its mark says.
+    play.begin("third")
+    assert play.lane.phase is Phase.REBUILDING
+    assert play.record.halted is not None
+    assert play.sandwich(16) == [AskRebuild(play.lane.asked, 7, 10, 10, 16)]
+
+
+def test_a_difference_outlives_a_failed_append(play: Play) -> None:
+    (append,) = [effect for effect in play.differ() if isinstance(effect, Append)]
+    play.tell(AppendFailed(append.tag, play.record))
+    effects = play.bind(play.tell(Woken(play.lane.asked)))
+    assert play.lane.phase is Phase.REBUILDING
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    assert [type(fact) for fact in append.facts] == [TakeoverChecked, LaneHalted]
+    play.bind(effects)
+    assert play.record.halted is not None
+
+
+def test_what_may_still_arrive_is_waited_for(play: Play) -> None:
+    play.lane.dirty_until = 0.0
+    effects = play.differ()
+    play.lane.dirty_until = 20.0
+    (wake,) = [effect for effect in play.bind(effects) if isinstance(effect, Wake)]
+    assert wake.at == 20.0
+
+
+def test_a_side_that_cannot_be_read_is_asked_again(play: Play) -> None:
+    play.bind(play.differ())
+    (ask,) = play.sandwich(16)
+    assert isinstance(ask, AskRebuild)
+    effects = play.tell(Relocated(ask.question, 7, (), None))
+    assert play.lane.phase is Phase.REBUILDING
+    assert any(isinstance(effect, Wake) for effect in effects)
+
+
+def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
+    play.bind(play.differ())
+    play.sandwich(16)
+    told = play.relocated()
+    own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 11, 0))
+    play.tell(Relocated(told.question, 0, own, told.located))
+    assert play.lane.phase is Phase.HALTED
+    assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt_line

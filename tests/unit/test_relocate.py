@@ -1,0 +1,98 @@
+"""Where a lane's batches really stand in the source, found by what their records hold."""
+
+import pytest
+
+from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, locate, search_range
+from mirrord.flow.signals import Located
+from mirrord.model.facts import HoleFound
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from tests.unit.test_lane_answers import Record
+
+
+def source(text: str, at: int = 0) -> list[Original]:
+    """One batch of one record a letter; `.` is a record that was removed, `#` a batch that is not copied."""
+    return [
+        Original(offset, offset + 1, {} if letter in ".#" else {offset: letter}, letter != "#")
+        for offset, letter in enumerate(text, at)
+    ]
+
+
+def found(target: str, text: str, *, first: int = 0, covered: int = 0) -> Located:
+    """The target's batches, apart by spaces, as ordinals from `first` on; earlier ones cover the first offsets."""
+    standing: list[Standing] = []
+    ordinal = first
+    for batch in target.split():
+        standing.append(Standing(ordinal, batch))
+        ordinal += len(batch)
+    below = [Range(0, covered)] if covered else []
+    return locate(standing, source(text), below, covered - 1, Range(0, len(text)))
+
+
+def test_what_stands_where_it_should() -> None:
+    assert found("abc d", "abcd") == Located((Run(0, 0),), (), (), 4, 0, 4)
+
+
+def test_a_removed_record_has_the_only_place_that_there_is() -> None:
+    # The other view did not have offset 2: the ledger says that ordinal 2 is d.
+    assert found("ab cd", "ab.d").runs == (Run(0, 0),)
+    assert found("ab c d", "ab.d").runs == (Run(0, 0),)
+    assert found("ab c", "ab.d") == Located((Run(0, 0),), (), (), 3, 0, 3)
+
+
+def test_a_batch_of_the_other_view() -> None:
+    assert found("ab de", "ab.de").runs == (Run(0, 0), Run(2, 3))
+
+
+def test_what_one_view_leapt_over_is_missing() -> None:
+    # The first holder wrote three, the next one took the removed one for not written and went on one too far.
+    located = found("abc ef", "ab.def", first=0)
+    assert located.missing == ((3, 4),)
+    assert located.runs == (Run(0, 0), Run(3, 4))
+    assert located.next_offset == 6
+
+
+def test_what_both_wrote_stands_twice() -> None:
+    located = found("d de", "ab.de", first=2, covered=2)
+    assert located.doubled == ((3, 4),)
+    assert located.runs == (Run(2, 3), Run(3, 3))
+    assert (located.missing, located.next_offset) == ((), 5)
+
+
+def test_what_stands_below_counts_too() -> None:
+    assert found("bc", "abcd", first=2, covered=2).doubled == ((1, 2),)
+
+
+def test_a_target_that_holds_nothing_lacks_everything_behind() -> None:
+    assert found("", "abcd", covered=2) == Located((), (), (), 2, 2, 2)
+
+
+def test_what_is_not_copied_is_no_place_for_a_removed_record() -> None:
+    assert found("ab cd", "ab#.d").runs == (Run(0, 0), Run(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("target", "text", "why"),
+    [
+        ("ab c", "ab..e", "ordinals 2 to 2, and it is open"),
+        ("ab x de", "abde", "ordinals 2 to 2, and it is open"),
+        ("aa", "aaa", "more than once"),
+        ("ba", "ab", "another order"),
+        ("ac", "abc", "another order"),
+    ],
+)
+def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None:
+    with pytest.raises(Unplaced, match=why):
+        found(target, text)
+
+
+def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> None:
+    assert found("bxc xd", "abxcxd", covered=1, first=1).runs == (Run(1, 1),)
+
+
+def test_where_to_search() -> None:
+    runs = Runs((Run(0, 100), Run(10, 150), Run(20, 105), Run(22, 160)))
+    record = Record(source_runs=runs, holes=(HoleFound(LaneId("a.0.b"), 1, 5, 6, 20, 22),))
+    assert search_range(record, 15, 19) == Range(100, 165)
+    assert covered_below(record, 15) == [Range(100, 105), Range(107, 110), Range(150, 155)]
+    assert covered_below(record, 0) == []
