@@ -19,6 +19,8 @@ from mirrord.shell.supervise import CLOSE_S, STOP_S
 START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
+PRESENT_S = 1.0
+"""How often the supervisor's configuration is looked at."""
 
 
 class RayDaemon:
@@ -84,11 +86,14 @@ class RayDaemon:
 
     async def wait(self) -> None:
         """Until the supervisor has drained everything; then Ray is left. Raises EnvironmentFault when it vanished."""
+        looked = 0.0
         try:
             while True:
                 if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
                     return
-                await self._keep_present()
+                if asyncio.get_running_loop().time() - looked > PRESENT_S:
+                    looked = asyncio.get_running_loop().time()
+                    await self._keep_present()
                 await asyncio.sleep(POLL_S)
         finally:
             await self._end()

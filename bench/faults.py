@@ -78,6 +78,7 @@ class Faults:
                     return
                 what = self._strike(kind)
                 if what is None:
+                    self._order.append(kind)  # once more at the end
                     continue
                 self.tally.kills[kind] += 1
                 self.tally.while_copying[kind] += moved

@@ -88,7 +88,7 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
         case list(), list():
             yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
         case _:
-            yield f"{path}: {_text(cast(object, old))} -> {_text(cast(object, new))}"
+            yield f"{path}: {_text(old)} -> {_text(new)}"
 
 
 def _items(old: Sequence[object], new: Sequence[object]) -> str:

@@ -150,8 +150,9 @@ class FlowSupervisor:
         finally:
             await asyncio.gather(source.close(), target.close())
         before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
-        lines = [f"begins to copy {topic} into {after[topic]}" for topic in sorted(after.keys() - before.keys())]
-        return lines + [f"ceases to copy {topic}" for topic in sorted(before.keys() - after.keys())]
+        lines = [f"begins to copy {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
+        lines += [f"ceases to copy {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
+        return sorted(lines)
 
     def ready(self) -> str:
         """Empty when the flow can serve, as its holder or as a standby; else why not."""

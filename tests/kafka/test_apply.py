@@ -48,7 +48,7 @@ def test_topics_come_and_go_under_load_and_no_other_lane_is_touched(lab_pair: La
         planned = mirrord("apply", path, "--dry-run", "--json")
         assert planned.returncode == 3, planned.stderr
         (change,) = json.loads(planned.stdout)["flows"]
-        assert change["topics"] == [f"begins to copy {comes} into eu.{comes}", f"ceases to copy {goes}"]
+        assert change["topics"] == [f"begins to copy {comes} into eu.{comes}", f"ceases to copy {goes} into eu.{goes}"]
         assert {lane.topic for lane in daemon.flow().lanes} == {stays, goes}
 
         applied = mirrord("apply", path)

@@ -1,0 +1,103 @@
+"""A daemon takes another configuration: flows come, go and change, or nothing of it is taken."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, RuntimeConfig
+from mirrord.model.config_units import HostPort
+from mirrord.model.facts import TargetProbed
+from mirrord.model.names import Alias, ClusterId
+from mirrord.model.security import Security
+from mirrord.shell import flow_supervisor
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.supervise import Supervisor, Surroundings
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
+from tests.unit.test_http import free_port
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",), refresh_ms=100)
+OTHER = FlowConfig(name="other", source="eu", target="us", topics=("payments",), refresh_ms=100)
+ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
+
+
+class World(Surroundings):
+    """Clusters and ledgers in memory. Flows share no ledger, but replicators write into that of the first one."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self.clusters = {alias: FakeCluster(ClusterId(f"{alias}-id")) for alias in ("eu", "us")}
+        self.ledgers = {name: MemoryLedger() for name in (FLOW.name, OTHER.name)}
+
+    def admin(self, alias: Alias) -> FakeAdmin:
+        return FakeAdmin(self.clusters[alias])
+
+    def upkeep(self, alias: Alias) -> FakeUpkeep:
+        return FakeUpkeep(self.clusters[alias])
+
+    def ledger(self, flow: FlowConfig) -> LedgerStore:
+        return LedgerStore(MemoryLog(self.ledgers[flow.name]), self.clock, deadline_seconds=1.0)
+
+    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
+        return known or TargetProbed(ClusterId("us-id"), flow.name, passed=True)
+
+
+@pytest.fixture
+async def daemon(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Supervisor]:
+    monkeypatch.setattr(flow_supervisor, "POLL_S", 0.05)
+    config = Config(
+        clusters={"eu": ELSEWHERE, "us": ELSEWHERE},
+        flows=(FLOW,),
+        runtime=RuntimeConfig(lease_ttl_ms=1000, request_timeout_ms=1000),
+        http=HttpConfig(listen=HostPort("127.0.0.1", free_port())),
+    )
+    world = World(config)
+    for topic in ("orders", "payments"):
+        world.clusters["eu"].add(topic, 1)
+    made = Supervisor(config, FakeEngine(world.ledgers[FLOW.name]), world)
+    await made.start()
+    waiting = asyncio.create_task(made.wait())
+    await eventually(lambda: states(made) == {"eu-us": "running"})
+    yield made
+    await made.stop()
+    await waiting
+
+
+def states(daemon: Supervisor) -> dict[str, str]:
+    return {flow.name: flow.state for flow in daemon.status().flows}
+
+
+def with_flows(daemon: Supervisor, *flows: FlowConfig) -> Config:
+    return msgspec.structs.replace(daemon.config, flows=flows)
+
+
+async def test_flows_come_and_go(daemon: Supervisor) -> None:
+    both = with_flows(daemon, FLOW, OTHER)
+    await daemon.apply(both, new_clusters=False, dry_run=True)
+    assert states(daemon) == {"eu-us": "running"}
+    changes = await daemon.apply(both, new_clusters=False, dry_run=False)
+    assert [(change.flow, change.kind) for change in changes.flows] == [("other", "added")]
+    await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
+    await daemon.apply(with_flows(daemon, FLOW), new_clusters=False, dry_run=False)
+    assert states(daemon) == {"eu-us": "running"}
+    assert daemon.config.flows == (FLOW,)
+
+
+async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) -> None:
+    wider = with_flows(daemon, msgspec.structs.replace(FLOW, topics=("orders", "payments")))
+    (change,) = (await daemon.apply(wider, new_clusters=False, dry_run=False)).flows
+    assert change.topics == ("begins to copy payments into eu.payments",)
+    await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
+    assert (await daemon.apply(wider, new_clusters=False, dry_run=False)).flows == ()
+
+
+async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
+    before = daemon.config
+    stolen = {**before.clusters, "us": ClusterConfig(("thief:9092",), Security())}
+    config = msgspec.structs.replace(with_flows(daemon, FLOW, OTHER), clusters=stolen)
+    changes = await daemon.apply(config, new_clusters=True, dry_run=False)
+    assert len(changes.refused) == 1
+    assert daemon.config == before
+    assert states(daemon) == {"eu-us": "running"}
