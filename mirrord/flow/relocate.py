@@ -16,8 +16,8 @@ from mirrord.flow.reading import but_not_void
 from mirrord.flow.signals import LaneRecord, Located
 from mirrord.model.runs import Runs
 
-LOOK_BACK = 1_000
-"""How many ordinals below the first doubtful one the search begins: other views lie that far back at most."""
+LOOK_AROUND = 1_000
+"""How far around what the map says the search goes: so many records lie at most between two views."""
 
 
 class Standing(NamedTuple):
@@ -51,11 +51,11 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
     """The source offsets in which the ordinals [first, last] can stand, and whatever is still to be copied again."""
     runs = record.source_runs
     lowest = runs.at(0).ordinal
-    around = list(runs.between(max(first - LOOK_BACK, lowest), max(last, first)))
+    around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
     planned = [run.offset for run in runs if run.ordinal >= first]
     start = min([offset for _, offset, _ in around] + planned)
     end = max([offset + length for _, offset, length in around] + planned)
-    return Range(max(start, 0), end + max(last - first, 0) + 1)
+    return Range(max(start, 0), end + max(last - first, 0) + LOOK_AROUND)
 
 
 def covered_below(record: LaneRecord, first: int) -> list[Range]:
