@@ -4,7 +4,7 @@ What stays the same is not read again: topics are asked for in fixed groups, and
 for byte gives the same objects.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -23,6 +23,7 @@ from mirrord.wire.apis import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
+    Api,
 )
 from mirrord.wire.configs import Setting
 from mirrord.wire.errors import ErrorCode
@@ -155,23 +156,23 @@ class KafkaUpkeepAdmin:
 
     async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
         """Give rights; those that were refused, and why."""
-        refused: dict[AclRule, str] = {}
-        for part in _parts(rules, RULES_AT_ONCE):
-            body = acls.encode_create(part)
-            answers = await self._asker.ask(
-                CREATE_ACLS, lambda _, body=body: body, lambda _, reader: acls.decode_create(reader)
-            )
-            refused |= _refused(part, answers)
-        return refused
+        return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
 
     async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
         """Take exactly these rights away; those that were refused, and why."""
+        return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
+
+    async def _change(
+        self,
+        rules: Sequence[AclRule],
+        api: Api,
+        encode: Callable[[Sequence[AclRule]], bytes],
+        decode: Callable[[Reader], list[acls.AclAnswer]],
+    ) -> dict[AclRule, str]:
         refused: dict[AclRule, str] = {}
         for part in _parts(rules, RULES_AT_ONCE):
-            body = acls.encode_delete(part)
-            answers = await self._asker.ask(
-                DELETE_ACLS, lambda _, body=body: body, lambda _, reader: acls.decode_delete(reader)
-            )
+            body = encode(part)
+            answers = await self._asker.ask(api, lambda _, body=body: body, lambda _, reader: decode(reader))
             refused |= _refused(part, answers)
         return refused
 
