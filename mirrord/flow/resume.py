@@ -228,7 +228,21 @@ def _read(lane: Lane, now: float, found: Reading) -> Effects:
             f"its log ends with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
+    if must_wait_to_mend(lane, now, found):
+        return _wait_to_mend(lane)
     return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal)
+
+
+def must_wait_to_mend(lane: Lane, now: float, found: Reading) -> bool:
+    """Mending a hole gives the next ordinals another meaning. A broker that remembers the producer would still take
+    them from a former holder, in their old meaning, so nobody else may be writing any more."""
+    return bool(found.holes) and now < lane.dirty_until
+
+
+def _wait_to_mend(lane: Lane) -> Effects:
+    lane.phase = Phase.WAITING
+    lane.look_back = 0
+    return [Wake(ask(lane), lane.dirty_until)]
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
@@ -258,6 +272,8 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
         found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found)
+    if must_wait_to_mend(lane, now, found):
+        return _wait_to_mend(lane)
     ordinal = found.next_ordinal
     went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"
     lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
