@@ -27,7 +27,7 @@ from mirrord.lab.checker import Comparison, TopicPair, compare
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.status import FlowStatus
+from mirrord.model.status import FlowStatus, LaneStatus
 
 Variant = Literal["fresh", "old", "creating", "two-daemons"]
 
@@ -40,7 +40,6 @@ CATCH_UP_S = 300.0
 STATUS_AGE_S = 5.0
 """So old may be what the status says, on a busy machine."""
 _LOOK_S = 0.2
-_PROGRESS_S = 5.0
 
 Tell = Callable[[str], None]
 
@@ -193,7 +192,8 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
     """The status of the one that copies, once it has nothing left to copy. It must not go on saying so before."""
     deadline = time.monotonic() + CATCH_UP_S
     since: float | None = None
-    next_word = 0.0
+    said = ""
+    behind: list[LaneStatus] = []
     while True:
         for daemon in daemons:
             _ = daemon.pid
@@ -201,23 +201,24 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
             if flow is None or flow.state != "running":
                 continue
             if flow.totals.lanes == {"copying": len(ends)} and flow.totals.lag_records == 0:
-                behind = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
-                if not behind:
+                wrong = [lane for lane in flow.lanes if (lane.source_offset or 0) < ends[lane.topic, lane.partition]]
+                if not wrong:
                     return flow
                 since = since or time.monotonic()
                 if time.monotonic() > since + STATUS_AGE_S:
-                    raise EnvironmentFault(f"the status says that there is no lag; these are behind: {behind}")
+                    raise EnvironmentFault(f"the status says that there is no lag; these are behind: {wrong}")
             else:
                 since = None
             halted = [lane for lane in flow.lanes if lane.state == "halted"]
             if halted:
                 raise EnvironmentFault(f"{halted[0].topic}-{halted[0].partition} is halted: {halted[0].note}")
-            if time.monotonic() > next_word:
-                next_word = time.monotonic() + _PROGRESS_S
-                tell(f"{flow.totals.lanes}, lag {flow.totals.lag_records}")
+            behind = [lane for lane in flow.lanes if lane.lag_records != 0]
+            word = f"{flow.totals.lanes}, lag {flow.totals.lag_records}"
+            if word != said:
+                said = word
+                tell(word)
         if time.monotonic() > deadline:
-            told = "\n".join(daemon.tail() for daemon in daemons)
-            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s:\n{told}")
+            raise EnvironmentFault(f"not everything is copied after {CATCH_UP_S:g} s: {behind}")
         time.sleep(_LOOK_S)
 
 

@@ -302,11 +302,20 @@ class Channel:
         if not self._source.budget.promise(size):
             return False
         self._promised = size
+        wanted = {key: tap.position for key, tap in self.taps.items()}
         for tap in taps:
-            self.taps[self.key(tap)] = tap
+            key = self.key(tap)
+            self.taps[key] = tap
+            if tap.source_end < 0 and self._session.knows(key):
+                # The broker would be silent on a high watermark that it told before, to a former wish for the same
+                # position; a partition that was left out once is new to its session.
+                wanted.pop(key, None)
+                wait_ms = 0
+            else:
+                wanted[key] = tap.position
         self.busy = True
         limits = FetchLimits(wait_ms, 1, size, self._source.read_committed)
-        step = self._session.next_step({key: tap.position for key, tap in self.taps.items()})
+        step = self._session.next_step(wanted)
         body = encode(self._version, limits, step)
         connection.pipe.request(FETCH, self._version, [body], len(body), partial(self._answered, connection))
         return True

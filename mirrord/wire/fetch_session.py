@@ -36,6 +36,10 @@ class FetchSession:
         """The broker keeps a session, and the next step tells only the difference."""
         return self._epoch != FULL
 
+    def knows(self, key: TopicPartition) -> bool:
+        """The last request named this partition: what the broker told of it then it does not tell again."""
+        return self._epoch != FULL and key in self._known
+
     def next_step(self, wanted: Mapping[TopicPartition, Position]) -> SessionStep:
         """The next request's session fields, for exactly these partitions and positions."""
         known = self._known

@@ -184,6 +184,21 @@ async def test_a_lane_moves_without_a_trace(lab_pair: LabPair) -> None:
         await flow.assert_same(records=600)
 
 
+async def test_an_idle_lane_that_comes_back_knows_its_lag(lab_pair: LabPair) -> None:
+    async with mirror(lab_pair.source, lab_pair.target) as flow:
+        topic = flow.topic(partitions=2)
+        write(flow.source, topic, [Written(None, b"v", partition=each % 2) for each in range(10)])
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+        for _ in range(3):
+            # Its fetch session has told how far the source reaches, and does not tell it twice.
+            assert await replicator.release(ids(await flow.lanes()), 10)
+            await replicator.assign(await flow.lanes("left"))
+            reports = await flow.caught_up(replicator)
+            assert {report.source_end - report.source_offset for report in reports} == {0}
+        await flow.assert_same(records=10)
+
+
 async def test_what_is_hosted_is_not_assigned_twice(lab_pair: LabPair) -> None:
     async with mirror(lab_pair.source, lab_pair.target) as flow:
         topic = flow.topic()

@@ -152,6 +152,22 @@ async def test_the_end_of_the_log_is_not_known_while_nobody_asks_for_it(rig: Rig
     assert tap.source_end == -1, "a new round: nobody fetched meanwhile"
 
 
+async def test_the_end_of_the_log_is_told_again_to_a_new_round_at_the_same_position(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC))
+    await rig.want(tap, 5, number=2)
+    # The session knows the partition at this position, and a broker tells of no high watermark twice: it has to forget.
+    assert rig.wait_ms(rig.hot) == 0
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    assert TOPIC in rig.hot.requests[-1][1]
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    assert tap.source_end == 9
+
+
 async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
     tap = rig.tap(0)
     rig.asks.bounds_told = (0, 70, 3)
