@@ -21,7 +21,7 @@ class Mutation(NamedTuple):
     rule: str
     switch_off: Callable[[pytest.MonkeyPatch], None]
     theme: str
-    """The kind of world (`scheduler.THEMES`) in which the rule matters most."""
+    """The kind of world (`scheduler.THEMES`) in which the rule matters most; none: worlds of every kind."""
 
 
 def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
@@ -48,6 +48,10 @@ def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(flight, "_doubted", doubted)
     patch.setattr(resume, "must_read", lambda _: False)
+
+
+def _mend_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "must_wait_to_mend", lambda *_: False)
 
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
@@ -193,6 +197,7 @@ MUTATIONS = (
     Mutation("3 no entry means unknown", _no_entry_means_nothing_written, "zombies of old records"),
     Mutation("3 the end once more before the first produce", _end_not_read_again, "late"),
     Mutation("4 the lease barrier", _no_barrier, "slow wire, old records"),
+    Mutation("4 a hole waits for former holders", _mend_at_once, ""),
     Mutation("5 went back is not lost", _went_back_is_lost, "late"),
     Mutation("6 first fact wins", _last_fact_wins, "zombies of old records"),
     Mutation("intent before gap", _produce_before_intent, "transactions"),

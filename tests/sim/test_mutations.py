@@ -13,6 +13,7 @@ SEEDS = {
     "3 no entry means unknown": 25,
     "3 the end once more before the first produce": 7,
     "4 the lease barrier": 412,
+    "4 a hole waits for former holders": 20303226,
     "5 went back is not lost": 25,
     "6 first fact wins": 121,
     "intent before gap": 0,
@@ -31,7 +32,7 @@ SEEDS = {
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.rule)
 def test_the_simulator_notices(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = SEEDS[mutation.rule]
-    Story(seed, THEMES[mutation.theme]).run(STEPS)
+    Story(seed, THEMES.get(mutation.theme)).run(STEPS)
     mutation.switch_off(monkeypatch)
     with pytest.raises(AssertionError):
-        Story(seed, THEMES[mutation.theme]).run(STEPS)
+        Story(seed, THEMES.get(mutation.theme)).run(STEPS)
