@@ -10,6 +10,7 @@ from mirrord.model.facts import (
     AnyFact,
     ConfigChanged,
     ConfigsSynced,
+    CopyInherited,
     FlowOpened,
     HoleFound,
     LaneFact,
@@ -106,7 +107,7 @@ def _probe_words(fact: TargetProbed) -> str:
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact) -> str:  # noqa: PLR0911 -- one case per fact
+def _lane_words(fact: LaneFact) -> str:
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -127,11 +128,43 @@ def _lane_words(fact: LaneFact) -> str:  # noqa: PLR0911 -- one case per fact
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
+        case TakeoverChecked() | CopyInherited() | MapRebuilt():
+            return _compared_words(fact)
+
+
+def _compared_words(fact: TakeoverChecked | CopyInherited | MapRebuilt) -> str:
+    """What came of comparing target and source."""
+    match fact:
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+        case CopyInherited():
+            return inherited_words(fact)
         case MapRebuilt():
             what = f"{fact.until - fact.last - 1} lacking records follow"
             return f"the map was made anew from ordinal {fact.first} to {fact.last}, {what}"
+
+
+def inherited_words(fact: CopyInherited) -> str:
+    """What a lane took over from MirrorMaker 2."""
+    words = {
+        "verified": f"the target's last {fact.looked_at:,} records agree",
+        "behind": f"but the target ends in front of that, by its last {fact.looked_at:,} records",
+        "unverifiable": "there is nothing left to compare",
+        "trusted": "nothing was compared",
+        "strange": f"but the target's last {fact.looked_at:,} records are others",
+    }
+    beside = [
+        f"{what} {_ranges(found)}" for what, found in (("doubled", fact.doubled), ("lacking", fact.missing)) if found
+    ]
+    told = f"MirrorMaker 2 had copied up to source offset {fact.said}, {words[fact.found]}"
+    goes_on = f"goes on at {fact.position}" if fact.position >= 0 else "does not begin"
+    return "; ".join([told, goes_on, *beside])
+
+
+def _ranges(found: Sequence[tuple[int, int]]) -> str:
+    shown = [f"[{start}, {end})" for start, end in found[:SHOWN_RUNS]]
+    more = len(found) - SHOWN_RUNS
+    return f"{' '.join(shown)}{f' and {more} more' if more > 0 else ''}"
 
 
 def _runs(fact: SourceRun) -> str:

@@ -4,10 +4,12 @@ First fact wins: a `LaneOpened` or a `LaneTaken` counts only when it was read ba
 stood there. A producer id that did not bind is never used.
 """
 
+import msgspec
+
 from mirrord.flow import resume
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
-from mirrord.flow.halting import drop, leave
+from mirrord.flow.halting import drop, halt, leave
 from mirrord.flow.report import mark
 from mirrord.flow.signals import (
     AppendFailed,
@@ -24,7 +26,17 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import go_back_to_told
-from mirrord.model.facts import LaneFact, LaneOpened, LaneResumed, LaneTaken, PolicyChanged, Progress, SourceRun
+from mirrord.model.facts import (
+    LaneFact,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    PolicyChanged,
+    Progress,
+    SourceRun,
+    Verdict,
+    VerdictGiven,
+)
 from mirrord.model.runs import Run
 
 
@@ -138,9 +150,20 @@ def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
     """Where a lane without history begins; recorded, so that a restart does not choose anew."""
     if lane.phase is not Phase.OPENING:
         return []
-    if told.error != NONE:
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
+    if told.error != NONE or told.waits:
         return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
-    return _bind(lane, (SourceRun(lane.id, lane.grant, (Run(0, told.offset),)),))
+    inherited = told.inherited
+    if told.trouble:
+        start = inherited.said if inherited is not None else 0
+        return halt(lane, "inherited", told.trouble, start, start)
+    facts: list[LaneFact] = [SourceRun(lane.id, lane.grant, (Run(0, told.offset),))]
+    if inherited is not None:
+        facts.append(msgspec.structs.replace(inherited, grant=lane.grant))
+        if inherited.doubled:
+            doubled = tuple(Verdict(*each, "doubled") for each in inherited.doubled)
+            facts.append(VerdictGiven(lane.id, lane.grant, doubled, "by MirrorMaker 2"))
+    return _bind(lane, tuple(facts))
 
 
 def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:

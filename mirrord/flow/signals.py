@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from mirrord.model.facts import HoleFound, LaneFact, LaneHalted, Progress, TakeoverChecked
+from mirrord.model.facts import CopyInherited, HoleFound, LaneFact, LaneHalted, Progress, TakeoverChecked
 from mirrord.model.runs import Run, Runs
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap"]
@@ -130,6 +130,12 @@ class StartTold(msgspec.Struct, frozen=True):
     question: int
     error: int
     offset: int
+    inherited: CopyInherited | None = None
+    """What MirrorMaker 2 left there, if anything; its grant is the lane's business."""
+    trouble: str = ""
+    """Why the lane cannot begin, one line for people."""
+    waits: bool = False
+    """The trouble passes by itself: ask again."""
 
 
 class EndTold(msgspec.Struct, frozen=True):

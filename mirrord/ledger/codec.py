@@ -33,7 +33,7 @@ from mirrord.model.facts import (
 
 Record = TypeVar("Record")
 
-VERSION = 3
+VERSION = 4
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`."""
 _PREFIX = bytes([VERSION])

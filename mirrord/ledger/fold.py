@@ -24,6 +24,7 @@ from mirrord.model.facts import (
     AnyFact,
     ConfigChanged,
     ConfigsSynced,
+    CopyInherited,
     Entry,
     FlowOpened,
     HoleFound,
@@ -227,19 +228,14 @@ def _change_lane(
     | LaneHalted
     | LaneResumed
     | TakeoverChecked
-    | MapRebuilt,
+    | MapRebuilt
+    | CopyInherited,
 ) -> None:
     match fact:
         case PolicyChanged():
             lane.policy = fact.policy
         case SourceRun():
-            for run in fact.runs:
-                lane.source_runs.add(run.ordinal, run.offset)
-            # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
-            if fact.runs:
-                lowest = min(run.ordinal for run in fact.runs)
-                lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
-            lane.verdicts.add(fact.verdicts)
+            _add_runs(lane, fact)
         case TargetRun():
             lane.target_runs.add(fact.ordinal, fact.offset)
         case VerdictGiven():
@@ -252,9 +248,21 @@ def _change_lane(
             lane.halted = None
         case TakeoverChecked():
             lane.last_check = fact
+        case CopyInherited():
+            lane.inherited = fact
         case MapRebuilt():
             # What follows is mended like a hole, one of no ordinals; an older one at this place is superseded.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
             lane.holes = (*kept, mended)
             lane.last_check = None
+
+
+def _add_runs(lane: LaneState, fact: SourceRun) -> None:
+    for run in fact.runs:
+        lane.source_runs.add(run.ordinal, run.offset)
+    # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
+    if fact.runs:
+        lowest = min(run.ordinal for run in fact.runs)
+        lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
+    lane.verdicts.add(fact.verdicts)

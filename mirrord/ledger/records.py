@@ -9,6 +9,7 @@ import msgspec
 
 from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
+    CopyInherited,
     Holder,
     HoleFound,
     LaneHalted,
@@ -94,6 +95,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     holes: tuple[HoleFound, ...]
     halted: LaneHalted | None
     last_check: TakeoverChecked | None
+    inherited: CopyInherited | None = None
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -174,6 +174,7 @@ def _snapshot_lane(
         holes=lane.holes,
         halted=lane.halted,
         last_check=lane.last_check,
+        inherited=lane.inherited,
     )
 
 
@@ -278,6 +279,7 @@ def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> Lan
         holes=lane.holes,
         halted=lane.halted,
         last_check=lane.last_check,
+        inherited=lane.inherited,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

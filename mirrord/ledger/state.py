@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
+    CopyInherited,
     Holder,
     HoleFound,
     LaneHalted,
@@ -82,6 +83,8 @@ class LaneState:
     holes: tuple[HoleFound, ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
+    inherited: CopyInherited | None = None
+    """What MirrorMaker 2 left, if the lane went on from there."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0

@@ -42,9 +42,14 @@ class FlowSetup(msgspec.Struct, frozen=True):
     mode: Mode = "sequence"
     """How all lanes of the flow work, by the last probe of the target's brokers."""
 
+    @property
+    def request_timeout_s(self) -> float:
+        """How long a request may take."""
+        return self.runtime.request_timeout_ms / 1000
+
     def barrier_s(self, former: Former) -> float:
         """How long a former holder may still write (DESIGN: the lease is a barrier when the broker is not one)."""
-        request_s = self.runtime.request_timeout_ms / 1000
+        request_s = self.request_timeout_s
         match former:
             case "none" | "left":
                 return 0.0

@@ -15,10 +15,12 @@ from mirrord.model import config_reader as read
 from mirrord.model.config_checks import check_flows
 from mirrord.model.config_features import (
     EVERY,
+    FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
     Mm2RecordsConfig,
     SyncConfig,
+    read_from_mm2,
     read_groups,
     read_heartbeats,
     read_mm2_records,
@@ -92,6 +94,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     sync: SyncConfig = SyncConfig()
     heartbeats: HeartbeatsConfig = HeartbeatsConfig()
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
+    from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
 
 
@@ -321,6 +324,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         sync=read_sync(table.table("sync")),
         heartbeats=read_heartbeats(table.table("heartbeats")),
         mm2_records=read_mm2_records(table.table("mm2_records")),
+        from_mm2=read_from_mm2(table.table("from_mm2")),
         limits=LimitsConfig(
             in_flight_bytes=limits.optional(
                 "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20

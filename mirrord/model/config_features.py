@@ -16,6 +16,7 @@ AclsMode = Literal["read-only", "exact", "off"]
 DefaultsFrom = Literal["source", "target"]
 EmitOn = Literal["target", "source", "both", "off"]
 OffsetSyncsOn = Literal["target", "source", "off"]
+Mm2Takeover = Literal["verify", "trust", "off"]
 InternalFactor = int | Literal["broker"]
 
 UNWANTED_GROUPS = ("console-consumer-.*", "connect-.*", "__.*")
@@ -36,10 +37,13 @@ _ACLS_MODE: read.Convert[AclsMode] = read.choice("read-only", "exact", "off")
 _DEFAULTS_FROM: read.Convert[DefaultsFrom] = read.choice("source", "target")
 _EMIT_ON: read.Convert[EmitOn] = read.choice("target", "source", "both", "off")
 _OFFSET_SYNCS_ON: read.Convert[OffsetSyncsOn] = read.choice("target", "source", "off")
+_MM2_TAKEOVER: read.Convert[Mm2Takeover] = read.choice("verify", "trust", "off")
 _FACTOR: read.Convert[InternalFactor] = read.either("broker", read.integer(1, 32_767))
 EVERY = read.within(duration_ms, 100, MONTH_MS, '"100ms" to "30d"')
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
 _LAG = read.integer(0, 2**63 - 1)
+_VERIFY_RECORDS = read.integer(1, 1_000_000)
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 def refresh(found: object) -> int | None:
@@ -50,6 +54,13 @@ def refresh(found: object) -> int | None:
         return EVERY(found)
     except ValueError as rule:
         raise ValueError(f'"never" or {rule}') from None
+
+
+def topic_name(found: object) -> str:
+    """A name that a topic can have."""
+    if not isinstance(found, str) or not _TOPIC.fullmatch(found):
+        raise ValueError('a topic: up to 249 letters, digits, ".", "_" and "-"')
+    return found
 
 
 def separator(found: object) -> str:
@@ -112,6 +123,18 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
     """Between the parts of the topics' names, such as `eu.checkpoints.internal`."""
 
 
+class FromMm2Config(msgspec.Struct, frozen=True):
+    """Going on where MirrorMaker 2 left off: for partitions without a history of ours whose target has records."""
+
+    takeover: Mm2Takeover = "verify"
+    """verify: at the position that MirrorMaker 2 wrote down, once the end of the target agrees with the source; trust:
+    there, unseen; off: as for any other topic."""
+    offsets_topic: str | None = None
+    """Where it wrote that down, a topic of the target cluster. None: `mm2-offsets.<source>.internal`."""
+    verify_records: int = 10_000
+    """How many of the target's last records are compared, in each partition."""
+
+
 def read_groups(table: read.Table) -> GroupsConfig:
     """The `groups` table."""
     default = GroupsConfig()
@@ -162,4 +185,14 @@ def read_mm2_records(table: read.Table) -> Mm2RecordsConfig:
         ),
         offset_lag_max=table.optional("offset_lag_max", _LAG, default.offset_lag_max),
         separator=table.optional("separator", separator, default.separator),
+    )
+
+
+def read_from_mm2(table: read.Table) -> FromMm2Config:
+    """The `from_mm2` table."""
+    default = FromMm2Config()
+    return FromMm2Config(
+        takeover=table.optional("takeover", _MM2_TAKEOVER, default.takeover),
+        offsets_topic=table.optional("offsets_topic", topic_name, default.offsets_topic),
+        verify_records=table.optional("verify_records", _VERIFY_RECORDS, default.verify_records),
     )

@@ -35,6 +35,13 @@ checks, together with what its log says. "at-least-once": the log alone, because
 (`TargetProbed`); a record may be doubled when a batch of a dead holder arrives late."""
 
 
+InheritedBy = Literal["verified", "behind", "unverifiable", "trusted", "strange"]
+"""What became of MirrorMaker 2's word on its position. "verified": the target holds the record in front of it;
+"behind": the target ends in front of it, and the lane goes on there; "unverifiable": there is nothing left to compare;
+"trusted": by configuration nothing was compared; "strange": the target ends with other records, and the lane does not
+begin."""
+
+
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
     """The source offsets [start, end) were not copied, and why."""
 
@@ -299,6 +306,26 @@ class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
     until: int
 
 
+class CopyInherited(Fact, frozen=True, tag="copy_inherited"):
+    """The target held a copy that MirrorMaker 2 had made, and the lane goes on behind it."""
+
+    lane: LaneId
+    grant: int
+    said: int
+    """The source offset behind the last one that MirrorMaker 2 wrote down."""
+    position: int
+    """Where the lane begins in the source."""
+    target_end: int
+    """Where the copy ends in the target."""
+    looked_at: int
+    """How many of its last records were compared."""
+    found: InheritedBy
+    doubled: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) that stand there more than once."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) that are not there, between others that are."""
+
+
 LaneFact = (
     LaneOpened
     | LaneTaken
@@ -311,6 +338,7 @@ LaneFact = (
     | LaneResumed
     | TakeoverChecked
     | MapRebuilt
+    | CopyInherited
 )
 
 TopicFact = (

@@ -45,7 +45,6 @@ from mirrord.flow.signals import (
     SaveProgress,
     Scanned,
     Start,
-    StartTold,
     StopFetch,
     TargetMoved,
     VisibleTold,
@@ -62,6 +61,7 @@ from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock
 from mirrord.shell.compare import Comparison, in_front_of
+from mirrord.shell.inheritance import Sides
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
@@ -70,6 +70,7 @@ from mirrord.shell.reading import ReadFailed, Stretches, own_batches
 from mirrord.shell.records import rebuild
 from mirrord.shell.relocation import Relocation
 from mirrord.shell.source import Source, Tap
+from mirrord.shell.starts import Starts
 from mirrord.shell.target import Outlet, Target
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.producers import ActiveProducer
@@ -131,17 +132,21 @@ class Host:
         self._target_view = target
         self._loop = asyncio.get_running_loop()
         self._read_committed = setup.flow.isolation == "read_committed"
-        patience_s = setup.runtime.request_timeout_ms / 1000
         self._source_asks = Asks(source, read_committed=self._read_committed)
         self._target_asks = Asks(target, read_committed=False)
-        self._source_stretches = Stretches(source, patience_s)
-        self._target_stretches = Stretches(target, patience_s)
+        self._source_stretches = Stretches(source, setup.request_timeout_s)
+        self._target_stretches = Stretches(target, setup.request_timeout_s)
+        self._starts = Starts(
+            setup,
+            Sides(source, self._source_asks, self._source_stretches),
+            Sides(target, self._target_asks, self._target_stretches),
+        )
         budget = Budget(setup.flow.limits.in_flight_bytes)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
         self._limits = Limits(
             buffer_bytes=max(1 << 20, min(8 << 20, budget.limit_bytes // 8)),
-            request_timeout_s=setup.runtime.request_timeout_ms / 1000,
+            request_timeout_s=setup.request_timeout_s,
         )
         self._lanes: dict[LaneId, Hosted] = {}
         self._unsaved: set[Hosted] = set()
@@ -203,9 +208,8 @@ class Host:
         lane_id = hosted.lane.id
         hosted.started = True
         hosted.lane.limits = self._limits
-        progress_mark = self._store.state.progress.get(lane_id)
-        barrier_s = self._setup.barrier_s(former)
-        start = Start(self._record(hosted), progress_mark, hosted.replicator, barrier_s, former == "left")
+        known = (self._record(hosted), self._store.state.progress.get(lane_id))
+        start = Start(*known, hosted.replicator, self._setup.barrier_s(former), former == "left")
         hosted.tell(start)
 
     def hosted(self, lane: LaneId) -> Hosted | None:
@@ -306,10 +310,7 @@ class Host:
         self._source.stop(hosted.tap)
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
-        def told(error: int, offset: int) -> None:
-            hosted.tell(StartTold(effect.question, error, offset))
-
-        self._source_asks.start(hosted.source, self._setup.flow.start, told)
+        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell))
 
     # target
 
@@ -369,7 +370,6 @@ class Host:
         record = _known(hosted)
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         search = Relocation(*sides, self._source_asks, read_committed=self._read_committed)
-
         failed = partial(Relocated, effect.question, own=(), located=None)
         self._begin(self._read(hosted, effect.question, partial(search.run, record, effect), failed))
 

@@ -1,6 +1,5 @@
 """Reads both logs to find a lane's batches again in the source by what their records hold (`mirrord.flow.relocate`)."""
 
-import hashlib
 from collections.abc import Sequence
 
 from mirrord.flow.compare import Record
@@ -18,6 +17,7 @@ from mirrord.flow.relocate import (
 from mirrord.flow.signals import AskRebuild, LaneRecord, OwnBatch, Relocated
 from mirrord.shell.asks import Asks
 from mirrord.shell.compare import bounds
+from mirrord.shell.digest import digest
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import ReadBatch, Stretches
 from mirrord.shell.records import decode
@@ -25,7 +25,6 @@ from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
 
 MOST_RECORDS = 500_000
 """What is held in memory of either side: about 150 bytes a record."""
-_DIGEST_BYTES = 16
 
 
 class Relocation:
@@ -86,7 +85,7 @@ class Relocation:
             if len(records) != count:
                 raise Unplaced(f"the target no longer holds all records of ordinals {ordinal} to {ordinal + count - 1}")
             size = _bounded(size + count)
-            standing.append(Standing(ordinal + cut, [_digest(record, timed=timed) for record in records[cut:]]))
+            standing.append(Standing(ordinal + cut, [digest(record, timed=timed) for record in records[cut:]]))
         return timed, standing
 
     async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:
@@ -100,7 +99,7 @@ class Relocation:
             copied = not (batch.aborted or header.attributes & CONTROL)
             records = _decode(batch) if copied else ()
             size = _bounded(size + len(records))
-            contents = {record.offset: _digest(record, timed=timed) for record in records}
+            contents = {record.offset: digest(record, timed=timed) for record in records}
             originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied))
         return originals
 
@@ -113,15 +112,3 @@ def _bounded(size: int) -> int:
 
 def _decode(batch: ReadBatch) -> Sequence[Record]:
     return decode(batch.buffer, batch.start, batch.end)
-
-
-def _digest(record: Record, *, timed: bool) -> bytes:
-    """What a record holds, without its offset; without its time where the target sets its own."""
-    parts: list[bytes | None] = [record.key, record.value]
-    for name, value in record.headers:
-        parts += (name.encode(), value)
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    digest.update(b"%d" % (record.time_ms if timed else 0))
-    for part in parts:
-        digest.update(b" -" if part is None else b" %d " % len(part) + part)
-    return digest.digest()

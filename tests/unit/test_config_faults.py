@@ -74,7 +74,7 @@ def flow(**keys: str) -> str:
         (
             "on_loss",
             '"halt"',
-            "conf.toml:11: flows[0].on_loss: unknown key (known here: delete_grace, exclude, from, groups",
+            "conf.toml:11: flows[0].on_loss: unknown key (known here: delete_grace, exclude, from, from_mm2, groups",
         ),
         ("topic", '["x"]', 'flows[0].topic: unknown key; did you mean "topics"?'),
     ],

@@ -23,6 +23,7 @@ from mirrord.model.facts import (
     ConfigChange,
     ConfigChanged,
     ConfigsSynced,
+    CopyInherited,
     Entry,
     HoleFound,
     LaneHalted,
@@ -124,6 +125,7 @@ def sample() -> list[Entry]:
             ],
         ),
         *((2, told) for told in upkeep(target)),
+        (2, [CopyInherited(OTHER, 1, 40, 44, 51, 50, "verified", ((38, 40),), ((30, 31),))]),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -223,6 +225,7 @@ def test_the_golden_ledger_for_programs(
         (6, "verdict_given", True),
         (10, "lane_opened", False),
         (14, "lane_halted", True),
+        (31, "copy_inherited", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,

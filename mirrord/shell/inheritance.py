@@ -1,0 +1,184 @@
+"""Finds out, for lanes without a history of their own, where MirrorMaker 2 left off (`mirrord.flow.inheriting`)."""
+
+import asyncio
+from typing import NamedTuple
+
+from mirrord.flow.compare import Record
+from mirrord.flow.inheriting import Ending, Row, Tail
+from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.facts import CopyInherited
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.shell.asks import Asks
+from mirrord.shell.compare import bounds
+from mirrord.shell.digest import digest
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.mm2_offsets import NotAllowed, active_workers, default_topic, read_positions, workers_group
+from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
+from mirrord.shell.records import decode
+from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
+
+MOST_RANGES = 1_000
+"""Of what is doubled or missing; one fact must not grow without bound."""
+_AT_ONCE = 2
+"""Searches at a time: each holds the digests of some ten thousand records."""
+_STALE_S = 5.0
+
+
+class Legacy(NamedTuple):
+    """What there is to take over in a partition: nothing, a beginning, or a reason not to begin."""
+
+    inherited: CopyInherited | None = None
+    trouble: str = ""
+    """Without a beginning it passes by itself, or when somebody does what it says."""
+
+
+NO_LEGACY = Legacy()
+
+
+class _Word(NamedTuple):
+    """What MirrorMaker 2 told of all partitions, and when that was read."""
+
+    at: float
+    positions: dict[TopicPartition, int]
+    workers: int
+
+
+class Sides(NamedTuple):
+    """One cluster's ways to be asked and read."""
+
+    view: ClusterView
+    asks: Asks
+    stretches: Stretches
+
+
+class Inheritance:
+    """Of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, target_config: ClusterConfig, source: Sides, target: Sides, timeout_s: float
+    ) -> None:
+        self._flow = flow
+        self._config = target_config
+        self._source = source
+        self._target = target
+        self._timeout_s = timeout_s
+        self._topic = flow.from_mm2.offsets_topic or default_topic(flow.source)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._reading = asyncio.Lock()
+        self._word: _Word | None = None
+
+    async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
+        """What a lane takes over. Raises ReadFailed, EnvironmentFault: then it is to be asked for again."""
+        if self._flow.from_mm2.takeover == "off":
+            return NO_LEGACY
+        end, begin = await bounds(self._target.asks, target)
+        if end == 0:
+            return NO_LEGACY
+        try:
+            word = await self._told()
+        except NotAllowed:
+            return Legacy(None, f"the target has records, and {self._not_allowed()}")
+        said = word.positions.get(TopicPartition(source.topic, source.partition))
+        if said is None:
+            return NO_LEGACY
+        if word.workers:
+            group = workers_group(self._flow.source)
+            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {group} at the target): stop them"
+            return Legacy(None, what)
+        if self._flow.from_mm2.takeover == "trust":
+            return Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
+        async with self._slots:
+            ending, looked_at = await self._search(said, source, target, begin, end)
+        if (await bounds(self._target.asks, target))[0] != end:
+            return Legacy(None, "somebody else writes to the target, which grew while it was looked at")
+        doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
+        found = CopyInherited(lane, 0, said, ending.position, end, looked_at, ending.found, doubled, missing)
+        return Legacy(found, _strange(found) if ending.found == "strange" else "")
+
+    def _not_allowed(self) -> str:
+        return (
+            f"{self._topic}, which would tell whether MirrorMaker 2 wrote them, may not be read: allow READ there, "
+            'or set from_mm2.takeover = "off"'
+        )
+
+    async def _told(self) -> _Word:
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if self._word is None or now > self._word.at + _STALE_S:
+                read = read_positions(*self._target, self._topic, self._flow.source)
+                positions = await read
+                workers = await active_workers(self._config, self._flow.source, self._timeout_s) if positions else 0
+                self._word = _Word(asyncio.get_running_loop().time(), positions, workers)
+            return self._word
+
+    async def _search(
+        self, said: int, source: PartitionId, target: PartitionId, begin: int, end: int
+    ) -> tuple[Ending, int]:
+        depth = self._flow.from_mm2.verify_records
+        copies, timed, whole = await self._copies(target, max(begin, end - depth), end)
+        tail = Tail(said, copies, whole=whole)
+        if copies:
+            await self._originals(tail, said, source, end - begin + depth, timed=timed)
+        return tail.result(), len(copies)
+
+    async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[Row], bool, bool]:
+        """The records, whether their times are those of the source, and whether none was removed between them."""
+        by_time: dict[bool, list[Row]] = {True: [], False: []}
+        timed, held = True, 0
+        async for batch in self._target.stretches.read(target, start, end):
+            header = batch.header
+            if header.attributes & CONTROL:
+                held += 1
+                continue
+            timed = timed and not header.attributes & LOG_APPEND_TIME
+            for record in _decode(batch):
+                if record.offset >= start:
+                    for kind, rows in by_time.items():
+                        rows.append(Row(record.offset, digest(record, timed=kind)))
+        copies = by_time[timed]
+        return copies, timed, bool(copies) and len(copies) + held >= end - copies[0].offset
+
+    async def _originals(self, tail: Tail, said: int, source: PartitionId, most: int, *, timed: bool) -> None:
+        high_watermark, begin = await bounds(self._source.asks, source)
+        stable = high_watermark
+        if self._flow.isolation == "read_committed":
+            stable = min(stable, await _end_of_stable(self._source.asks, source))
+        start = max(begin, said - self._flow.from_mm2.verify_records)
+        end = min(high_watermark, max(said, start) + most)
+        parts = ((start, min(stable, end), True), (max(stable, start), end, False))
+        for first, last, committed in parts:
+            async for batch in self._source.stretches.read(source, first, last, committed=committed):
+                if batch.header.attributes & CONTROL:
+                    continue
+                for record in _decode(batch):
+                    row = Row(record.offset, digest(record, timed=timed), batch.aborted)
+                    if first <= record.offset < last and not tail.take(row):
+                        return
+
+
+async def _end_of_stable(asks: Asks, partition: PartitionId) -> int:
+    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, offset: int) -> None:
+        if not answer.done():
+            answer.set_result((error, offset))
+
+    asks.start(partition, "latest", told)
+    error, offset = await answer
+    if error:
+        raise ReadFailed(error)
+    return offset
+
+
+def _decode(batch: ReadBatch) -> list[Record]:
+    try:
+        return decode(batch.buffer, batch.start, batch.end)
+    except ValueError:
+        return []  # it agrees with nothing
+
+
+def _strange(found: CopyInherited) -> str:
+    return (
+        f"MirrorMaker 2 had copied up to source offset {found.said}, but the last {found.looked_at:,} records of the "
+        'target are others: from_mm2.takeover = "trust" goes on there all the same, "off" begins like a new topic'
+    )

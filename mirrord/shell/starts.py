@@ -1,0 +1,62 @@
+"""Where lanes without a history begin: where MirrorMaker 2 left off, or else where the configuration says."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from mirrord.flow.signals import AskStart, StartTold
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId
+from mirrord.shell.inheritance import Inheritance, Sides
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadFailed
+from mirrord.wire.errors import ErrorCode
+
+log = structlog.get_logger()
+
+
+class Starts:
+    """Of all lanes of a replicator."""
+
+    def __init__(self, setup: FlowSetup, source: Sides, target: Sides) -> None:
+        self._flow = setup.flow
+        self._asks = source.asks
+        self._inheritance = Inheritance(setup.flow, setup.target, source, target, setup.request_timeout_s)
+
+    async def find(
+        self,
+        wanted: AskStart,
+        lane: LaneId,
+        source: PartitionId,
+        target: PartitionId,
+        tell: Callable[[StartTold], None],
+    ) -> None:
+        """Answer a lane's question; told of an error it asks again."""
+        tell(await self._of(wanted, lane, source, target))
+
+    async def _of(self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId) -> StartTold:
+        try:
+            legacy = await self._inheritance.of(lane, source, target)
+        except ReadFailed as failure:
+            return StartTold(wanted.question, failure.error, -1)
+        except EnvironmentFault as fault:
+            log.debug("legacy_not_told", lane=lane, error=str(fault))
+            return StartTold(wanted.question, int(ErrorCode.NETWORK_EXCEPTION), -1)
+        if legacy.inherited is not None:
+            offset = legacy.inherited.position
+            return StartTold(wanted.question, 0, offset, legacy.inherited, legacy.trouble)
+        if legacy.trouble:
+            return StartTold(wanted.question, 0, -1, None, legacy.trouble, waits=True)
+        return await self._configured(wanted, source)
+
+    async def _configured(self, wanted: AskStart, source: PartitionId) -> StartTold:
+        answer: asyncio.Future[StartTold] = asyncio.get_running_loop().create_future()
+
+        def told(error: int, offset: int) -> None:
+            if not answer.done():
+                answer.set_result(StartTold(wanted.question, error, offset))
+
+        self._asks.start(source, self._flow.start, told)
+        return await answer
