@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
 from mirrord.lab.java import find_java
@@ -21,7 +22,21 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 KAFKA_VERSION = "4.3.0"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 # Kafka logs through slf4j and its libraries name no backend; without one a broker that fails says nothing.
-_MODULES = (("org.apache.kafka", "kafka_2.13", None), ("org.slf4j", "slf4j-simple", "1.7.36"))
+_LOGGING = ("org.slf4j", "slf4j-simple", "1.7.36")
+
+
+class Bundle(NamedTuple):
+    """Jars that are fetched together."""
+
+    folder: str
+    """In the cache, in front of the version."""
+    module: str
+    """The one of `org.apache.kafka` that needs all others."""
+    what: str
+
+
+BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
+MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
 
 
 def cache_folder() -> Path:
@@ -33,8 +48,9 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "mirrord"
 
 
-def kafka_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with all jars that a broker of this version needs; downloaded (44 MB) when it is not there yet.
+def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
+    """The folder with all jars that a broker, or MirrorMaker 2, of this version needs; downloaded (44 MB, 35 MB) when
+    it is not there yet.
 
     Safe when several processes ask at once: one downloads, the others wait. Raises EnvironmentFault, and
     ConfigError when the version is not one.
@@ -42,16 +58,16 @@ def kafka_jars(version: str = KAFKA_VERSION) -> Path:
     if not _VERSION.fullmatch(version):
         raise ConfigError(f'"{version}" is not a version of Apache Kafka; one looks like {KAFKA_VERSION}')
     cache = cache_folder()
-    jars = cache / f"kafka-{version}"
+    jars = cache / f"{bundle.folder}-{version}"
     if jars.is_dir():
         return jars
     try:
         cache.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise EnvironmentFault(f"the cache folder {cache} cannot be made: {error.strerror}") from None
-    with _locked(cache / f"kafka-{version}.lock"):
+    with _locked(cache / f"{bundle.folder}-{version}.lock"):
         if not jars.is_dir():
-            _download(version, jars)
+            _download(version, bundle, jars)
     return jars
 
 
@@ -62,21 +78,21 @@ def _locked(path: Path) -> Generator[None]:
         yield
 
 
-def _download(version: str, jars: Path) -> None:
+def _download(version: str, bundle: Bundle, jars: Path) -> None:
     """Puts the folder in place in one step, when it is complete."""
     java, ivy = find_java(), find_ivy()
     with tempfile.TemporaryDirectory(prefix="download-", dir=jars.parent) as name:
         folder = Path(name)
         module = folder / "ivy.xml"
-        module.write_text(ivy_module(version))
+        module.write_text(ivy_module(version, bundle))
         settings = os.environ.get("MIRRORD_IVY_SETTINGS")
         command = [java, "-jar", str(ivy), *(("-settings", settings) if settings else ()), "-ivy", str(module)]
         command += ["-cache", str(folder / "cache")]
         command += ["-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]")]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        if answer.returncode != 0 or not (folder / "jars" / f"kafka_2.13-{version}.jar").is_file():
+        if answer.returncode != 0 or not (folder / "jars" / f"{bundle.module}-{version}.jar").is_file():
             reason = ivy_complaint(answer.stdout + answer.stderr)
-            raise EnvironmentFault(f"Apache Kafka {version} could not be downloaded: {reason}")
+            raise EnvironmentFault(f"{bundle.what} {version} could not be downloaded: {reason}")
         (folder / "jars").rename(jars)
 
 
@@ -90,12 +106,13 @@ def find_ivy() -> Path:
     raise EnvironmentFault("the lab downloads Kafka with the Ivy jar inside pyspark, and pyspark is not installed")
 
 
-def ivy_module(version: str) -> str:
-    """The Ivy file that asks for a broker of this version and all that it needs at run time."""
+def ivy_module(version: str, bundle: Bundle = BROKER) -> str:
+    """The Ivy file that asks for a bundle of this version and all that it needs at run time."""
+    modules = (("org.apache.kafka", bundle.module, version), _LOGGING)
     wanted = "".join(
-        f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision or version)}"
+        f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
         ' conf="default->master,runtime(default)"/>\n'
-        for organisation, name, revision in _MODULES
+        for organisation, name, revision in modules
     )
     return (
         '<ivy-module version="2.0">\n'

@@ -104,7 +104,7 @@ def test_ivy_complaint(output: str, expected: str) -> None:
 
 
 def download_slowly(counter: Path) -> None:
-    def download(version: str, folder: Path) -> None:
+    def download(version: str, bundle: jars.Bundle, folder: Path) -> None:
         with counter.open("a") as count:
             count.write("x")
         time.sleep(0.2)  # long enough for the other process to come

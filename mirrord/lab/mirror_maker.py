@@ -1,0 +1,51 @@
+"""MirrorMaker 2 itself, in its dedicated mode, to take over from and to compare with."""
+
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from mirrord.lab.jars import MIRROR_MAKER, kafka_jars
+from mirrord.lab.java import find_java
+from mirrord.lab.node import Node
+from mirrord.lab.settings import LabOptions, jvm_options
+
+
+class MirrorMaker:
+    """One process of it, by a file of properties; it ends with this process. Raises EnvironmentFault without Java."""
+
+    def __init__(self, properties: Path, options: LabOptions | None = None) -> None:
+        options = options or LabOptions()
+        self._temporary = tempfile.TemporaryDirectory(prefix="mirrord-mm2-")
+        command = [find_java(), *jvm_options(options), "-cp", f"{kafka_jars(options.version, MIRROR_MAKER)}/*"]
+        command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(properties)]
+        self._node = Node(0, Path(self._temporary.name), command, detached=False)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._node.kill()
+        self._temporary.cleanup()
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended by itself."""
+        return self._node.running
+
+    def start(self) -> None:
+        """Begin, or go on where it stood."""
+        self._node.start()
+
+    def kill(self) -> None:
+        """kill -9."""
+        self._node.kill()
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its end."""
+        self._node.stop()
+
+    def log_tail(self, lines: int = 40) -> str:
+        """The end of what it has printed."""
+        return self._node.log_tail(lines)
