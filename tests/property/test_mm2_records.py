@@ -1,0 +1,32 @@
+"""Whatever goes into a record of MirrorMaker 2 comes out again; other bytes are refused by one error."""
+
+from contextlib import suppress
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrord.wire.errors import WireError
+from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=300)
+PARTITIONS = st.integers(-(1 << 31), (1 << 31) - 1)
+OFFSETS = st.integers(-(1 << 63), (1 << 63) - 1)
+RECORDS = st.one_of(
+    st.builds(Heartbeat, NAMES, NAMES, OFFSETS),
+    st.builds(Checkpoint, NAMES, NAMES, PARTITIONS, OFFSETS, OFFSETS, NAMES),
+    st.builds(OffsetSync, NAMES, PARTITIONS, OFFSETS, OFFSETS),
+)
+BYTES = st.none() | st.binary(max_size=60)
+
+
+@given(RECORDS)
+def test_round_trip(record: Heartbeat | Checkpoint | OffsetSync) -> None:
+    assert type(record).decode(record.key, record.value) == record
+
+
+@given(BYTES, BYTES, st.sampled_from((Heartbeat, Checkpoint, OffsetSync)))
+def test_other_bytes_are_refused_or_read(
+    key: bytes | None, value: bytes | None, kind: type[Heartbeat | Checkpoint | OffsetSync]
+) -> None:
+    with suppress(WireError):
+        kind.decode(key, value)
