@@ -33,6 +33,7 @@ CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
 DELETE_ACLS = Api(31, "DeleteAcls", 2, 3)
 DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 4, 4)
 INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 1, 1)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
 
@@ -56,6 +57,8 @@ UPKEEP_APIS = (
     DESCRIBE_CLUSTER,
 )
 """Without one of these, what it is for is not kept in step, and records are copied all the same."""
+TELLING_APIS = (DESCRIBE_QUORUM,)
+"""Newer than Kafka 2.8; without one of these, less is told."""
 
 FETCH_BY_TOPIC_ID = 13
 """From this Fetch version on (Kafka 3.1, KIP-516) topics are named by id, before it by name."""

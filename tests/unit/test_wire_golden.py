@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from mirrord.model.acls import AclRule
-from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers
-from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, UPKEEP_APIS
+from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers, quorum
+from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
 from mirrord.wire.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/vectors.json").read_text())
 TOPIC_ID = uuid_text(bytes(range(1, 17)))
-SPOKEN = (*APIS, *UPKEEP_APIS)
+SPOKEN = (*APIS, *UPKEEP_APIS, *TELLING_APIS)
 VERSIONS = {api.name: range(api.least, api.greatest + 1) for api in SPOKEN}
 
 
@@ -234,3 +234,13 @@ def test_rights_on_the_cluster() -> None:
     assert cluster.encode_describe_cluster() == golden("DescribeClusterRequest", 0)
     told = cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
     assert told == cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)
+
+
+def test_the_quorum() -> None:
+    assert quorum.encode_describe_quorum() == golden("DescribeQuorumRequest", 1)
+    assert quorum.decode_describe_quorum(answer("DescribeQuorumResponse", 1)) == quorum.QuorumTime(0, 1_700_000_000_000)
+
+
+def test_a_quorum_that_may_not_be_seen() -> None:
+    refused = struct.pack(">h", 31) + b"\x01\x00"
+    assert quorum.decode_describe_quorum(Reader(refused)) == quorum.QuorumTime(31, None)

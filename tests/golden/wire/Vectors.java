@@ -242,6 +242,25 @@ public class Vectors {
         add("DescribeClusterResponse", data, 0, 0);
     }
 
+    static void quorum() {
+        DescribeQuorumRequestData.TopicData topic = new DescribeQuorumRequestData.TopicData()
+            .setTopicName("__cluster_metadata")
+            .setPartitions(List.of(new DescribeQuorumRequestData.PartitionData().setPartitionIndex(0)));
+        add("DescribeQuorumRequest", new DescribeQuorumRequestData().setTopics(List.of(topic)), 1, 1);
+        DescribeQuorumResponseData.ReplicaState follower = new DescribeQuorumResponseData.ReplicaState()
+            .setReplicaId(1).setLogEndOffset(90).setLastFetchTimestamp(1699999999000L)
+            .setLastCaughtUpTimestamp(1699999998000L);
+        DescribeQuorumResponseData.ReplicaState leader = new DescribeQuorumResponseData.ReplicaState()
+            .setReplicaId(2).setLogEndOffset(99).setLastFetchTimestamp(1700000000000L)
+            .setLastCaughtUpTimestamp(1700000000000L);
+        DescribeQuorumResponseData.PartitionData partition = new DescribeQuorumResponseData.PartitionData()
+            .setPartitionIndex(0).setLeaderId(2).setLeaderEpoch(7).setHighWatermark(98)
+            .setCurrentVoters(List.of(follower, leader)).setObservers(List.of(follower.duplicate().setReplicaId(3)));
+        add("DescribeQuorumResponse", new DescribeQuorumResponseData().setTopics(List.of(
+            new DescribeQuorumResponseData.TopicData().setTopicName("__cluster_metadata")
+                .setPartitions(List.of(partition)))), 1, 1);
+    }
+
     public static void main(String[] args) {
         add("FetchRequest", fetch(false), 12, 12);
         add("FetchRequest", fetch(true), 13, 18);
@@ -257,6 +276,7 @@ public class Vectors {
         configs();
         acls();
         cluster();
+        quorum();
         System.out.println("{\n" + String.join(",\n", lines) + "\n}");
     }
 }
