@@ -25,6 +25,10 @@ PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
 METADATA = Api(3, "Metadata", 11, 13)
+OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
+OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
+FIND_COORDINATOR = Api(10, "FindCoordinator", 3, 4)
+LIST_GROUPS = Api(16, "ListGroups", 4, 5)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
 OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", 4, 4)
@@ -57,6 +61,13 @@ UPKEEP_APIS = (
     DESCRIBE_CLUSTER,
 )
 """Without one of these, what it is for is not kept in step, and records are copied all the same."""
+GROUP_APIS = (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+)
+"""Without these groups are not followed."""
 TELLING_APIS = (DESCRIBE_QUORUM,)
 """Newer than Kafka 2.8; without one of these, less is told."""
 

@@ -129,6 +129,10 @@ class Reader:
             raise Oversize(f"a value of {length} bytes at byte {self.position}, {self.remaining} left")
         return length
 
+    def string(self) -> str:
+        """With an INT16 length, as before KIP-482."""
+        return self._text(self.int16())
+
     def compact_string(self) -> str:
         text = self.compact_nullable_string()
         if text is None:
