@@ -13,6 +13,7 @@ import uvloop
 from rich.console import Console, Group
 from rich.live import Live
 
+from mirrord.cli import dry_run
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
 from mirrord.cli.detached import start_detached, tell_parent
 from mirrord.cli.hangup import reload_on_hangup
@@ -80,6 +81,12 @@ def register(verbs: Verbs) -> None:
         action="store_true",
         help="end when every partition has been copied up to its end: exit code 0 when the counts agree, 3 when not",
     )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show where each partition would begin, also behind what MirrorMaker 2 left; exit code 3: one cannot",
+    )
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print one JSON document")
     parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
     # Where a detached daemon tells the command that started it that it runs.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
@@ -91,6 +98,10 @@ def run(arguments: argparse.Namespace) -> int:
     config = some_flows(config, arguments)
     missing = not_yet(config.flows)
     remarks += (missing,) if missing else ()
+    if arguments.json and not arguments.dry_run:
+        raise ConfigError("--json goes with --dry-run only; `mirrord status --json` tells what runs")
+    if arguments.dry_run:
+        return dry_run.run(config, as_json=arguments.json)
     if arguments.detach and arguments.until_caught_up:
         raise ConfigError("--until-caught-up ends by itself and tells what was copied: it cannot go with --detach")
     detached = arguments.tell_fd is not None

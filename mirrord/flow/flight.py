@@ -108,34 +108,36 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
         lane.in_flight.remove(batch)
     else:
         return []
-    lane.in_flight_bytes -= batch.end - batch.start
-    outcome = produced(answer.error)
-    if outcome is Produced.DONE and lane.failure is None and answer.base_offset >= lane.expected:
-        effects = _acknowledged(lane, batch, answer.base_offset)
+    size = batch.end - batch.start
+    lane.in_flight_bytes -= size
+    base_offset = answer.base_offset
+    if answer.error == NONE and lane.failure is None and base_offset >= lane.expected:
+        effects: Effects = leapt(lane, batch, base_offset) if base_offset > lane.expected else []
+        count = batch.count
+        lane.expected = base_offset + count
+        lane.acked = batch.first + count
+        lane.copied_records += count
+        lane.copied_bytes += size
+        lane.last_record_ms = batch.newest_ms
+        if not lane.pipelined:
+            effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
         if lane.phase is Phase.COPYING:
-            if lane.ready:
-                effects += send(lane)
-            if not lane.fetching:
-                effects += intake.want_more(lane)
-            if lane.blocked is not None and not lane.ready and not lane.in_flight:
-                effects += blocked(lane)
-            return effects
+            return _go_on(lane, effects)
     else:
-        effects = _doubted(lane, now, batch, answer, outcome)
+        effects = _doubted(lane, now, batch, answer, produced(answer.error))
     if not lane.in_flight:
         effects += _settled(lane, now)
     return effects
 
 
-def _acknowledged(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    effects: Effects = leapt(lane, batch, base_offset) if base_offset > lane.expected else []
-    lane.expected = base_offset + batch.count
-    lane.acked = batch.first + batch.count
-    lane.copied_records += batch.count
-    lane.copied_bytes += batch.end - batch.start
-    lane.last_record_ms = batch.newest_ms
-    if not lane.pipelined:
-        effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
+def _go_on(lane: Lane, effects: Effects) -> Effects:
+    """Send and fetch what there is room for now."""
+    if lane.ready:
+        effects += send(lane)
+    if not lane.fetching:
+        effects += intake.want_more(lane)
+    if lane.blocked is not None and not lane.ready and not lane.in_flight:
+        effects += blocked(lane)
     return effects
 
 

@@ -114,8 +114,9 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             and not attributes & ~RAW_ATTRIBUTES
             and lane.next_ordinal + count <= stop
         ):
-            _follow(lane, runs, base, count)
-            first = lane.next_ordinal
+            first, run = lane.next_ordinal, lane.open_run
+            if run is None or lane.declared >= 0 or base - first != run.offset - run.ordinal:
+                _follow(lane, runs, base, count)
             patch(buffer, at, header, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
             lane.ready.append(Batch(first, count, base, next_offset, buffer, at, batch_end, newest_ms, chunk.frame))
             lane.ready_bytes += batch_end - at

@@ -42,7 +42,9 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
     """Take one input; the effects are to be performed in this order."""
     match signal:
         case Answer():
-            return flight.answered(lane, now, signal) if lane.phase not in STILL else []
+            # The hot path pays for the first comparison only.
+            copies = lane.phase is Phase.COPYING or lane.phase not in STILL
+            return flight.answered(lane, now, signal) if copies else []
         case Chunk():
             return _chunk(lane, now, signal) if lane.phase is Phase.COPYING and answers(lane, signal.question) else []
         case Drain():

@@ -39,7 +39,8 @@ class _Word(NamedTuple):
     """What MirrorMaker 2 told of all partitions, and when that was read."""
 
     at: float
-    positions: dict[TopicPartition, int]
+    positions: dict[TopicPartition, int] | None
+    """None: it never copied from there, or not into this cluster."""
     workers: int
 
 
@@ -78,21 +79,25 @@ class Inheritance:
             word = await self._told()
         except NotAllowed:
             return Legacy(None, f"the target has records, and {self._not_allowed()}")
-        said = word.positions.get(TopicPartition(source.topic, source.partition))
-        if said is None:
+        if word.positions is None:
             return NO_LEGACY
+        said = word.positions.get(TopicPartition(source.topic, source.partition))
         if word.workers:
             group = workers_group(self._flow.source)
             what = f"{word.workers} workers of MirrorMaker 2 still copy (group {group} at the target): stop them"
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
-            return Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
+            return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
+        # A crash before it first wrote a position down makes it begin anew. What it copied stands there all the same.
+        position = (await bounds(self._source.asks, source))[1] if said is None else said
         async with self._slots:
-            ending, looked_at = await self._search(said, source, target, begin, end)
+            ending, looked_at = await self._search(position, source, target, begin, end)
+        if said is None and ending.found != "verified":
+            return NO_LEGACY
         if (await bounds(self._target.asks, target))[0] != end:
             return Legacy(None, "somebody else writes to the target, which grew while it was looked at")
         doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
-        found = CopyInherited(lane, 0, said, ending.position, end, looked_at, ending.found, doubled, missing)
+        found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
 
     def _not_allowed(self) -> str:
@@ -105,9 +110,9 @@ class Inheritance:
         async with self._reading:
             now = asyncio.get_running_loop().time()
             if self._word is None or now > self._word.at + _STALE_S:
-                read = read_positions(*self._target, self._topic, self._flow.source)
-                positions = await read
-                workers = await active_workers(self._config, self._flow.source, self._timeout_s) if positions else 0
+                positions = await read_positions(*self._target, self._topic, self._flow.source)
+                told = positions is not None
+                workers = await active_workers(self._config, self._flow.source, self._timeout_s) if told else 0
                 self._word = _Word(asyncio.get_running_loop().time(), positions, workers)
             return self._word
 

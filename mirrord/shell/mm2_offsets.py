@@ -82,11 +82,11 @@ def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -
 
 async def read_positions(
     view: ClusterView, asks: Asks, stretches: Stretches, topic: str, source: Alias
-) -> dict[TopicPartition, int]:
-    """All of a cluster's positions; none without the topic. Raises NotAllowed, ReadFailed, EnvironmentFault."""
+) -> dict[TopicPartition, int] | None:
+    """All of a cluster's positions; None without the topic. Raises NotAllowed, ReadFailed, EnvironmentFault."""
     found = await _look_up(view, topic)
     if found is None:
-        return {}
+        return None
     topic_id = TopicId(found.id)
     view.watch(topic, topic_id)
     try:

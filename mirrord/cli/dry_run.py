@@ -1,0 +1,74 @@
+"""`mirrord start --dry-run`: where every partition would begin, and why."""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.watching import console
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.beginnings import Beginning, find_beginnings
+from mirrord.shell.observe import PATIENCE_S
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey, survey_flows
+
+_WORDS = {
+    "history": "goes on by its own history",
+    "start": "",
+    "trouble": "[red]does not begin[/]",
+    "verified": "[green]behind MirrorMaker 2, the ends agree[/]",
+    "behind": "[yellow]the target ends in front of MirrorMaker 2's word[/]",
+    "unverifiable": "[yellow]behind MirrorMaker 2's word, nothing to compare[/]",
+    "trusted": "behind MirrorMaker 2's word, as configured",
+    "strange": "[red]does not begin[/]",
+}
+
+
+def run(config: Config, *, as_json: bool) -> int:
+    """Prints it; 0, or 3 when a partition would not begin. Raises EnvironmentFault."""
+    found = asyncio.run(_gather(config))
+    if as_json:
+        print(msgspec.json.encode(found).decode())
+    else:
+        console().print(_table(found))
+    return 3 if any(each.by in {"trouble", "strange"} for each in found) else 0
+
+
+async def _gather(config: Config) -> list[Beginning]:
+    surveys = await survey_flows(config, Surroundings(config, PATIENCE_S).admin)
+    found: list[Beginning] = []
+    for name, survey in surveys.items():
+        if not isinstance(survey, FlowSurvey):
+            raise EnvironmentFault(f"flow {name}: {survey}")
+        found += await find_beginnings(config, survey)
+    return found
+
+
+def _table(found: Sequence[Beginning]) -> RenderableType:
+    last = "[dim]nothing was altered; partitions whose target topic is missing begin as configured[/]"
+    if not found:
+        return Group("no partition has a target topic yet", last)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("flow", "partition", "target end", "MirrorMaker 2", "begins at", "doubled", "lacking", "why"):
+        right = title not in {"flow", "partition", "why"}
+        table.add_column(title, justify="right" if right else "left", overflow="fold")
+    for each in found:
+        numbers = (
+            each.target_end,
+            each.said,
+            each.position,
+            each.doubled_records or None,
+            each.lacking_records or None,
+        )
+        why = "; ".join(text for text in (_WORDS[each.by], escape(each.note)) if text)
+        table.add_row(
+            escape(each.flow),
+            escape(f"{each.topic}-{each.partition}"),
+            *("" if number is None else f"{number:,}" for number in numbers),
+            why,
+        )
+    return Group(table, last)

@@ -1,0 +1,128 @@
+"""Where each lane of a flow would begin if it were started now: looks at both clusters, and alters nothing."""
+
+import asyncio
+from typing import Literal
+
+import msgspec
+
+from mirrord.cluster.topics import PlannedLane
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import InheritedBy
+from mirrord.shell.asks import Asks
+from mirrord.shell.connections import ConnectionOptions
+from mirrord.shell.frames import BufferPool
+from mirrord.shell.hazards import read_state
+from mirrord.shell.inheritance import Inheritance, Legacy, Sides
+from mirrord.shell.links import Backoff
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.observe import PATIENCE_S
+from mirrord.shell.reading import ReadFailed, Stretches
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey
+
+By = InheritedBy | Literal["history", "start", "trouble"]
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """One partition."""
+
+    flow: str
+    topic: str
+    partition: int
+    target_topic: str
+    by: By
+    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how that was found."""
+    position: int | None = None
+    """The source offset at which it begins; None for a lane with a history, and where there is trouble."""
+    said: int | None = None
+    """The source offset behind the last one that MirrorMaker 2 wrote down."""
+    target_end: int | None = None
+    doubled_records: int = 0
+    """Source offsets whose records stand in the target more than once, among those that were compared."""
+    lacking_records: int = 0
+    note: str = ""
+
+
+async def find_beginnings(config: Config, survey: FlowSurvey) -> list[Beginning]:
+    """For every lane whose target topic exists. Raises EnvironmentFault."""
+    flow = survey.flow
+    try:
+        ledger = await read_state(flow, Surroundings(config, PATIENCE_S).ledger)
+    except LedgerMissing:
+        ledger = FlowState()
+    clusters = ((flow.source, survey.looked.source.cluster_id), (flow.target, survey.looked.target.cluster_id))
+    pool, options = BufferPool(), ConnectionOptions(request_timeout_s=PATIENCE_S)
+    views = [ClusterView(alias, config.clusters[alias], pool, options, cluster_id) for alias, cluster_id in clusters]
+    committed = (flow.isolation == "read_committed", False)
+    asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
+    sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
+    look = _Look(survey, ledger, Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S))
+    for view in views:
+        view.start()
+    try:
+        for lane in survey.looked.plan.lanes:
+            views[0].watch(lane.source_topic, lane.key.source_topic_id)
+            views[1].watch(lane.target_topic, lane.key.target_topic_id)
+        return list(await asyncio.gather(*(look.at(lane) for lane in survey.looked.plan.lanes)))
+    finally:
+        for ask in asks:
+            ask.close()
+        await asyncio.gather(*(view.close() for view in views))
+
+
+class _Look:
+    """At the lanes of one flow."""
+
+    def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance) -> None:
+        self._flow = survey.flow
+        self._ledger = ledger
+        self._inheritance = inheritance
+
+    async def at(self, lane: PlannedLane) -> Beginning:
+        known = self._ledger.lanes.get(lane.lane)
+        if known is not None and len(known.source_runs):
+            return self._beginning(lane, "history")
+        legacy = await self._legacy(lane)
+        found = legacy.inherited
+        if found is None:
+            return self._beginning(lane, "trouble" if legacy.trouble else "start", note=legacy.trouble)
+        return self._beginning(
+            lane,
+            found.found,
+            position=found.position if found.position >= 0 else None,
+            said=found.said,
+            target_end=found.target_end,
+            doubled_records=sum(end - start for start, end in found.doubled),
+            lacking_records=sum(end - start for start, end in found.missing),
+            note=legacy.trouble,
+        )
+
+    async def _legacy(self, lane: PlannedLane) -> Legacy:
+        source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
+        target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
+        backoff = Backoff()
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while True:
+                    try:
+                        return await self._inheritance.of(lane.lane, source, target)
+                    except ReadFailed:
+                        await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            raise EnvironmentFault(f"{lane.target_topic}-{lane.key.partition} cannot be read now") from None
+
+    def _beginning(self, lane: PlannedLane, by: By, **fields: object) -> Beginning:
+        told = {
+            "flow": self._flow.name,
+            "topic": lane.source_topic,
+            "partition": lane.key.partition,
+            "target_topic": lane.target_topic,
+            "by": by,
+            "note": "",
+        }
+        if by == "start":
+            told["note"] = f"begins at {self._flow.start}"
+        return msgspec.convert(told | {key: value for key, value in fields.items() if value != ""}, Beginning)

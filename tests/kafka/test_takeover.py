@@ -1,0 +1,125 @@
+"""MirrorMaker 2 copies for a while, and mirrord goes on where it left off."""
+
+import json
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrord.lab.checker import TopicPair, compare
+from mirrord.lab.mirror_maker import MirrorMaker
+from mirrord.lab.settings import LabOptions
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.lab import LabPair, pair_of
+from tests.fixtures.mirror import create_topic, ends
+from tests.fixtures.mm2 import await_copied, properties
+
+PARTITIONS = 3
+
+
+@pytest.fixture(scope="module")
+def pair() -> Generator[LabPair]:
+    with pair_of(LabOptions(), LabOptions()) as pair:
+        yield pair
+
+
+def dry_run(file: Path) -> list[dict[str, Any]]:
+    """Once all partitions would begin: for some seconds the workers that were killed are taken for alive."""
+    deadline = time.monotonic() + SECONDS
+    while (told := mirrord("start", file, "--dry-run", "--json")).returncode != 0:
+        assert "still copy" in told.stdout, told
+        assert time.monotonic() < deadline, told
+    return json.loads(told.stdout)
+
+
+def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
+    source, target = pair.source, pair.target
+    names = [unique(kind) for kind in ("orderly", "crashed", "young")]
+    pairs = {name: TopicPair(name, f"eu.{name}") for name in names}
+    orderly, crashed, young = names
+    for name in (orderly, crashed):
+        create_topic(source, name, PARTITIONS)
+        fill(source, name, PARTITIONS, 600)
+    path = properties(
+        tmp_path / "mm2.properties", source, target, ",".join(names), more="us.offset.flush.interval.ms = 3600000\n"
+    )
+    with MirrorMaker(path) as maker:
+        for name in (orderly, crashed):
+            await_copied(maker, source, target, pairs[name])
+        maker.stop()  # it writes its positions down
+        maker.start()
+        fill(source, crashed, PARTITIONS, 300, first=600)
+        await_copied(maker, source, target, pairs[crashed])
+        maker.kill()
+        maker.start()  # and copies the 300 again
+        await_copied(maker, source, target, pairs[crashed], extra=300)
+        maker.stop()
+        maker.start()
+        fill(source, crashed, PARTITIONS, 60, first=900)
+        create_topic(source, young, PARTITIONS)
+        fill(source, young, PARTITIONS, 90)
+        for name, extra in ((crashed, 300), (young, 0)):
+            await_copied(maker, source, target, pairs[name], extra)
+        maker.kill()  # what it copied last is written down nowhere
+    there = {name: ends(source, name) for name in names}
+    for name in names:
+        fill(source, name, PARTITIONS, 150, first=10_000)
+
+    flow = unique("after-mm2")
+    file = conf(tmp_path, source, target, "|".join(names), flow=flow)
+    found = dry_run(file)
+    assert {each["by"] for each in found} == {"verified"}
+    assert {
+        name: {each["partition"]: each["position"] for each in found if each["topic"] == name} for name in names
+    } == there
+    assert {name: sum(each["doubled_records"] for each in found if each["topic"] == name) for name in names} == {
+        orderly: 0,
+        crashed: 300,
+        young: 0,
+    }
+    assert "behind MirrorMaker 2, the ends agree" in mirrord("start", file, "--dry-run").stdout
+
+    with Daemon(file) as daemon:
+        daemon.until_copied(all_ends(source, *names))
+        doubled = sum(lane.verdict_offsets.get("doubled", 0) for lane in daemon.flow().lanes if lane.verdict_offsets)
+        assert doubled == 300
+        assert daemon.stop() == 0
+    results = compare(source.bootstrap, target.bootstrap, list(pairs.values()), processes=1)
+    total = results.difference
+    assert (total.missing, total.doubled, total.altered, total.foreign) == (0, 300, 0, 0)
+    assert "MirrorMaker 2 had copied up to source offset" in mirrord("ledger", "show", file).stdout
+    assert {each["by"] for each in json.loads(mirrord("start", file, "--dry-run", "--json").stdout)} == {"history"}
+
+
+def test_a_target_with_other_records(pair: LabPair, tmp_path: Path) -> None:
+    source, target = pair.source, pair.target
+    name = create_topic(source, unique("others"))
+    fill(source, name, 1, 100)
+    path = properties(tmp_path / "mm2.properties", source, target, name)
+    with MirrorMaker(path) as maker:
+        await_copied(maker, source, target, TopicPair(name, f"eu.{name}"))
+        busy = mirrord("start", conf(tmp_path, source, target, name, flow=unique("busy")), "--dry-run", "--json")
+        assert busy.returncode == 3
+        assert (
+            "1 workers of MirrorMaker 2 still copy (group eu-mm2 at the target)" in json.loads(busy.stdout)[0]["note"]
+        )
+        maker.stop()
+    fill(target, f"eu.{name}", 1, 50, first=1_000)
+    few = 'from_mm2 = { takeover = "%s", verify_records = 20 }'
+    file = conf(tmp_path, source, target, name, flow=unique("strange"), flow_more=few % "verify")
+    told = mirrord("start", file, "--dry-run", "--json")
+    assert told.returncode == 3
+    (found,) = json.loads(told.stdout)
+    assert (found["by"], found["said"], found["position"]) == ("strange", 100, None)
+    with Daemon(file) as daemon:
+        daemon.until(lambda: [lane.state for lane in daemon.flow().lanes] == ["halted"])
+        assert "the last 20 records of the target are others" in daemon.flow().lanes[0].note
+        assert daemon.stop() == 0
+    assert ends(target, f"eu.{name}") == {0: 150}
+    fill(source, name, 1, 10, first=100)
+    with Daemon(conf(tmp_path, source, target, name, flow=unique("trusting"), flow_more=few % "trust")) as daemon:
+        daemon.until_copied(all_ends(source, name))
+        assert daemon.stop() == 0
+    assert ends(target, f"eu.{name}") == {0: 160}
