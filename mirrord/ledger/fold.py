@@ -265,4 +265,6 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     if fact.runs:
         lowest = min(run.ordinal for run in fact.runs)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
+        lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
+        lane.cuts += tuple((lowest, verdict.start) for verdict in fact.verdicts if verdict.reason == "truncated")
     lane.verdicts.add(fact.verdicts)

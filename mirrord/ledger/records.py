@@ -96,6 +96,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     halted: LaneHalted | None
     last_check: TakeoverChecked | None
     inherited: CopyInherited | None = None
+    cuts: tuple[tuple[int, int], ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

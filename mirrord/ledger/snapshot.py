@@ -175,6 +175,7 @@ def _snapshot_lane(
         halted=lane.halted,
         last_check=lane.last_check,
         inherited=lane.inherited,
+        cuts=lane.cuts,
     )
 
 
@@ -280,6 +281,7 @@ def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> Lan
         halted=lane.halted,
         last_check=lane.last_check,
         inherited=lane.inherited,
+        cuts=lane.cuts,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

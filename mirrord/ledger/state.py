@@ -81,6 +81,8 @@ class LaneState:
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
     holes: tuple[HoleFound, ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()
+    """(ordinal, source offset): what was copied under lower ordinals, from this source offset on, was truncated."""
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None

@@ -217,7 +217,8 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 class SourceRun(Fact, frozen=True, tag="source_run"):
     """Intent before gap: runs that are about to be produced, and the verdicts on the offsets that they leap over.
 
-    A run at or below an ordinal that an earlier fact named supersedes it.
+    A run at or below an ordinal that an earlier fact named supersedes it. A "truncated" verdict says of the ordinals
+    below the first run that their records, from its start on, are no longer in the source.
     """
 
     lane: LaneId

@@ -6,8 +6,9 @@ A run says that from `ordinal` on, ordinals and offsets advance together, until 
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from operator import gt, sub
 from sys import byteorder
 
 import msgspec
@@ -29,11 +30,12 @@ class Runs:
     16 bytes.
     """
 
-    __slots__ = ("_offsets", "_ordinals")
+    __slots__ = ("_offsets", "_ordinals", "_turns")
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         self._ordinals = array("q")
         self._offsets = array("q")
+        self._turns: list[int] = []
         for run in runs:
             self.add(run.ordinal, run.offset)
 
@@ -65,10 +67,29 @@ class Runs:
         while self._ordinals and self._ordinals[-1] >= ordinal:
             self._ordinals.pop()
             self._offsets.pop()
-        if self._ordinals and offset - ordinal == self._offsets[-1] - self._ordinals[-1]:
-            return
+        while self._turns and self._turns[-1] >= ordinal:
+            self._turns.pop()
+        if self._ordinals:
+            ahead = offset - ordinal - self._offsets[-1] + self._ordinals[-1]
+            if ahead == 0:
+                return
+            if ahead < 0:
+                self._turns.append(ordinal)
         self._ordinals.append(ordinal)
         self._offsets.append(offset)
+
+    @property
+    def turns(self) -> Sequence[int]:
+        """The ordinals of the runs that begin at a lower offset than the run before them ends: between two of them
+        offsets ascend."""
+        return self._turns
+
+    def floor(self, offset: int, first: int, end: int) -> int:
+        """The last position in [first, end) whose run begins at or below an offset; first - 1 when there is none.
+
+        Offsets must ascend from position to position there (`turns`).
+        """
+        return bisect_right(self._offsets, offset, first, end) - 1
 
     def offset_of(self, ordinal: int) -> int | None:
         """The offset of an ordinal, or None when it lies below the first run."""
@@ -101,6 +122,8 @@ class Runs:
         drop = max(bisect_right(self._ordinals, ordinal) - 1, 0)
         del self._ordinals[:drop]
         del self._offsets[:drop]
+        if drop:
+            self._turns = [turn for turn in self._turns if turn > self._ordinals[0]]
         return drop
 
     def at(self, position: int) -> Run:
@@ -129,6 +152,7 @@ class Runs:
         ordinals = self._ordinals[-1:] + columns[:count]
         if any(after <= before for before, after in pairwise(ordinals)):
             raise ValueError("runs out of order")
+        self._turns += _turns(ordinals, self._offsets[-1:] + columns[count:])
         self._ordinals.extend(columns[:count])
         self._offsets.extend(columns[count:])
 
@@ -137,4 +161,12 @@ class Runs:
         twin = Runs()
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
+        twin._turns = self._turns[:]
         return twin
+
+
+def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:
+    ahead = array("q", map(sub, offsets, ordinals))
+    if not any(map(gt, ahead, ahead[1:])):
+        return []
+    return [ordinals[at + 1] for at, (before, after) in enumerate(pairwise(ahead)) if after < before]

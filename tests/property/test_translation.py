@@ -1,0 +1,133 @@
+"""The map against the truth: random histories are told to the real fold, and every offset is looked up by content."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrord.ledger.translation import Translation
+from tests.fixtures.told_mirror import WHOLE, WILD, ToldMirror
+
+SEEDS = st.integers(0, 2**32)
+
+
+def mirror(seed: int, kinds: tuple[str, ...], most: int = 25) -> ToldMirror:
+    chance = random.Random(seed)
+    made = ToldMirror(chance)
+    for _ in range(chance.randrange(most)):
+        made.step(chance.choice(kinds))
+    return made
+
+
+def truth_to_target(made: ToldMirror, offset: int, end: int) -> int:
+    """The first record of the target, in front of the mark, that the source holds at this offset or behind it."""
+    wanted = {record for record in made.source[offset:] if record is not None}
+    return next((at for at, record in enumerate(made.target[:end]) if record in wanted), end)
+
+
+def truth_to_source(made: ToldMirror, offset: int) -> int:
+    """The lowest source offset of what the target holds from here on, or else where the source goes on."""
+    wanted = {record for record in made.target[offset:] if record is not None}
+    return next((at for at, record in enumerate(made.source) if record in wanted), len(made.source))
+
+
+def is_readable(made: ToldMirror, source: int | None, target: int | None) -> bool:
+    return (source is not None and source >= made.starts[0]) or (target is not None and target >= made.starts[1])
+
+
+def assert_to_target(made: ToldMirror, told: Translation, end: int) -> None:
+    true = truth_to_target(made, told.asked, end)
+    record = made.source[told.asked] if told.asked < len(made.source) else None
+    copies = [at for at, each in enumerate(made.target[:end]) if record is not None and each == record]
+    if true < end and not is_readable(made, told.asked, true):
+        return  # forgotten, and nobody can read it any more
+    assert told.offset == true, told
+    match told.kind:
+        case "exact":
+            assert told.record == true
+            assert made.target[true] == record
+        case "reordered":
+            assert told.record in copies
+            assert true < copies[0]
+        case "not_copied":
+            assert not copies
+            assert (told.reason == "pending") == (record is not None)
+        case "at_end":
+            assert not copies
+            assert true == end
+        case "before_map":
+            assert not copies or not is_readable(made, told.asked, copies[0])
+        case _:
+            raise AssertionError(told)
+
+
+def assert_to_source(made: ToldMirror, told: Translation) -> None:
+    record = made.target[told.asked] if told.asked < len(made.target) else None
+    here = made.source.index(record) if record is not None and record in made.source else None
+    true = truth_to_source(made, told.asked)
+    if not is_readable(made, true, told.asked):
+        return
+    assert told.offset is not None
+    # At the end the ledger may know that what follows comes later than what was last seen, and never sooner.
+    assert made.source[told.offset : true].count(None) == len(made.source[told.offset : true]), told
+    assert told.offset <= true
+    match told.kind:
+        case "exact":
+            assert here == told.record == told.offset
+        case "reordered":
+            assert here == told.record
+            assert told.offset < (told.record or 0)
+        case "not_copied":
+            assert here is None
+            assert told.reason == ("truncated" if record is not None else "foreign")
+        case "at_end" | "before_map":
+            assert record is None or not is_readable(made, here, told.asked)
+        case _:
+            raise AssertionError(told)
+
+
+@given(SEEDS)
+def test_every_offset_is_where_its_record_stands(seed: int) -> None:
+    made = mirror(seed, WILD)
+    lane, end = made.map(), len(made.target)
+    for offset in range(len(made.source) + 3):
+        assert_to_target(made, lane.to_target(offset), end)
+    for offset in range(len(made.target) + 3):
+        assert_to_source(made, lane.to_source(offset))
+
+
+@given(SEEDS)
+def test_both_directions_are_monotone(seed: int) -> None:
+    made = mirror(seed, WILD)
+    lane = made.map()
+    there = [lane.to_target(offset).offset or 0 for offset in range(len(made.source) + 3)]
+    back = [lane.to_source(offset).offset or 0 for offset in range(len(made.target) + 3)]
+    assert there == sorted(there)
+    assert back == sorted(back)
+
+
+@given(SEEDS)
+def test_a_copied_offset_comes_back(seed: int) -> None:
+    made = mirror(seed, WHOLE)
+    lane = made.map()
+    for offset, record in enumerate(made.source):
+        told = lane.to_target(offset)
+        if record is not None and told.kind == "exact":
+            assert lane.to_source(told.offset or 0).offset == offset
+    for offset, record in enumerate(made.target):
+        if record is not None and is_readable(made, None, offset):
+            told = lane.to_source(offset)
+            assert told.kind == "exact"
+            assert lane.to_target(told.offset or 0).offset == offset
+
+
+@given(SEEDS, st.integers(1, 4))
+def test_an_older_mark_answers_nothing_that_lies_behind_it(seed: int, lag: int) -> None:
+    made = mirror(seed, WILD)
+    lane = made.map(lag)
+    end = made.ends[max(-1 - lag, -len(made.ends))][1]
+    for offset in range(len(made.source) + 3):
+        told = lane.to_target(offset)
+        assert told.offset is not None
+        assert told.offset <= end
+        assert_to_target(made, told, end)
