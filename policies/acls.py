@@ -1,8 +1,8 @@
 """Which rights of the source are given at the target, and about what there.
 
 `read-only` is the rule of MirrorMaker 2 (MirrorSourceConnector.shouldReplicateAcl and targetAclBinding): rights on
-single topics, without those to write, and nothing is ever taken away. `exact` carries what a fail-over needs: whoever
-may write at the source may write at the target, groups included, and who may no longer, may no longer.
+single topics, without those to write; a right that the source has no more stays. `exact` carries what a fail-over
+needs: whoever may write at the source may write at the target, groups included, and who may no longer, may no longer.
 """
 
 from collections.abc import Callable
@@ -41,6 +41,11 @@ class AclPolicy(Protocol):
     removes: bool
     """Whether rights that the source has no more are taken away at the target, if mirrord gave them."""
 
+    def gives(self, rule: AclRule) -> bool:
+        """Whether a right at the target is of a kind that this policy gives. mirrord takes its own others away: they
+        are left from another policy."""
+        ...
+
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
         """The rule at the target; None for one that does not concern the flow."""
         ...
@@ -51,6 +56,11 @@ class ReadOnly:
 
     resources: tuple[ResourceKind, ...] = ("TOPIC",)
     removes = False
+
+    def gives(self, rule: AclRule) -> bool:
+        if rule.resource != "TOPIC" or rule.pattern != "LITERAL" or rule.name == WILDCARD:
+            return False
+        return rule.permission != "ALLOW" or rule.operation not in ("WRITE", "ALL")
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
         if rule.resource != "TOPIC" or rule.pattern != "LITERAL" or rule.name == WILDCARD:
@@ -66,6 +76,9 @@ class Exact:
 
     resources: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
     removes = True
+
+    def gives(self, rule: AclRule) -> bool:  # noqa: ARG002 - it gives everything
+        return True
 
     def carried(self, rule: AclRule, names: TopicNames) -> AclRule | Untold | None:
         if rule.resource == "GROUP":

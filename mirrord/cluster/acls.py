@@ -38,11 +38,10 @@ def plan_acls(
                 untold.append((rule, reason))
             case None:
                 pass
-    remove: frozenset[AclRule] = frozenset()
+    surplus = target - wanted
+    remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()
     if policy.removes:
-        surplus = target - wanted
-        remove = surplus & ours
         known = frozenset(copies)
         foreign = {rule for rule in surplus - ours if rule.resource == "TOPIC" and _concerns(rule, known)}
     return AclsPlan(

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 ResourceKind = Literal["TOPIC", "GROUP"]
+RESOURCE_KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
 PatternKind = Literal["LITERAL", "PREFIXED"]
 WILDCARD = "*"
 """As the name of a literal pattern: every resource of the kind."""

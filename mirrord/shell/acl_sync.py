@@ -12,7 +12,7 @@ import structlog
 
 from mirrord.cluster.acls import AclsPlan, plan_acls
 from mirrord.ledger.state import FlowState
-from mirrord.model.acls import AclRule
+from mirrord.model.acls import RESOURCE_KINDS, AclRule
 from mirrord.model.config import FlowConfig
 from mirrord.model.facts import AclsPlanned, AclsSynced
 from mirrord.shell.recorder import Recorder
@@ -67,13 +67,17 @@ def rights_of(
 async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Look:
     """Both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
     seen: list[frozenset[AclRule]] = []
+    carried = rights.policy.resources
+    # Of other kinds there may be some that mirrord gave by another rule.
+    given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
+    known = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
     # The rights of a target are of no interest where the source has none to carry over.
-    for side, alias, admin in (
-        ("source", rights.flow.source, rights.source),
-        ("target", rights.flow.target, rights.target),
+    for side, alias, admin, resources in (
+        ("source", rights.flow.source, rights.source, carried),
+        ("target", rights.flow.target, rights.target, known),
     ):
         try:
-            seen.append(await admin.rules(rights.policy.resources))
+            seen.append(await admin.rules(resources))
         except NoAuthorizer:
             return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are carried over",))
         except NotOffered as fault:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from mirrord.cluster.acls import AclsPlan, plan_acls
 from mirrord.model.acls import AclRule, PatternKind, ResourceKind
 from mirrord.model.errors import ConfigError
-from policies.acls import TopicNames, Untold, acl_policy
+from policies.acls import AclPolicy, TopicNames, Untold, acl_policy
 from policies.naming import naming
 
 READ_ONLY, EXACT = acl_policy("read-only"), acl_policy("exact")
@@ -92,22 +92,44 @@ def test_only_what_mirrord_gave_is_taken_away_and_the_rest_is_told() -> None:
     copies = ["eu.orders"]
     plan = plan_acls([rule()], target, frozenset({given_by_us, rule("eu.gone")}), EXACT, names(), copies)
     assert plan == AclsPlan(add=(rule("eu.orders"),), remove=(given_by_us,), foreign=(by_hand, below))
-    plan = plan_acls([rule()], target, frozenset({given_by_us}), READ_ONLY, names(), copies)
+    plan = plan_acls([rule()], target, frozenset({by_hand}), READ_ONLY, names(), copies)
     assert plan == AclsPlan(add=(rule("eu.orders"),))
 
 
-RULES = st.frozensets(
-    st.builds(
-        AclRule,
-        st.sampled_from(["TOPIC", "GROUP"]),
-        st.sampled_from(["LITERAL", "PREFIXED"]),
-        st.sampled_from(["orders", "eu.orders", "ord", "*", "other", "eu."]),
-        st.sampled_from(["User:a", "User:b"]),
-        st.just("*"),
-        st.sampled_from(["READ", "WRITE", "ALL"]),
-        st.sampled_from(["ALLOW", "DENY"]),
-    )
+def test_read_only_takes_back_what_only_exact_gives() -> None:
+    """As MirrorMaker 2, it takes nothing away for being gone at the source; but what it never gives must not stay."""
+    kept = {rule("eu.orders"), rule("eu.gone"), rule("eu.orders", "WRITE", "DENY")}
+    left = {
+        rule("eu.orders", "WRITE"),
+        rule("eu.orders-2", "ALL"),
+        rule("eu.", pattern="PREFIXED"),
+        rule("*"),
+        rule("billing", resource="GROUP"),
+    }
+    by_hand = {rule("eu.payments", "WRITE"), rule("shipping", resource="GROUP")}
+    target = frozenset(kept | left | by_hand)
+    source = [rule(), rule(operation="WRITE"), rule("orders-2", "ALL"), rule("billing", resource="GROUP")]
+    plan = plan_acls(source, target, frozenset(kept | left), READ_ONLY, names(), ["eu.orders", "eu.orders-2"])
+    assert plan == AclsPlan(add=(rule("eu.orders-2"),), remove=tuple(sorted(left)))
+
+
+A_RULE = st.builds(
+    AclRule,
+    st.sampled_from(["TOPIC", "GROUP"]),
+    st.sampled_from(["LITERAL", "PREFIXED"]),
+    st.sampled_from(["orders", "eu.orders", "ord", "*", "other", "eu."]),
+    st.sampled_from(["User:a", "User:b"]),
+    st.just("*"),
+    st.sampled_from(["READ", "WRITE", "ALL"]),
+    st.sampled_from(["ALLOW", "DENY"]),
 )
+RULES = st.frozensets(A_RULE)
+
+
+@given(st.sampled_from(["prefix", "identity", "dr-{topic}"]), st.sampled_from([READ_ONLY, EXACT]), st.data())
+def test_what_a_policy_carries_it_gives(naming_rule: str, policy: AclPolicy, data: st.DataObject) -> None:
+    carried = policy.carried(data.draw(A_RULE), names(naming_rule))
+    assert not isinstance(carried, AclRule) or policy.gives(carried)
 
 
 @given(RULES, RULES, RULES, st.sampled_from(["prefix", "identity", "{topic}-dr"]), st.sampled_from([READ_ONLY, EXACT]))

@@ -208,6 +208,28 @@ async def test_rights_are_given_and_taken_away_and_those_of_others_stay() -> Non
         assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
 
 
+async def test_read_only_after_exact_takes_back_its_own_rights_to_write_and_on_groups() -> None:
+    source, target = clusters()
+    write = msgspec.structs.replace(READ, operation="WRITE")
+    group = AclRule("GROUP", "LITERAL", "billing", "User:a", "*", "READ", "ALLOW")
+    by_hand = msgspec.structs.replace(group, principal="User:hand")
+    source.rules, target.rules = {READ, write, group}, {by_hand}
+    async with book() as ledger:
+        await acls(source, target).round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {by_hand, at_copy(READ), at_copy(write), group}
+        read_only = acls(source, target, "read-only")
+        await read_only.round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {by_hand, at_copy(READ)}
+        assert ledger.state.acls == {at_copy(READ)}
+        # What the source has no more stays, as with MirrorMaker 2.
+        source.rules = set()
+        await read_only.round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {by_hand, at_copy(READ)}
+        await acls(source, target, "off").round(COPIES, ledger.state, ledger.recorder)
+        assert target.rules == {by_hand, at_copy(READ)}
+        assert len(ledger.facts(AclsPlanned, AclsSynced)) == 3
+
+
 async def test_rights_that_a_dead_holder_gave_without_telling_are_ours() -> None:
     source, target = clusters()
     source.rules, target.rules = {READ}, set()
