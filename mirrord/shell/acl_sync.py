@@ -12,7 +12,7 @@ import structlog
 
 from mirrord.cluster.acls import AclsPlan, plan_acls
 from mirrord.ledger.state import FlowState
-from mirrord.model.acls import RESOURCE_KINDS, AclRule
+from mirrord.model.acls import RESOURCE_KINDS, AclRule, ResourceKind
 from mirrord.model.config import FlowConfig
 from mirrord.model.facts import AclsPlanned, AclsSynced
 from mirrord.shell.recorder import Recorder
@@ -70,7 +70,7 @@ async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Lo
     carried = rights.policy.resources
     # Of other kinds there may be some that mirrord gave by another rule.
     given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
-    known = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
+    known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
     # The rights of a target are of no interest where the source has none to carry over.
     for side, alias, admin, resources in (
         ("source", rights.flow.source, rights.source, carried),
