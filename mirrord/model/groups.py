@@ -1,0 +1,55 @@
+"""Where consumer groups stand on both sides of a flow, as it is told to people and programs."""
+
+from typing import Literal
+
+import msgspec
+
+GroupState = Literal["in step", "waits", "active", "ahead", "expired", "not copied", "unknown", "refused", "behind"]
+"""One partition of a group.
+
+in step: the target's position is the source's. waits: the same, as far as records are copied. active: the group has
+members at the target, which are left alone. ahead: the target's position is behind the source's translated one, and not
+because the source went back. expired: the source knows the position no more; the target's is left. not copied: the
+topic is not. unknown: the position has no counterpart, and the reason says why. refused: the target's broker does not
+take the commit. behind: it will be committed next.
+"""
+Source = Literal["log", "polling", "starting"]
+"""How commits are learnt of: from `__consumer_offsets`, by asking for them, not yet."""
+
+
+class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One group in one partition."""
+
+    group: str
+    topic: str
+    partition: int
+    target_topic: str
+    """Empty where the topic is not copied."""
+    source_offset: int | None
+    """Next to be read at the source; None where the source knows it no more."""
+    committed_ms: int | None = None
+    """When the source took that commit, by its clock; None where nobody told."""
+    target_offset: int | None = None
+    """Next to be read at the target; None: nothing is committed there."""
+    translated: int | None = None
+    """What the source's position is at the target; None where it has no counterpart."""
+    lag_records: int | None = None
+    """Records at the target that the target's position has not read."""
+    lag_s: float | None = None
+    """Age of the first of them; 0 when there is none."""
+    state: GroupState
+    why: str = ""
+    """Why it is not "in step"."""
+
+
+class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All groups of one flow."""
+
+    flow: str
+    at_ms: int
+    source: Source
+    note: str = ""
+    """One line for people: why groups are not followed, or not fully."""
+    skipped: int = 0
+    """Records of `__consumer_offsets` that could not be read."""
+    groups: tuple[GroupStatus, ...] = ()
