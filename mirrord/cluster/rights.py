@@ -1,17 +1,20 @@
 """Which rights a flow needs on its two clusters, one by one, and what it cannot do without each of them.
 
-The source is only read, unless the configuration says otherwise. Operations are those of
+`check` lists them all, and `start` refuses to begin without those whose lack is an error: there is no other table. The
+source is only read, unless the configuration says otherwise. Operations are those of
 org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies
 DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Literal
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from mirrord.cluster.topics import Topic, TopicsPlan
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_checks import literal_prefix
 from mirrord.model.config_not_yet import NOT_YET
 from mirrord.model.findings import Severity, worse
 from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
@@ -49,8 +52,12 @@ class Right(msgspec.Struct, frozen=True, order=True):
     operation: Operation
 
     def __str__(self) -> str:
-        what = "the cluster" if self.resource == "cluster" else f"the {self.resource} {self.name}"
-        return f"{self.operation} on {what}"
+        return f"{self.operation} on {self.resource_name}"
+
+    @property
+    def resource_name(self) -> str:
+        """The resource, for people."""
+        return "the cluster" if self.resource == "cluster" else f"the {self.resource} {self.name}"
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -63,16 +70,38 @@ class Need(msgspec.Struct, frozen=True):
     purpose: str
 
 
+class LeftByMm2(NamedTuple):
+    """Where MirrorMaker 2 would have left word of what it copied, at the target."""
+
+    offsets_topic: str
+    group: str
+    """Its workers are members of it."""
+
+
 def needed_rights(
-    flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic], named: Collection[str] = ()
+    flow: FlowConfig,
+    plan: TopicsPlan,
+    target: Mapping[str, Topic],
+    *,
+    hidden: Collection[str] = (),
+    left: LeftByMm2 | None = None,
 ) -> list[Need]:
     """All rights that the flow needs for these topics, each once.
 
-    `target` holds the topics that the target has, `named` are source topics that the flow names in full, whether they
-    can be seen or not.
+    `target` holds the topics that the target has; `hidden` names source topics that were copied before and cannot be
+    seen now. `left` is given when a partition without a history of ours has records at the target: then MirrorMaker 2
+    may have copied them (`mirrord.flow.inheriting`).
     """
     needs: dict[Right, Need] = {}
-    for need in (*_source(flow, plan, named), *_own_topics(flow, target), *_copies(flow, plan), *_features(flow, plan)):
+    every = (
+        _source(flow, plan),
+        _hidden(flow, hidden),
+        _own_topics(flow, target),
+        _copies(flow, plan),
+        _features(flow, plan),
+        _legacy(flow, left),
+    )
+    for need in chain.from_iterable(every):
         known = needs.get(need.right)
         if known is None or worse(need.missing, known.missing):
             needs[need.right] = need
@@ -81,6 +110,15 @@ def needed_rights(
         for right, need in needs.items()
         if not any(_with(right, other) in needs for other in _IMPLY.get(right.operation, ()))
     ]
+
+
+def named_topics(flow: FlowConfig) -> set[str]:
+    """The topics that the flow names in full; one that may not be seen is told apart from one that is not there."""
+    return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
+
+
+def _is_literal(pattern: str) -> bool:
+    return literal_prefix(pattern) == pattern.replace("\\.", ".") and bool(pattern)
 
 
 def _with(right: Right, operation: Operation) -> Right:
@@ -96,8 +134,8 @@ def _cluster(cluster: Alias, operation: Operation, purpose: str) -> Need:
     return Need(Right(cluster, "cluster", KAFKA_CLUSTER, operation), "warning", purpose)
 
 
-def _source(flow: FlowConfig, plan: TopicsPlan, named: Iterable[str]) -> Iterator[Need]:
-    for name in sorted({*plan.targets.values(), *named}):
+def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+    for name in sorted({*plan.targets.values(), *named_topics(flow)}):
         yield from _topic(
             flow.source,
             name,
@@ -108,6 +146,14 @@ def _source(flow: FlowConfig, plan: TopicsPlan, named: Iterable[str]) -> Iterato
                 "to see settings that the target must keep up with",
             ),
         )
+
+
+def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
+    purpose = (
+        "to go on copying it, unless it was deleted: Kafka hides topics that may not be seen, and tells no difference"
+    )
+    for name in sorted(hidden):
+        yield from _topic(flow.source, name, ("READ", "warning", purpose))
 
 
 def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
@@ -177,6 +223,18 @@ def _features(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
         cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
         name = f"mm2-offset-syncs{between}{other}{between}internal"
         yield from _written(cluster, name, "to write offset syncs")
+
+
+def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
+    """It is not known whether MirrorMaker 2 was there at all, and what it has nothing to do with is copied without
+    these rights: so lacking them is no error."""
+    if left is None or flow.from_mm2.takeover == "off":
+        return
+    waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
+    purpose = f"to go on where MirrorMaker 2 left off, should it have copied here before: {waits}"
+    yield from _topic(flow.target, left.offsets_topic, ("READ", "warning", purpose))
+    purpose = "to see that MirrorMaker 2 copies no longer, should it have copied here before"
+    yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
 
 
 def _written(cluster: Alias, name: str, purpose: str) -> Iterator[Need]:

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 import msgspec
 
 from mirrord.cluster.probe import guarantee
-from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, Right, needed_rights
-from mirrord.cluster.settings import TopicShape, replication_factor
 from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_not_yet import not_yet
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -16,13 +15,13 @@ from mirrord.model.facts import FlowOpened
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias
 from mirrord.shell.backlog import backlog_findings, clock_findings
+from mirrord.shell.check_rights import rights_findings
 from mirrord.shell.check_settings import expiry_ms, settings_findings
 from mirrord.shell.cluster_look import ClusterSeen, look_at
 from mirrord.shell.hazards import find_hazards, read_state
 from mirrord.shell.ledger_store import check_clusters
-from mirrord.shell.preflight import literal_names
 from mirrord.shell.probe import NotProbed
-from mirrord.shell.rights import RightSeen, see_rights
+from mirrord.shell.rights import RightSeen
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
@@ -96,19 +95,19 @@ async def _check_flow(
     config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen], *, probe: bool
 ) -> tuple[list[RightSeen], list[Finding]]:
     flow = survey.flow
-    findings = await _ledger(surroundings, survey)
+    ledger, findings = await _ledger(surroundings, survey)
     findings += await find_hazards(config, survey, surroundings.ledger)
     rights: list[RightSeen] = []
 
     async def rights_too() -> list[Finding]:
-        found, faults = await _rights(config, surroundings, survey, seen)
+        found, faults = await rights_findings(config, surroundings.admin, survey, ledger, seen)
         rights.extend(found)
         return faults
 
     parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
         ("rights", rights_too),
         ("settings", lambda: settings_findings(config, survey, seen[flow.target])),
-        ("how old the backlog is", lambda: _backlog(config, surroundings, survey, seen)),
+        ("how old the backlog is", lambda: _backlog(config, surroundings, survey, ledger, seen)),
         ("clocks", lambda: clock_findings(config, survey, surroundings.clock.wall_ms())),
     )
     for what, part in parts:
@@ -122,90 +121,45 @@ async def _check_flow(
     return rights, findings
 
 
-async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> list[Finding]:
+async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
+    """What the flow's ledger says, empty when it is not begun; None when that cannot be known."""
     flow, looked = survey.flow, survey.looked
     if looked.source.cluster_id == looked.target.cluster_id:
-        return [
-            Finding(
-                severity="warning",
-                flow=flow.name,
-                where=f"{flow.source} and {flow.target}",
-                what="both are the same cluster",
-                do="see that the addresses are those that are meant",
-            )
-        ]
+        same = Finding(
+            severity="warning",
+            flow=flow.name,
+            where=f"{flow.source} and {flow.target}",
+            what="both are the same cluster",
+            do="see that the addresses are those that are meant",
+        )
+        return None, [same]
     try:
         state = await read_state(flow, surroundings.ledger)
         check_clusters(state, FlowOpened(flow.name, looked.source.cluster_id, looked.target.cluster_id))
     except LedgerMissing:
-        return []
+        return FlowState(), []
     except MirrordError as error:
-        return [Finding(severity="error", flow=flow.name, where=f"{flow.target}: the flow's ledger", what=str(error))]
+        fault = Finding(severity="error", flow=flow.name, where=f"{flow.target}: the flow's ledger", what=str(error))
+        return None, [fault]
     promise, note = guarantee(state.probed)
     severity = "warning" if promise == "at-least-once" else "note"
     if not note:
-        return []
-    return [Finding(severity=severity, flow=flow.name, where=f"{flow.target}: its brokers", what=f"{promise}: {note}")]
-
-
-async def _rights(
-    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen]
-) -> tuple[list[RightSeen], list[Finding]]:
-    flow, plan = survey.flow, survey.looked.plan
-    needs = needed_rights(flow, plan, survey.looked.target.topics, literal_names(flow))
-    rule = flow.replication_factor
-    shapes = {
-        step.target_topic: TopicShape(step.source.partitions, replication_factor(rule, step.source.replicas))
-        for step in plan.create
-    }
-    on_clusters = {
-        need.right: await _on_cluster(config, need.right, seen) for need in needs if need.right.resource == "cluster"
-    }
-    admins = {alias: surroundings.admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
-    try:
-        rights, refused = await see_rights(flow, needs, admins, shapes, on_clusters)
-    finally:
-        await asyncio.gather(*(admin.close() for admin in admins.values()))
-    findings = [
-        Finding(
-            severity=right.missing,
-            flow=flow.name,
-            where=f"{right.right.cluster}: {right.right.resource} {right.right.name}",
-            what=f"{right.right.operation} is missing: it is needed {right.purpose}",
-            do=f"allow {right.right.operation} on {right.right.resource} {right.right.name}",
-        )
-        for right in rights
-        if right.held is False
-    ]
-    for topic, line in refused.items():
-        # The factor is taken back to what the brokers allow; anything else stands in the way.
-        severity = "warning" if "INVALID_REPLICATION_FACTOR" in line else "error"
-        what = f"it cannot be created as it should be: {line}"
-        findings.append(Finding(severity=severity, flow=flow.name, where=f"{flow.target}: topic {topic}", what=what))
-    return rights, findings
-
-
-async def _on_cluster(config: Config, right: Right, seen: Mapping[Alias, ClusterSeen]) -> bool | None:
-    """Bits are told only to those who may DESCRIBE; to see settings is tried."""
-    cluster = seen[right.cluster]
-    if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":
-        return (await expiry_ms(config, cluster)) is not None
-    if cluster.allowed is None:
-        return None
-    return bool(cluster.allowed >> CODES[right.operation] & 1)
+        return state, []
+    where, what = f"{flow.target}: its brokers", f"{promise}: {note}"
+    return state, [Finding(severity=severity, flow=flow.name, where=where, what=what)]
 
 
 async def _backlog(
-    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen]
+    config: Config,
+    surroundings: Surroundings,
+    survey: FlowSurvey,
+    ledger: FlowState | None,
+    seen: Mapping[Alias, ClusterSeen],
 ) -> list[Finding]:
     remembered_ms = await expiry_ms(config, seen[survey.flow.target])
     if remembered_ms is None:
         return []
-    try:
-        state = await read_state(survey.flow, surroundings.ledger)
-    except LedgerMissing:
-        state = None
-    return await backlog_findings(config, survey, state, remembered_ms, surroundings.clock.wall_ms())
+    return await backlog_findings(config, survey, ledger, remembered_ms, surroundings.clock.wall_ms())
 
 
 async def _probe(flow: FlowConfig, surroundings: Surroundings) -> Finding:

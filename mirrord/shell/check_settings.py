@@ -3,7 +3,7 @@
 from mirrord.cluster.refusals import BROKER_NAMES, TopicPair, refusals
 from mirrord.model.config import Config
 from mirrord.model.findings import Finding
-from mirrord.shell.cluster_look import ClusterSeen
+from mirrord.shell.cluster_look import ClusterSeen, any_node
 from mirrord.shell.effective import broker_settings, topic_settings
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.survey import FlowSurvey
@@ -20,7 +20,7 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
     cluster = config.clusters[flow.target]
     ours = await topic_settings(cluster, there, BROKER_NAMES, timeout_s) if there else {}
     defaults: dict[str, str] = {}
-    node = _node(target_seen)
+    node = any_node(target_seen)
     if node is not None and len(there) < len(targets):
         told = await broker_settings(cluster, node, sorted(set(BROKER_NAMES.values())), timeout_s) or {}
         defaults = {name: told[broker] for name, broker in BROKER_NAMES.items() if broker in told}
@@ -40,12 +40,8 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
     """How long the target remembers a producer; None when it may not be seen. Raises Unreachable."""
-    node = _node(target)
+    node = any_node(target)
     if node is None:
         return None
     timeout_s = config.runtime.request_timeout_ms / 1000
     return await producer_expiry_ms(config.clusters[target.alias], node, timeout_s)
-
-
-def _node(cluster: ClusterSeen) -> int | None:
-    return next((broker.node for broker in cluster.brokers if not broker.error), None)

@@ -40,6 +40,11 @@ class ClusterSeen(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+def any_node(cluster: ClusterSeen) -> int | None:
+    """A broker that can be reached; None when there is none."""
+    return next((broker.node for broker in cluster.brokers if not broker.error), None)
+
+
 async def look_at(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
     """Connects to every broker, once. Never raises EnvironmentFault."""
     options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)

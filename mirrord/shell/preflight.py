@@ -8,24 +8,18 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from mirrord.cluster.settings import TopicShape
-from mirrord.cluster.topics import TopicsPlan
+from mirrord.cluster.rights import needed_rights
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_checks import literal_prefix
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
-from mirrord.model.names import Alias, ClusterId, ledger_topic, state_topic
+from mirrord.model.names import Alias, ClusterId, ledger_topic
 from mirrord.shell.connections import Unreachable
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.discovery import Claims, Discovery, Looked
 from mirrord.shell.ledger_store import LedgerStore, check_clusters
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.rights import lacking_lines, see_rights
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
-
-# org.apache.kafka.common.acl.AclOperation.
-RIGHTS = {"READ": 3, "WRITE": 4, "DELETE": 6, "ALTER": 7}
-_UNAUTHORIZED = "TOPIC_AUTHORIZATION_FAILED"
-"""Kafka hides a topic that may not be described; asked for by name it says so (Errors.TOPIC_AUTHORIZATION_FAILED)."""
 
 
 class _Clusters(NamedTuple):
@@ -52,9 +46,9 @@ async def check_start(
             if flow.source in ids and flow.target in ids
         ]
         await _check_names(reached, ledger)
-        plans = await _check_collisions(reached)
+        looked = await _check_collisions(reached)
         faults = await asyncio.gather(
-            *(_missing_rights(flow, clusters, plans[flow.name]) for flow, clusters in reached)
+            *(_missing_rights(flow, clusters, looked[flow.name]) for flow, clusters in reached)
         )
         _raise(EnvironmentFault, [line for lines in faults for line in lines])
     except (Unreachable, ConnectionLost, LedgerUnavailable):
@@ -102,62 +96,25 @@ async def _check_names(
             raise answer
 
 
-async def _check_collisions(reached: Iterable[tuple[FlowConfig, _Clusters]]) -> dict[str, TopicsPlan]:
-    """What each flow has to do. Raises ConfigError when two of them would write one topic."""
+async def _check_collisions(reached: Iterable[tuple[FlowConfig, _Clusters]]) -> dict[str, Looked]:
+    """What there is for each flow. Raises ConfigError when two of them would write one topic."""
     claims = Claims()
-    plans: dict[str, TopicsPlan] = {}
+    looked: dict[str, Looked] = {}
     faults: list[str] = []
     for flow, clusters in reached:
-        plan = plans[flow.name] = (await Discovery(flow, clusters.source, clusters.target, claims).look()).plan
-        claims.hold(flow.name, clusters.target_id, plan.targets)
-        faults += [f"flow {flow.name}: {line}" for line in plan.faults.values()]
+        seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).look()
+        claims.hold(flow.name, clusters.target_id, seen.plan.targets)
+        faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
     _raise(ConfigError, faults)
-    return plans
+    return looked
 
 
-async def _missing_rights(flow: FlowConfig, clusters: _Clusters, plan: TopicsPlan) -> list[str]:
-    """A line for each topic that may not be used as the flow needs it."""
-    own = [ledger_topic(flow.name), state_topic(flow.name)]
-    selected = sorted(set(plan.targets.values()) | literal_names(flow))
-    existing = sorted({lane.target_topic for lane in plan.lanes} | {step.target.name for step in plan.grow})
-    source, target = await asyncio.gather(
-        clusters.source.look(selected, rights=True), clusters.target.look([*existing, *own], rights=True)
-    )
-    grow = {step.target.name for step in plan.grow}
-    needs = {topic: ["READ", "WRITE", *(["ALTER"] if topic in grow else [])] for topic in existing}
-    needs |= {topic: ["READ", "WRITE", *(["DELETE"] if topic == own[0] else [])] for topic in own}
-    lines = _lacking(flow.source, source, {topic: ["READ"] for topic in selected})
-    lines += _lacking(flow.target, target, needs)
-    absent = [topic for topic in own if topic not in target.topics]
-    missing = {topic: TopicShape() for topic in (*(step.target_topic for step in plan.create), *absent)}
-    refused = await clusters.target.create(missing, validate_only=True) if missing else {}
-    lines += [
-        f"cluster {flow.target}: the topic {topic} may not be created: {reason}"
-        for topic, reason in refused.items()
-        if "AUTHORIZATION_FAILED" in reason
-    ]
-    return [f"flow {flow.name}: {line}" for line in lines]
-
-
-def literal_names(flow: FlowConfig) -> set[str]:
-    """The topics that the flow names in full; one that may not be seen is told apart from one that is not there."""
-    return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
-
-
-def _is_literal(pattern: str) -> bool:
-    return literal_prefix(pattern) == pattern.replace("\\.", ".") and bool(pattern)
-
-
-def _lacking(alias: Alias, seen: ClusterTopics, needs: Mapping[str, Iterable[str]]) -> list[str]:
-    lines: list[str] = []
-    for topic, rights in needs.items():
-        if seen.refused.get(topic) == _UNAUTHORIZED:
-            lines.append(f"cluster {alias}: the topic {topic} may not be seen ({_UNAUTHORIZED}): DESCRIBE is missing")
-        elif topic in seen.allowed:
-            missing = [right for right in rights if not seen.allowed[topic] >> RIGHTS[right] & 1]
-            if missing:
-                lines.append(f"cluster {alias}: {' and '.join(missing)} on the topic {topic} is missing")
-    return lines
+async def _missing_rights(flow: FlowConfig, clusters: _Clusters, looked: Looked) -> list[str]:
+    """A line for each topic that may not be used as the flow needs it. What it can do without, `check` tells."""
+    needs = [need for need in needed_rights(flow, looked.plan, looked.target.topics) if need.missing == "error"]
+    admins = {flow.source: clusters.source, flow.target: clusters.target}
+    rights, _ = await see_rights(flow, needs, admins, {}, {})
+    return lacking_lines(rights)
 
 
 def _raise(kind: type[ConfigError | EnvironmentFault], lines: list[str]) -> None:

@@ -1,7 +1,7 @@
 """Which of the rights that a flow needs its two principals have. Nothing is altered: creating is only validated."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -33,12 +33,12 @@ async def see_rights(
     needs: Sequence[Need],
     admins: Mapping[Alias, TopicAdmin],
     shapes: Mapping[str, TopicShape],
-    on_clusters: Mapping[Right, bool | None],
+    told: Mapping[Right, bool | None],
 ) -> tuple[list[RightSeen], dict[str, str]]:
     """The rights, and why target topics cannot be created for another reason than a right.
 
-    `shapes` are those of missing target topics; `on_clusters` says what is known of rights on clusters. Raises
-    EnvironmentFault when a cluster does not answer.
+    `shapes` are those of missing target topics; `told` says what is known of rights on other resources than topics.
+    Raises EnvironmentFault when a cluster does not answer.
     """
     topics = [need.right for need in needs if need.right.resource == "topic"]
     names = {
@@ -53,7 +53,7 @@ async def see_rights(
     for need in needs:
         right = need.right
         if right.resource != "topic":
-            held = on_clusters.get(right)
+            held = told.get(right)
         elif right.operation == "CREATE":
             # Bits would not do: the right to create topics can stand on the cluster, too.
             held = UNAUTHORIZED not in refused.get(right, "")
@@ -62,6 +62,23 @@ async def see_rights(
         rights.append(RightSeen(flow.name, right, held, need.missing, need.purpose))
     others = {right.name: line for right, line in refused.items() if UNAUTHORIZED not in line}
     return rights, others
+
+
+def lacking_lines(rights: Iterable[RightSeen]) -> list[str]:
+    """One line for each resource on which rights are known to be missing, for people."""
+    missing: dict[tuple[str, Alias, str], list[RightSeen]] = {}
+    for seen in rights:
+        if seen.held is False:
+            missing.setdefault((seen.flow, seen.right.cluster, seen.right.resource_name), []).append(seen)
+    return [
+        f"flow {flow}: cluster {cluster}: {_and([f'{each.right.operation} ({each.purpose})' for each in seen])} "
+        f"on {resource} {'is' if len(seen) == 1 else 'are'} missing"
+        for (flow, cluster, resource), seen in missing.items()
+    ]
+
+
+def _and(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _held(right: Right, seen: ClusterTopics) -> bool | None:

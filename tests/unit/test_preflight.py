@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from mirrord.cluster.rights import CODES
 from mirrord.model.config import ClusterConfig, Config, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import FlowOpened
@@ -12,7 +13,7 @@ from mirrord.shell.clock import SystemClock
 from mirrord.shell.connections import AuthenticationFailed
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.preflight import RIGHTS, check_start
+from mirrord.shell.preflight import check_start
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
@@ -59,7 +60,9 @@ async def test_a_topic_that_may_not_be_seen() -> None:
     world = World()
     world.clusters["eu"].topics.clear()
     world.clusters["eu"].hidden["orders"] = "TOPIC_AUTHORIZATION_FAILED"
-    with pytest.raises(EnvironmentFault, match="flow eu-us: cluster eu: the topic orders may not be seen"):
+    with pytest.raises(
+        EnvironmentFault, match=r"^flow eu-us: cluster eu: READ \(to copy it\) on the topic orders is m"
+    ):
         await world.check()
 
 
@@ -72,17 +75,31 @@ async def test_a_topic_that_does_not_exist_yet_is_no_reason() -> None:
 
 async def test_each_missing_right_has_a_line() -> None:
     world = World()
-    world.clusters["eu"].allowed["orders"] = EVERYTHING & ~(1 << RIGHTS["READ"])
+    world.clusters["eu"].allowed["orders"] = EVERYTHING & ~(1 << CODES["READ"])
     world.clusters["us"].add("eu.orders", 1)
-    world.clusters["us"].allowed["eu.orders"] = EVERYTHING & ~(1 << RIGHTS["WRITE"]) & ~(1 << RIGHTS["ALTER"])
+    world.clusters["us"].allowed["eu.orders"] = EVERYTHING & ~(1 << CODES["WRITE"]) & ~(1 << CODES["ALTER"])
     world.clusters["us"].refuses["mirrord.eu-us.ledger"] = "CLUSTER_AUTHORIZATION_FAILED"
     with pytest.raises(EnvironmentFault) as raised:
         await world.check()
     assert str(raised.value).splitlines() == [
-        "flow eu-us: cluster eu: READ on the topic orders is missing",
-        "flow eu-us: cluster us: WRITE and ALTER on the topic eu.orders is missing",
-        "flow eu-us: cluster us: the topic mirrord.eu-us.ledger may not be created: CLUSTER_AUTHORIZATION_FAILED",
+        "flow eu-us: cluster eu: READ (to copy it) on the topic orders is missing",
+        "flow eu-us: cluster us: CREATE (to begin the ledger) on the topic mirrord.eu-us.ledger is missing",
+        "flow eu-us: cluster us: WRITE (to copy into it) and ALTER (to grow it when the source topic grows) on the "
+        "topic eu.orders are missing",
     ]
+
+
+async def test_what_a_flow_can_do_without_is_no_reason() -> None:
+    """`check` tells it as a warning or a note."""
+    world = World()
+    world.clusters["us"].add("eu.orders", 2)
+    lacks = {"ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "DELETE", "CREATE"}
+    world.clusters["us"].allowed["eu.orders"] = EVERYTHING & ~sum(
+        1 << CODES[right] for right in CODES if right in lacks
+    )
+    world.clusters["us"].refuses["mirrord.eu-us.probe"] = "TOPIC_AUTHORIZATION_FAILED"
+    world.clusters["us"].hidden["mm2-offsets.eu.internal"] = "TOPIC_AUTHORIZATION_FAILED"
+    await world.check()
 
 
 async def test_two_flows_that_meet_in_one_topic() -> None:

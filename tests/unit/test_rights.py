@@ -7,7 +7,7 @@ import pytest
 
 from mirrord.cluster import rights as rights_module
 from mirrord.cluster.releases import like_release
-from mirrord.cluster.rights import CODES, Need, Operation, Right, needed_rights
+from mirrord.cluster.rights import CODES, LeftByMm2, Need, Operation, Right, needed_rights
 from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
 from mirrord.model.config import FlowConfig
 from mirrord.model.findings import Severity
@@ -40,11 +40,28 @@ def nothing_else_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_source_is_only_read() -> None:
-    needs = needed_rights(FLOW, *plan(), named=["orders", "hidden"])
+    needs = needed_rights(msgspec.structs.replace(FLOW, topics=("orders", "hidden", "any.*")), *plan())
     of_source = {need.right for need in needs if need.right.cluster == "eu"}
     assert {right.operation for right in of_source} == {"READ", "DESCRIBE_CONFIGS"}
     assert table(needs, "orders", "eu") == {"READ": "error", "DESCRIBE_CONFIGS": "note"}
     assert table(needs, "hidden", "eu")["READ"] == "error"
+
+
+def test_a_topic_that_was_copied_and_cannot_be_seen_may_be_deleted() -> None:
+    needs = needed_rights(FLOW, *plan(), hidden=["orders", "orders-2"])
+    assert table(needs, "orders-2", "eu") == {"READ": "warning"}
+    assert table(needs, "orders", "eu")["READ"] == "error"
+
+
+def test_what_mirrormaker_2_left_is_asked_for_where_there_may_be_something() -> None:
+    left = LeftByMm2("mm2-offsets.eu.internal", "eu-mm2")
+    needs = needed_rights(FLOW, *plan(2, 2), left=left)
+    assert table(needs, left.offsets_topic) == {"READ": "warning"}
+    assert table(needs, left.group) == {"DESCRIBE": "warning"}
+    assert "should it have copied here before" in next(each for each in needs if each.right.name == "eu-mm2").purpose
+    off = msgspec.structs.replace(FLOW, from_mm2=msgspec.structs.replace(FLOW.from_mm2, takeover="off"))
+    for other in (needed_rights(FLOW, *plan(2, 2)), needed_rights(off, *plan(2, 2), left=left)):
+        assert not {left.offsets_topic, left.group} & {need.right.name for need in other}
 
 
 @pytest.mark.parametrize(
@@ -110,7 +127,7 @@ def test_what_is_implied_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_each_right_is_listed_once() -> None:
-    needs = needed_rights(FLOW, *plan(), named=["orders"])
+    needs = needed_rights(FLOW, *plan())
     assert len({need.right for need in needs}) == len(needs)
 
 
@@ -122,8 +139,8 @@ async def test_what_is_held_is_seen_by_bits_by_refusals_and_by_trying() -> None:
     us.refuses |= {"eu.orders": "TOPIC_AUTHORIZATION_FAILED: no", "mirrord.eu-us.state": "POLICY_VIOLATION: never"}
     begun, _ = plan()
     needs = needed_rights(FLOW, begun, {"mirrord.eu-us.ledger": OWN["mirrord.eu-us.ledger"]})
-    on_clusters = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
-    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, on_clusters)
+    told = {Right("us", "cluster", "kafka-cluster", "DESCRIBE_CONFIGS"): False}
+    seen, refused = await see_rights(FLOW, needs, {"eu": FakeAdmin(eu), "us": FakeAdmin(us)}, {}, told)
     lacking = {str(right.right) for right in seen if right.held is False}
     assert lacking == {
         "READ on the topic orders",

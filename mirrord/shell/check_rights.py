@@ -1,0 +1,133 @@
+"""The part of `mirrord check` that is about rights: all that a flow needs, and what is missing of them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, LeftByMm2, Right, needed_rights
+from mirrord.cluster.settings import TopicShape, replication_factor
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.findings import Finding
+from mirrord.model.names import Alias, TopicPartition
+from mirrord.shell.check_settings import expiry_ms
+from mirrord.shell.cluster_look import ClusterSeen, any_node
+from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.mm2_offsets import default_topic, workers_group
+from mirrord.shell.rights import UNAUTHORIZED, RightSeen, see_rights
+from mirrord.shell.survey import FlowSurvey
+from mirrord.shell.topics import Admin, TopicAdmin
+from mirrord.wire.errors import ErrorCode
+from policies.naming import naming
+from policies.selecting import Selection
+
+
+async def rights_findings(
+    config: Config,
+    admin: Callable[[Alias], TopicAdmin],
+    survey: FlowSurvey,
+    ledger: FlowState | None,
+    seen: Mapping[Alias, ClusterSeen],
+) -> tuple[list[RightSeen], list[Finding]]:
+    """All rights that are needed, and a finding for each that is missing. Raises EnvironmentFault.
+
+    `ledger` is None when it cannot be read: then nothing is known of what was copied before.
+    """
+    flow, plan = survey.flow, survey.looked.plan
+    admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
+    try:
+        hidden = await _hidden(survey, ledger, admins[flow.source])
+        left = await _left_by_mm2(config, survey, ledger)
+        needs = needed_rights(flow, plan, survey.looked.target.topics, hidden=hidden, left=left)
+        rule = flow.replication_factor
+        shapes = {
+            step.target_topic: TopicShape(step.source.partitions, replication_factor(rule, step.source.replicas))
+            for step in plan.create
+        }
+        others = [need.right for need in needs if need.right.resource != "topic"]
+        told = {right: await _told(config, right, seen[right.cluster]) for right in others}
+        rights, refused = await see_rights(flow, needs, admins, shapes, told)
+    finally:
+        await asyncio.gather(*(each.close() for each in admins.values()))
+    return rights, [*map(_missing, (right for right in rights if right.held is False)), *_not_created(flow, refused)]
+
+
+def _missing(seen: RightSeen) -> Finding:
+    right = seen.right
+    return Finding(
+        severity=seen.missing,
+        flow=seen.flow,
+        where=f"{right.cluster}: {right.resource} {right.name}",
+        what=f"{right.operation} is missing: it is needed {seen.purpose}",
+        do=f"allow {right.operation} on {right.resource} {right.name}",
+    )
+
+
+def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
+    return [
+        Finding(
+            # The factor is taken back to what the brokers allow; anything else stands in the way.
+            severity="warning" if "INVALID_REPLICATION_FACTOR" in line else "error",
+            flow=flow.name,
+            where=f"{flow.target}: topic {topic}",
+            what=f"it cannot be created as it should be: {line}",
+        )
+        for topic, line in refused.items()
+    ]
+
+
+async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
+    """Source topics that were copied, would still be, and may not be seen: a pattern names none of them."""
+    flow, there = survey.flow, survey.looked.source.topics
+    names = naming(flow.naming, flow.source, flow.separator)
+    selection = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator)
+    copied = {lane.source_topic for lane in ledger.lanes.values()} if ledger else set[str]()
+    gone = sorted(topic for topic in copied - there.keys() if selection.selects(topic))
+    if not gone:
+        return []
+    refused = (await source.look(gone)).refused
+    return [topic for topic in gone if UNAUTHORIZED in refused.get(topic, "")]
+
+
+async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
+    """None when no lane would ask what MirrorMaker 2 left (`mirrord.shell.inheritance`)."""
+    flow = survey.flow
+    if flow.from_mm2.takeover == "off" or ledger is None:
+        return None
+    known = {key for key, lane in ledger.lanes.items() if len(lane.source_runs)}
+    fresh = [
+        TopicPartition(lane.target_topic, lane.key.partition)
+        for lane in survey.looked.plan.lanes
+        if lane.lane not in known
+    ]
+    try:
+        ends = await log_offsets(config.clusters[flow.target], fresh, "end") if fresh else {}
+    except EnvironmentFault:
+        ends = dict.fromkeys(fresh, 1)  # not known, so there may be records
+    if not any(ends.values()):
+        return None
+    return LeftByMm2(flow.from_mm2.offsets_topic or default_topic(flow.source), workers_group(flow.source))
+
+
+async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
+    """Bits are told only to those who may DESCRIBE; to see settings, or a group, is tried."""
+    if right.resource == "group":
+        return await _may_describe(config, right, cluster) if right.operation == "DESCRIBE" else None
+    if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":
+        return (await expiry_ms(config, cluster)) is not None
+    if cluster.allowed is None:
+        return None
+    return bool(cluster.allowed >> CODES[right.operation] & 1)
+
+
+async def _may_describe(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
+    """Raises Unreachable."""
+    node = any_node(cluster)
+    if node is None or right.name == "*":
+        return None
+    async with Admin(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000) as admin:
+        # A broker looks at the right before it says that another one coordinates the group
+        # (kafka.server.KafkaApis.handleDescribeGroupsRequest). To ask for the coordinator could create a topic.
+        (answer,) = cast(Any, await admin.describe_consumer_groups([right.name], node))
+    return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
