@@ -32,6 +32,8 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self._stop_before = float("inf")
+        self._unsure = ""
+        """Why the supervisor had not started when it was last asked."""
         self._first = self._present = msgspec.msgpack.encode(config)
         """The configuration that the supervisor was made with, and the one that it runs by."""
 
@@ -58,7 +60,8 @@ class RayDaemon:
                 return await self._address()
         except TimeoutError:
             await self._end()
-            raise EnvironmentFault(f"the supervisor did not start within {START_S:g} s") from None
+            why = f": {self._unsure}" if self._unsure else ""
+            raise EnvironmentFault(f"the supervisor did not start within {START_S:g} s{why}") from None
         except BaseException:
             await self._end()
             raise
@@ -122,8 +125,8 @@ class RayDaemon:
             try:
                 if address := await call(self._actor.address.remote(), CALL_S):
                     return address
-            except ReplicatorUnsure:
-                pass  # it is still starting
+            except ReplicatorUnsure as fault:
+                self._unsure = str(fault)  # it is still starting, or tries again
             except ReplicatorDead as fault:
                 raise EnvironmentFault(f"the supervisor does not start: {fault}") from fault
             await asyncio.sleep(POLL_S)

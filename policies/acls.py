@@ -93,7 +93,7 @@ class Exact:
             return None
         mapped = names.target_prefix(prefix)
         if mapped is None:
-            return Untold("the flow's naming puts text behind a topic's name, so no prefix fits the copies")
+            return Untold("the flow's naming knows no prefix that fits the copies alone")
         if not mapped:
             return rule
         return msgspec.structs.replace(rule, pattern="PREFIXED", name=mapped)

@@ -24,9 +24,16 @@ class Properties(Protocol):
         is set at the target. Otherwise the target topic has none of its own either."""
         ...
 
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """What the rule could not decide, one line each."""
+        ...
+
 
 class _Excluding:
     """All settings but those whose whole name matches a pattern."""
+
+    faults: tuple[str, ...] = ()
 
     def __init__(self, exclude: Iterable[str]) -> None:
         self._exclude = [re.compile(pattern) for pattern in exclude]

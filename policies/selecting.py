@@ -1,21 +1,30 @@
 """Which topics of the source a flow copies, and the reason why not for each of the others.
 
-A topic is selected when its whole name matches one of the includes and none of the excludes. Three kinds are never
-selected, whatever the lists say: Kafka's own topics, the topics that mirrord and MirrorMaker 2 keep their state in, and
-a topic that came from the target in the first place. User topics whose names merely end in `.internal` are selected
-(KIP-1074).
+A topic is selected when its whole name matches one of the includes and none of the excludes, and a policy of a third
+party, where the flow has one, does not leave it out. Three kinds are never selected, whatever the lists say: Kafka's
+own topics, the topics that mirrord and MirrorMaker 2 keep their state in, and a topic that came from the target in the
+first place. User topics whose names merely end in `.internal` are selected (KIP-1074).
 """
 
 import functools
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Protocol
 
+from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
 from policies.naming import Naming
 
-Refusal = Literal["internal", "excluded", "not-included", "cycle"]
-"""Why a topic is not copied."""
+Refusal = Literal["internal", "excluded", "not-included", "cycle", "left-out", "fault"]
+"""Why a topic is not copied. left-out: a policy of a third party says so; fault: such a policy gives no answer."""
+
+
+class Leaving(Protocol):
+    """What a flow leaves out of the topics that its lists take."""
+
+    def refusal(self, topic: str) -> str | None:
+        """Why this topic is left out, one line; None when it is not. Raises PolicyFault."""
+        ...
 
 
 @functools.cache
@@ -49,12 +58,14 @@ class Selection:
         target: Alias,
         naming: Naming,
         internal_separator: str = ".",
+        leaving: Leaving | None = None,
     ) -> None:
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
         self._naming = naming
         self._internal_separator = internal_separator
+        self._leaving = leaving
 
     def refusal(self, topic: str) -> Refusal | None:
         """Why this source topic is not copied; None when it is."""
@@ -64,15 +75,36 @@ class Selection:
             return "not-included"
         if any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
-        # Every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in MirrorSourceConnector.isCycle.
-        if self._target in self._naming.hops(topic):
-            return "cycle"
-        return None
+        try:
+            # Every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in MirrorSourceConnector.isCycle.
+            if self._target in self._naming.hops(topic):
+                return "cycle"
+            return "left-out" if self._leaving is not None and self._leaving.refusal(topic) is not None else None
+        except PolicyFault:
+            return "fault"
+
+    def reason(self, topic: str) -> str:
+        """What a policy of a third party says of a topic that it leaves out, or has no answer for."""
+        try:
+            self._naming.hops(topic)
+            return (self._leaving.refusal(topic) if self._leaving is not None else None) or ""
+        except PolicyFault as fault:
+            return str(fault)
 
     def excluded_by(self, topic: str) -> str | None:
         """The first pattern of the excludes that matches this name."""
         return next((pattern.pattern for pattern in self._exclude if pattern.fullmatch(topic)), None)
 
     def selects(self, topic: str) -> bool:
-        """Whether this source topic is copied."""
-        return self.refusal(topic) is None
+        """Whether this source topic is copied. Raises PolicyFault when a policy has no answer."""
+        refusal = self.refusal(topic)
+        if refusal == "fault":
+            raise PolicyFault(self.reason(topic))
+        return refusal is None
+
+    def copy_of(self, topic: str) -> str | None:
+        """The target topic of a source topic that is copied; None for any other, and where that cannot be told."""
+        try:
+            return self._naming.target_topic(topic) if self.selects(topic) else None
+        except PolicyFault:
+            return None

@@ -18,6 +18,7 @@ from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.preflight import check_start
 from mirrord.shell.remote import order_apply
 from mirrord.shell.supervise import Surroundings
+from policies.flows import LOADING
 
 _EPILOG = """Flows may come and go, and topics, groups, what is kept in step, and limits may change. Lanes of topics
 that stay are not touched, unless a flow's limits, names, isolation or start change: then all lanes of that flow are
@@ -39,7 +40,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Shows what changes and does it. Raises ConfigError, EnvironmentFault."""
-    config, _ = load_file(arguments.conf)
+    config, _ = load_file(arguments.conf, LOADING)
     return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
+from policies.flows import LOADING
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
@@ -73,7 +74,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 def load_conf(arguments: argparse.Namespace) -> Config:
     """The configuration that `add_conf` named. Raises ConfigError, also when `--flow` names none of its flows."""
-    config = load_file(arguments.conf).config
+    config = load_file(arguments.conf, LOADING).config
     if getattr(arguments, "flow", None) is not None:
         config.flow(arguments.flow)
     return config

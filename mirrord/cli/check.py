@@ -17,6 +17,7 @@ from mirrord.shell.check import Report, check
 from mirrord.shell.cluster_look import ClusterSeen
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.supervise import Surroundings
+from policies.flows import LOADING
 
 _EPILOG = """Reachability and releases of every broker, the rights that this configuration needs, settings that make the
 target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists every right that is
@@ -37,7 +38,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints what was found. Raises ConfigError."""
-    config, remarks = load_file(arguments.conf)
+    config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     report = asyncio.run(check(config, Surroundings(config, PATIENCE_S), probe=arguments.probe))
     notes = tuple(Finding(severity="note", where=arguments.conf, what=remark) for remark in remarks)

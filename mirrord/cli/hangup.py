@@ -16,6 +16,7 @@ from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.shell.preflight import check_start
 from mirrord.shell.supervise import Surroundings
+from policies.flows import LOADING
 
 Apply = Callable[[Config], Awaitable[ConfigChanges]]
 
@@ -43,7 +44,7 @@ async def _stop(stop: Callable[[], Awaitable[None]]) -> None:
 async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> None:
     """A file that cannot be taken changes nothing; the log says why."""
     try:
-        config, remarks = load_file(path)
+        config, remarks = load_file(path, LOADING)
         config = some_flows(config, arguments)
         for remark in remarks:
             log.warning("configuration_remark", remark=remark)

@@ -31,6 +31,7 @@ from mirrord.shell.engine_process import ProcessEngine
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.preflight import check_start
 from mirrord.shell.supervise import Supervisor, Surroundings
+from policies.flows import LOADING
 
 LOOK_S = 1.0
 PROGRESS_S = 10.0
@@ -94,7 +95,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
-    config, remarks = load_file(arguments.conf)
+    config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
     missing = not_yet(config.flows)
     remarks += (missing,) if missing else ()

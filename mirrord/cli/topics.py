@@ -19,8 +19,8 @@ from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, recorded_lines, survey_flows
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
-excluded, not-included, cycle (it is not selected). Where the source does not answer, what the ledger at the target
-knows is shown as recorded. Nothing is altered."""
+excluded, not-included, cycle, left-out (it is not selected). Where the source does not answer, what the ledger at
+the target knows is shown as recorded. Nothing is altered."""
 _STYLES = {"copied": "green", "to-create": "yellow", "to-grow": "yellow", "fault": "bold red", "recorded": "cyan"}
 
 

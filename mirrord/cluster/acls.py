@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.errors import PolicyFault
 from policies.acls import AclPolicy, TopicNames, Untold
 
 
@@ -30,15 +31,22 @@ def plan_acls(
     """`ours` are the rules at the target that mirrord added; `copies` the flow's target topics."""
     wanted: set[AclRule] = set()
     untold: list[tuple[AclRule, str]] = []
+    unanswered = False
     for rule in source:
-        match policy.carried(rule, names):
-            case AclRule() as carried:
+        try:
+            carried = policy.carried(rule, names)
+        except PolicyFault as fault:
+            unanswered = True
+            carried = Untold(str(fault))
+        match carried:
+            case AclRule():
                 wanted.add(carried)
             case Untold(reason):
                 untold.append((rule, reason))
             case None:
                 pass
-    surplus = target - wanted
+    # Where a name is not known, nobody knows what is surplus.
+    surplus: frozenset[AclRule] = frozenset() if unanswered else target - wanted
     remove = {rule for rule in surplus & ours if policy.removes or not policy.gives(rule)}
     foreign: set[AclRule] = set()
     if policy.removes:

@@ -7,7 +7,7 @@ from mirrord.cluster.topics import Topic
 from mirrord.model.config import FlowConfig
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias, TopicId
-from policies.naming import naming
+from policies.flows import naming_of
 
 SHOWN = 3
 """Names that one line tells."""
@@ -22,13 +22,15 @@ def topic_hazards(
     """By names alone. `target` holds the target's topics, `aliases` are all clusters of the configuration."""
     known = set(aliases)
     strange: list[str] = []
-    names = naming(flow.naming, flow.source, flow.separator)
+    names = naming_of(flow)
     for line in lines:
         where = f"{flow.source}: topic {line.source}"
         if line.state == "fault":
             yield Finding(
                 severity="error", flow=flow.name, where=where, what=line.why,
-                do="exclude it in one of the flows, or give one of them another naming",
+                do="exclude it in one of the flows, or give one of them another naming"
+                if line.target
+                else "exclude it, or mend the policy",
             )  # fmt: skip
         elif line.state == "cycle":
             if looks_like_a_copy(flow, line.source, target):

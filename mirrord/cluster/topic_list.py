@@ -34,6 +34,8 @@ def topic_lines(
         refusal = selection.refusal(name)
         if refusal is not None:
             lines.append(TopicLine(name, "", partitions, refusal, _why_not(refusal, name, selection, target)))
+        elif name in plan.unanswered:
+            lines.append(TopicLine(name, "", partitions, "fault", plan.unanswered[name]))
         elif name in plan.faults:
             lines.append(TopicLine(name, target_name(name), partitions, "fault", plan.faults[name]))
         elif name in create:
@@ -56,3 +58,5 @@ def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) ->
             return "no pattern of topics matches the whole name"
         case "cycle":
             return f"by its name it came from {target}"
+        case "left-out" | "fault":
+            return selection.reason(topic)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from mirrord.model.errors import PolicyFault
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
 LONGEST_NAME = 249
@@ -62,6 +63,9 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     """Target topic to source topic, of all that are copied or will be."""
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, and why."""
+    unanswered: Mapping[str, str] = {}
+    """Source topics that cannot be copied because a policy of a third party gives no answer. No reason not to start: it
+    may be told for any topic at any time."""
     remarks: Mapping[str, str] = {}
     """Source topics that are copied, and what is odd about them."""
 
@@ -74,17 +78,22 @@ def plan_topics(
 ) -> TopicsPlan:
     """The plan for these selected source topics.
 
-    `target` holds the topics of the target cluster by name. `claimed` names target topics that belong to another flow,
-    and whose they are, as people read it.
+    `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
+    topics that belong to another flow, and whose they are, as people read it.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
     grow: list[GrowTopic] = []
     targets: dict[str, str] = {}
     faults: dict[str, str] = {}
+    unanswered: dict[str, str] = {}
     remarks: dict[str, str] = {}
     for topic in sorted(source):
-        name = target_name(topic.name)
+        try:
+            name = target_name(topic.name)
+        except PolicyFault as nothing:
+            unanswered[topic.name] = str(nothing)
+            continue
         fault = _fault(topic, name, targets.get(name) or claimed.get(name))
         if fault:
             faults[topic.name] = fault
@@ -105,7 +114,7 @@ def plan_topics(
             PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
             for partition in range(min(topic.partitions, there.partitions))
         ]
-    return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, faults, remarks)
+    return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, faults, unanswered, remarks)
 
 
 def _fault(topic: Topic, name: str, owner: str | None) -> str:

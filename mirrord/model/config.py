@@ -28,6 +28,7 @@ from mirrord.model.config_features import (
     refresh,
     separator,
 )
+from mirrord.model.config_policies import BuiltIn, PolicyCheck, PolicySettings, naming_of, policy, settings
 from mirrord.model.config_security import anchored, read_security
 from mirrord.model.config_units import HostPort, Start, duration_ms, host_port, regex, size_bytes, start_point
 from mirrord.model.errors import ConfigError
@@ -35,19 +36,18 @@ from mirrord.model.names import Alias
 from mirrord.model.security import Secret, Security
 
 Naming = str
-"""`prefix`, `identity`, or a template such as `dr-{topic}`."""
+"""`prefix`, `identity`, a template such as `dr-{topic}`, or a policy of a third party (`model.config_policies`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 Engine = Literal["ray", "process"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
-_NAMINGS: read.Convert[Naming] = read.choice("prefix", "identity")
-_TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
+BUILT_IN = BuiltIn()
 ReplicationFactor = int | Literal["broker", "source"]
 _REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
     "source", cast(read.Convert[int], read.either("broker", read.integer(1, 32_767)))
@@ -76,7 +76,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
     target: Alias
     topics: tuple[str, ...]
     exclude: tuple[str, ...] = ()
+    select: str = ""
+    """A policy of a third party that leaves out more of them; empty: none."""
+    select_settings: PolicySettings = {}
     naming: Naming = "prefix"
+    naming_settings: PolicySettings = {}
     separator: str = "."
     """What stands between alias and topic where names carry the alias."""
     start: Start = "earliest"
@@ -197,8 +201,8 @@ class Config(msgspec.Struct, frozen=True):
         return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
 
 
-def load(path: str | Path) -> Config:
-    """Read a file; relative paths in it begin at its folder.
+def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
+    """Read a file; relative paths in it begin at its folder. `policies` judges those that are not built in.
 
     Raises ConfigError when it cannot be read or holds any fault.
     """
@@ -210,10 +214,10 @@ def load(path: str | Path) -> Config:
         raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    return load_text(text, str(path)).below(Path(path).absolute().parent)
+    return load_text(text, str(path), policies).below(Path(path).absolute().parent)
 
 
-def load_text(text: str, file_name: str) -> Config:
+def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
     """Read the text of a configuration; `file_name` is only shown, and paths stay as they are written.
 
     Raises ConfigError with all faults.
@@ -236,7 +240,10 @@ def load_text(text: str, file_name: str) -> Config:
         http=_http(root.table("http")),
         logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
     )
-    for index, message in check_flows(flows):
+    for index, flow in enumerate(flows):
+        for key, message in policies.faults(flow) if flow.source and flow.target else ():
+            document.fault(f"flows[{index}].{key}", message)
+    for index, message in check_flows(flows, policies.tells_origin):
         document.fault(f"flows[{index}]", message)
     document.finish()
     return config
@@ -272,16 +279,6 @@ def _name(pattern: re.Pattern[str]) -> read.Convert[str]:
     return convert
 
 
-def naming_of(found: object) -> Naming:
-    """`prefix`, `identity` or a template."""
-    if isinstance(found, str) and _TEMPLATE.fullmatch(found) and found != "{topic}":
-        return found
-    try:
-        return _NAMINGS(found)
-    except ValueError as rule:
-        raise ValueError(f'a template such as "dr-{{topic}}", {rule}') from None
-
-
 def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
     if not ALIAS.fullmatch(alias):
         table.document.fault(table.path, f"the alias is not allowed; allowed: {ALIAS_RULE}")
@@ -312,7 +309,10 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         target=target,
         topics=table.list_of("topics", regex, required=True),
         exclude=table.list_of("exclude", regex),
+        select=table.optional("select", policy, ""),
+        select_settings=table.optional("select_settings", settings, {}),
         naming=table.optional("naming", naming_of, "prefix"),
+        naming_settings=table.optional("naming_settings", settings, {}),
         separator=table.optional("separator", separator, "."),
         start=table.optional("start", start_point, "earliest"),
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),

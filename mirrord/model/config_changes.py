@@ -11,11 +11,14 @@ from typing import Literal, cast
 import msgspec
 
 from mirrord.model.config import Config, FlowConfig, plain
+from mirrord.model.config_policies import third_party
 
 LIVE = frozenset(
     {
         "topics",
         "exclude",
+        "select",
+        "select_settings",
         "refresh_ms",
         "replication_factor",
         "propagate_deletes",
@@ -52,7 +55,10 @@ class ConfigChanges(msgspec.Struct, frozen=True):
 
 
 def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
-    """What it takes to run by `new` instead of `old`. `new_clusters`: whether clusters may be added."""
+    """What it takes to run by `new` instead of `old`.
+
+    `new_clusters`: whether clusters may be added, and policies of third parties: in the daemon's own file alone.
+    """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
     flows = [FlowChange(name, "removed") for name in before if name not in after]
@@ -82,9 +88,9 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
     match old, new:
         case dict(), dict():
             before, after = cast(dict[str, object], old), cast(dict[str, object], new)
-            for name in before:
-                if before[name] != after.get(name):
-                    yield from _lines(f"{path}.{name}", before[name], after.get(name))
+            for name in {**before, **after}:
+                if before.get(name) != after.get(name):
+                    yield from _lines(f"{path}.{name}", before.get(name), after.get(name))
         case list(), list():
             yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
         case _:
@@ -101,11 +107,20 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
+    return {(key, text, msgspec.json.encode(settings)) for key, text, settings in third_party(flow)}
+
+
 def _refused(old: Config, new: Config, *, new_clusters: bool) -> Iterator[str]:
     for name in _DAEMONS:
         before, after = getattr(old, name), getattr(new, name)
         if before != after:
             yield f"{name}: it is read when a daemon starts; restart it"
+    known = {policy for flow in old.flows for policy in _loads(flow)}
+    for flow in new.flows:
+        # To load a policy is to run code: whoever may give orders need not be whoever may choose what runs.
+        for key, text, _ in sorted(() if new_clusters else _loads(flow) - known):
+            yield f'flow {flow.name}: {key}: "{text}" is taken from the daemon\'s own file alone (SIGHUP)'
     used = {alias for flow in new.flows for alias in (flow.source, flow.target)}
     for alias in sorted(used):
         if alias not in old.clusters:

@@ -7,8 +7,10 @@ is refused unless the texts prove that nothing can go round.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from mirrord.model.config_policies import BuiltIn, is_built_in
 
 if TYPE_CHECKING:
     from mirrord.model.config import FlowConfig
@@ -17,8 +19,13 @@ _EXAMPLE = "orders"
 _SPECIAL = set(".^$*+?{}[]|()\\")
 
 
-def check_flows(flows: Sequence["FlowConfig"]) -> Iterator[tuple[int, str]]:
-    """Every fault between flows, as the index of the flow to blame (the later one) and a message."""
+def check_flows(
+    flows: Sequence["FlowConfig"], tells_origin: Callable[["FlowConfig"], bool] = BuiltIn.tells_origin
+) -> Iterator[tuple[int, str]]:
+    """Every fault between flows, as the index of the flow to blame (the later one) and a message.
+
+    `tells_origin` is `model.config_policies.PolicyCheck.tells_origin`.
+    """
     for index, flow in enumerate(flows):
         if flow.source and flow.source == flow.target:
             yield index, f'from and to are both "{flow.source}"; a flow needs two clusters'
@@ -28,7 +35,7 @@ def check_flows(flows: Sequence["FlowConfig"]) -> Iterator[tuple[int, str]]:
                 yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
             if _same_target_names(former, flow) and (topic := common_topic(former, flow)) is not None:
                 yield index, _one_name(former, flow, topic)
-        if ring := _ring(flows[: index + 1], index):
+        if ring := _ring(flows[: index + 1], index, tells_origin):
             yield index, _round_for_ever(ring)
 
 
@@ -41,7 +48,7 @@ def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
 
 
 def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
-    naming = next(flow.naming for flow in ring if flow.naming != "prefix")
+    naming = next((flow.naming for flow in ring if flow.naming != "prefix"), ring[0].naming)
     aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
     return (
         f'naming = "{naming}" in a ring ({aliases}) would copy the same records round for ever; '
@@ -52,9 +59,10 @@ def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
 def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
     if not one.target or one.target != other.target or one.naming != other.naming:
         return False
-    if one.naming != "prefix":
-        return True
-    return one.source == other.source and one.separator == other.separator
+    if one.naming == "prefix":
+        return one.source == other.source and one.separator == other.separator
+    # What a policy of a third party makes of another source, only the daemon sees.
+    return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
 
 
 def selects(flow: "FlowConfig", topic: str) -> bool:
@@ -102,6 +110,8 @@ def _may_feed(one: "FlowConfig", other: "FlowConfig") -> bool:
     """False only when the texts prove that `other` selects no name that `one` writes."""
     if one.naming == "identity":
         return _may_share(one, other)
+    if not is_built_in(one.naming):
+        return True
     before = one.source + one.separator if one.naming == "prefix" else one.naming.partition("{topic}")[0]
     written = [before + literal_prefix(pattern) for pattern in one.topics]
     return _overlap(written, [literal_prefix(pattern) for pattern in other.topics])
@@ -111,7 +121,16 @@ def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
     return any(a.startswith(b) or b.startswith(a) for a in ours for b in theirs)
 
 
-def _ring(flows: Sequence["FlowConfig"], start: int) -> "list[FlowConfig] | None":
+def _one_language(flows: Sequence["FlowConfig"]) -> bool:
+    """Whether each of these flows can read in a name what any other one wrote there."""
+    if all(flow.naming == "prefix" for flow in flows):
+        return True
+    return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
+
+
+def _ring(
+    flows: Sequence["FlowConfig"], start: int, tells_origin: Callable[["FlowConfig"], bool]
+) -> "list[FlowConfig] | None":
     """A ring through `flows[start]` in which a name does not tell every cluster that it has passed."""
     first = flows[start]
 
@@ -128,7 +147,7 @@ def _ring(flows: Sequence["FlowConfig"], start: int) -> "list[FlowConfig] | None
             if flow.target != first.source:
                 if found := walk(here):
                     return found
-            elif _may_feed(flow, first) and any(each.naming != "prefix" for each in here):
+            elif _may_feed(flow, first) and not (_one_language(here) and all(map(tells_origin, here))):
                 return here
         return None
 

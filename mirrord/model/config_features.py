@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model import config_reader as read
+from mirrord.model.config_policies import PolicySettings, policy, settings
 from mirrord.model.config_units import duration_ms, regex
 
 GroupsMode = Literal["follow", "forward-only", "off"]
@@ -94,6 +95,9 @@ class SyncConfig(msgspec.Struct, frozen=True):
     acls: AclsMode = "read-only"
     """read-only: rights to read, never to write; exact: all of them, removals too; off: none."""
     every_ms: int = 5_000
+    filter_configs: str = ""
+    """A policy of a third party that leaves more settings alone; empty: none."""
+    filter_settings: PolicySettings = {}
 
 
 class HeartbeatsConfig(msgspec.Struct, frozen=True):
@@ -153,6 +157,8 @@ def read_sync(table: read.Table) -> SyncConfig:
     return SyncConfig(
         configs=table.optional("configs", read.boolean, default.configs),
         exclude_configs=table.list_of("exclude_configs", regex, default=default.exclude_configs),
+        filter_configs=table.optional("filter_configs", policy, default.filter_configs),
+        filter_settings=table.optional("filter_settings", settings, {}),
         use_defaults_from=table.optional("use_defaults_from", _DEFAULTS_FROM, default.use_defaults_from),
         acls=table.optional("acls", _ACLS_MODE, default.acls),
         every_ms=table.optional("every", EVERY, default.every_ms),

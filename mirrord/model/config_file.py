@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from mirrord.model.config import Config, load
+from mirrord.model.config import BUILT_IN, Config, load
+from mirrord.model.config_policies import PolicyCheck
 from mirrord.model.errors import ConfigError
 from mirrord.model.mm2.translate import translate
 from mirrord.model.properties import decode
@@ -16,10 +17,13 @@ class Loaded(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def load_file(path: str) -> Loaded:
-    """The configuration of a file. Raises ConfigError when it cannot be read or holds any fault."""
+def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
+    """The configuration of a file; `policies` judges those that are not built in.
+
+    Raises ConfigError when it cannot be read or holds any fault.
+    """
     if not path.endswith(".properties"):
-        return Loaded(load(path))
+        return Loaded(load(path, policies))
     try:
         text = decode(Path(path).read_bytes())
     except FileNotFoundError:

@@ -52,6 +52,10 @@ def _subtables(path: str, struct: msgspec.Struct) -> Iterator[str]:
             here = f"{path}.{_name(name)}" if path else _name(name)
             if lines := list(_table(here, value)):
                 yield from ("", f"[{here}]", *lines)
+        elif isinstance(value, dict) and value and not isinstance(struct, Config):
+            # What a policy of a third party takes, by names of its own.
+            keys = (f"{key} = {_plain(item)}" for key, item in cast(dict[str, object], value).items())
+            yield from ("", f"[{path}.{name}]", *keys)
 
 
 def _changed(struct: msgspec.Struct) -> Iterator[tuple[str, object]]:
@@ -77,6 +81,12 @@ def _value(field: str, value: object) -> str:
         return _text(_quantity(value, _SIZES))
     if isinstance(value, tuple):
         return _list([_value(field, item) for item in cast(tuple[object, ...], value)])
+    return _text(value) if isinstance(value, str) else json.dumps(value)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, tuple):
+        return _list([_plain(item) for item in cast(tuple[object, ...], value)])
     return _text(value) if isinstance(value, str) else json.dumps(value)
 
 

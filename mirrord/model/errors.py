@@ -11,3 +11,7 @@ class ConfigError(MirrordError):
 
 class EnvironmentFault(MirrordError):
     """What the user wrote is right, but the world is not: unreachable, refused, missing, taken. Exit code 1."""
+
+
+class PolicyFault(MirrordError):
+    """A policy of a third party gave no answer that can be used, to one question about one name."""

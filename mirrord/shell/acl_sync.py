@@ -19,7 +19,7 @@ from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.upkeep_admin import NoAuthorizer, Refused, UpkeepAdmin
 from policies.acls import AclPolicy, TopicNames, acl_policy
-from policies.naming import naming
+from policies.flows import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
@@ -58,7 +58,7 @@ def rights_of(
     """None for a flow that carries no ACLs. `copies` are its target topics, each with its source topic."""
     if flow.sync.acls == "off":
         return None
-    names = naming(flow.naming, flow.source, flow.separator)
+    names = naming_of(flow)
     below = _below(copies.values())
     known = TopicNames(selects, below, names.target_topic, names.target_prefix)
     return Rights(flow, acl_policy(flow.sync.acls), known, source, target)

@@ -77,7 +77,7 @@ class CatchUp:
             survey = surveys[flow.name]
             if not isinstance(survey, FlowSurvey):
                 return False
-            faults = survey.looked.plan.faults
+            faults = {**survey.looked.plan.faults, **survey.looked.plan.unanswered}
             if faults:
                 raise EnvironmentFault("\n".join(f"flow {flow.name}: {line}" for line in faults.values()))
             source = survey.looked.source.topics

@@ -18,7 +18,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
-from policies.naming import naming
+from policies.flows import naming_of, selection_of
 from policies.selecting import Selection
 
 CREATED_WITHIN_S = 10.0
@@ -88,13 +88,12 @@ class Discovery:
         claims: Claims,
         settings_of: SettingsOf | None = None,
     ) -> None:
-        names = naming(flow.naming, flow.source, flow.separator)
         self._flow = flow
         self._source = _Memory(source)
         self._target = _Memory(target)
         self._claims = claims
-        self._selection = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator)
-        self._target_name: Callable[[str], str] = names.target_topic
+        self._selection = selection_of(flow)
+        self._target_name: Callable[[str], str] = naming_of(flow).target_topic
         self._settings_of = settings_of
         self._told: dict[str, str] = {}
         self._noticed = ""
@@ -128,7 +127,7 @@ class Discovery:
             # Somebody else may have done it in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
-        faults.update(plan.faults)
+        faults |= {**plan.faults, **plan.unanswered}
         self._tell({**plan.remarks, **faults})
         return Discovered(plan.lanes, facts, faults, plan.remarks, self._notice(plan, source, target), source, target)
 
@@ -145,9 +144,12 @@ class Discovery:
         return notice
 
     def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
-        selected = [topic for name, topic in source.topics.items() if self._selection.selects(name)]
+        refusals = {name: self._selection.refusal(name) for name in source.topics}
+        selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
         claimed = self._claims.of_others(self._flow.name, target.cluster_id)
-        return plan_topics(selected, target.topics, self._target_name, claimed)
+        plan = plan_topics(selected, target.topics, self._target_name, claimed)
+        unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
+        return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
         """With which settings the target topics are created; or why that is not known, for each source topic."""

@@ -16,7 +16,8 @@ from mirrord.model.names import TopicId, ledger_topic
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.upkeep_admin import SeenSettings, Settings, UpkeepAdmin
-from policies.properties import Properties, properties
+from policies.flows import properties_of
+from policies.properties import Properties
 
 log = structlog.get_logger()
 
@@ -50,7 +51,7 @@ class SettingsSync:
         self._flow = flow
         self._source = source
         self._target = target
-        self._rule: Properties = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
+        self._rule: Properties = properties_of(flow)
         self._in_step: dict[Pair, tuple[Settings, Settings]] = {}
         """Pairs of which nothing differed, and the settings of which that is true."""
         self._was: dict[Pair, Settings] = {}
@@ -58,6 +59,11 @@ class SettingsSync:
         self._remarks: dict[str, str] = {}
         self._told: dict[str, str] = {}
         self.topics = Topics()
+
+    @property
+    def rule_faults(self) -> tuple[str, ...]:
+        """Settings that a policy of a third party could not decide, one line each."""
+        return self._rule.faults
 
     async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """With which settings the copies of these source topics are to be created. Raises EnvironmentFault.

@@ -26,6 +26,7 @@ from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch
+from policies.flows import policy_faults
 
 STOP_S = 7.5
 CLOSE_S = 0.5
@@ -83,6 +84,9 @@ class Supervisor:
 
     async def start(self) -> str:
         """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
+        if faults := policy_faults(self._config):
+            # Whoever read the file could use them: only on another machine they may be missing.
+            raise EnvironmentFault("\n".join(faults))
         address = f"http://{await self._http.start()}"
         clock = self._surroundings.clock
         self._services = Services(
@@ -109,13 +113,18 @@ class Supervisor:
 
     async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
         """Go on by another configuration, and what that changes; with `dry_run`, or when something of it is refused,
-        nothing is done. `new_clusters`: whether it may name clusters that the daemon does not know."""
+        nothing is done. `new_clusters`: whether it may name clusters, and policies of third parties, that the daemon
+        does not know."""
         async with self._applying:
             changes = compare(self._config, config, new_clusters=new_clusters)
+            if not changes.refused:
+                changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
+            if changes.refused:
+                return changes
             changes = msgspec.structs.replace(
                 changes, flows=tuple([await self._with_topics(change, config) for change in changes.flows])
             )
-            if dry_run or changes.refused or self._services is None or self._stopping.is_set():
+            if dry_run or self._services is None or self._stopping.is_set():
                 return changes
             self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
             self._surroundings.use(self._config)

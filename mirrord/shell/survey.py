@@ -12,7 +12,7 @@ from mirrord.model.names import Alias
 from mirrord.shell.discovery import Claims, Discovery, Looked
 from mirrord.shell.observe import LedgerView
 from mirrord.shell.topics import TopicAdmin
-from policies.naming import naming
+from policies.flows import naming_of
 
 
 class FlowSurvey(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ async def _survey(
     except EnvironmentFault as fault:
         return fault
     claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)
-    name = naming(flow.naming, flow.source, flow.separator).target_topic
+    name = naming_of(flow).target_topic
     lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, name, flow.target)
     return FlowSurvey(flow, looked, tuple(lines))
 

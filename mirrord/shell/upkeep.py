@@ -11,7 +11,7 @@ import structlog
 from mirrord.cluster.deletions import Copy, plan_deletions, without_source
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.facts import AnyFact, TopicDeleted
 from mirrord.model.status import TopicStatus
 from mirrord.shell.acl_sync import AclSync
@@ -21,8 +21,7 @@ from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
 from mirrord.shell.upkeep_admin import UpkeepAdmin
-from policies.naming import naming
-from policies.selecting import Selection
+from policies.flows import naming_of, selection_of
 
 FIRST_S = 0.1
 """Until the first look at the clusters is there."""
@@ -38,11 +37,10 @@ class Upkeep:
         self._source = source
         self._target = target
         self._clock = clock
-        self._names = naming(flow.naming, flow.source, flow.separator)
-        selection = Selection(flow.topics, flow.exclude, flow.target, self._names, flow.mm2_records.separator)
-        self._selects = selection.selects
+        self._names = naming_of(flow)
+        self._selection = selection_of(flow)
         self.settings = SettingsSync(flow, source, target)
-        self._acls = AclSync(flow, self._selects, source, target)
+        self._acls = AclSync(flow, self._selection.selects, source, target)
         self._deletions = ""
         self._faults: dict[str, str] = {}
         self._discovered: Discovered | None = None
@@ -66,8 +64,8 @@ class Upkeep:
     @property
     def faults(self) -> list[str]:
         """What is not kept in step, one line each."""
-        settings = self.settings.topics.faults
-        return [line for line in (*self._faults.values(), self._acls.fault, *settings.values()) if line]
+        settings = (*self.settings.topics.faults.values(), *self.settings.rule_faults)
+        return [line for line in (*self._faults.values(), self._acls.fault, *settings) if line]
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -83,7 +81,7 @@ class Upkeep:
         return tuple(
             TopicStatus(
                 topic=name,
-                target_topic=self._names.target_topic(name),
+                target_topic=self._named(name),
                 faults=tuple(each[name] for each in (faults, known.faults) if name in each),
                 remarks=tuple(each[name] for each in (remarks, known.remarks) if name in each),
                 drift=known.drift.get(name, ()),
@@ -117,7 +115,7 @@ class Upkeep:
         wanted = self._flow.propagate_deletes
         gone: list[Copy] = []
         if wanted:
-            unseen = without_source(copies, discovered.source.topics, discovered.target.topics, self._target_name)
+            unseen = without_source(copies, discovered.source.topics, discovered.target.topics, self._selection.copy_of)
             if unseen:
                 missing = await self._source.missing([copy.source_topic for copy in unseen])
                 gone = [copy for copy in unseen if copy.source_topic in missing]
@@ -141,8 +139,11 @@ class Upkeep:
             need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
-    def _target_name(self, topic: str) -> str | None:
-        return self._names.target_topic(topic) if self._selects(topic) else None
+    def _named(self, topic: str) -> str:
+        try:
+            return self._names.target_topic(topic)
+        except PolicyFault:
+            return ""
 
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         line = ""

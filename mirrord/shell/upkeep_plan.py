@@ -12,9 +12,7 @@ from mirrord.shell.discovery import Looked
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
 from mirrord.shell.upkeep import copies_of
 from mirrord.shell.upkeep_admin import UpkeepAdmin
-from policies.naming import naming
-from policies.properties import properties
-from policies.selecting import Selection
+from policies.flows import properties_of, selection_of
 
 
 async def upkeep_steps(
@@ -22,10 +20,9 @@ async def upkeep_steps(
 ) -> list[Step]:
     """In the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
-    names = naming(flow.naming, flow.source, flow.separator)
-    selects = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator).selects
+    selection = selection_of(flow)
     copies = dict(looked.plan.targets)
-    rights = rights_of(flow, selects, copies, source, target)
+    rights = rights_of(flow, selection.selects, copies, source, target)
     if rights is not None:
         steps += acl_steps(flow, (await look(rights, copies, ledger)).plan)
     if flow.propagate_deletes:
@@ -33,7 +30,7 @@ async def upkeep_steps(
             copies_of(ledger),
             looked.source.topics,
             looked.target.topics,
-            lambda topic: names.target_topic(topic) if selects(topic) else None,
+            selection.copy_of,
         )
         missing = await source.missing([copy.source_topic for copy in unseen]) if unseen else frozenset[str]()
         steps += deletion_steps(flow, (copy for copy in unseen if copy.source_topic in missing))
@@ -53,7 +50,7 @@ async def _settings(
         for topic, settings in wanted.items():
             changes = tuple(ConfigChange(name, None, value) for name, value in sorted(settings.items()))
             plans[new[topic]] = SettingsPlan(changes)
-    rule = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
+    rule = properties_of(flow)
     pairs = pairs_of(looked.plan.lanes)
     here = await source.settings([pair.source for pair in pairs])
     there = await target.settings([pair.target for pair in pairs])

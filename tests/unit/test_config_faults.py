@@ -41,7 +41,7 @@ def flow(**keys: str) -> str:
         (
             "naming",
             '"template"',
-            'conf.toml:11: flows[0].naming: found "template"; allowed: a template such as "dr-{topic}", "prefix" ',
+            'conf.toml:11: flows[0].naming: found "template"; allowed: a template such as "dr-{topic}", "prefix", ',
         ),
         ("naming", '"{topic}"', 'found "{topic}"; allowed: a template'),
         ("naming", '"a b {topic}"', 'found "a b {topic}"; allowed: a template'),

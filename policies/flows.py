@@ -1,0 +1,163 @@
+"""The policies of one flow, built in or of third parties, from its configuration.
+
+Whoever asks twice for the same gets the same object of a third party's policy: its answers are kept there. To ask is
+to load: an unusable policy raises ConfigError. `LOADING` finds that out while a file is read, and `policy_faults` where
+a configuration arrives otherwise.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_checks import literal_prefix, selects
+from mirrord.model.config_policies import is_built_in, needless_settings, third_party
+from mirrord.model.errors import ConfigError, PolicyFault
+from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
+from policies.loading import NAMING, PROPERTIES, SELECTION, make
+from policies.naming import Naming, naming
+from policies.properties import Properties, properties
+from policies.selecting import Selection, is_internal
+
+EXAMPLES = ("orders", "payments.card", "a_b-C.9")
+"""Names that a policy is tried with, when the flow's lists take them."""
+SETTINGS = (
+    "cleanup.policy",
+    "compression.type",
+    "delete.retention.ms",
+    "file.delete.delay.ms",
+    "flush.messages",
+    "index.interval.bytes",
+    "max.compaction.lag.ms",
+    "max.message.bytes",
+    "message.timestamp.type",
+    "min.cleanable.dirty.ratio",
+    "min.insync.replicas",
+    "preallocate",
+    "retention.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "segment.ms",
+    "unclean.leader.election.enable",
+)
+"""Topic settings that a filter is tried with (org.apache.kafka.common.config.TopicConfig)."""
+
+_made: dict[tuple[str, ...], object] = {}
+
+
+class Loading:
+    """A `mirrord.model.config_policies.PolicyCheck` that loads the policies and tries them."""
+
+    def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
+        yield from needless_settings(flow)
+        for key, _, _ in third_party(flow):
+            try:
+                _try(flow, key)
+            except (ConfigError, PolicyFault) as fault:
+                yield key, str(fault)
+
+    def tells_origin(self, flow: FlowConfig) -> bool:
+        if is_built_in(flow.naming):
+            return flow.naming == "prefix"
+        try:
+            return _tells_origin(flow)
+        except (ConfigError, PolicyFault):
+            return False
+
+
+LOADING = Loading()
+
+
+def policy_faults(config: Config) -> list[str]:
+    """A line for each policy that cannot be used in this process."""
+    return [f"flow {flow.name}: {key}: {line}" for flow in config.flows for key, line in LOADING.faults(flow)]
+
+
+def naming_of(flow: FlowConfig) -> Naming:
+    """How the flow names its copies. Raises ConfigError."""
+    if is_built_in(flow.naming):
+        return naming(flow.naming, flow.source, flow.separator)
+    parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
+    key = ("naming", *parts, repr(flow.naming_settings))
+    if key not in _made:
+        policy = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
+        label = f'naming "{flow.naming}"'
+        _made[key] = GuardedNaming(label, policy, flow.source, flow.separator, flow.mm2_records.separator)
+    return cast(GuardedNaming, _made[key])
+
+
+def selection_of(flow: FlowConfig) -> Selection:
+    """Which topics the flow copies. Raises ConfigError."""
+    leaving = _leaving(flow) if flow.select else None
+    return Selection(flow.topics, flow.exclude, flow.target, naming_of(flow), flow.mm2_records.separator, leaving)
+
+
+def properties_of(flow: FlowConfig) -> Properties:
+    """Which settings of topics the flow keeps like the source's. Raises ConfigError."""
+    base = properties(flow.sync.use_defaults_from, flow.sync.exclude_configs)
+    text = flow.sync.filter_configs
+    if not text:
+        return base
+    policy = make(PROPERTIES, text, flow.source, flow.target, flow.sync.filter_settings)
+    return GuardedProperties(f'filter_configs "{text}"', policy, base)
+
+
+def _leaving(flow: FlowConfig) -> GuardedSelection:
+    key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
+    if key not in _made:
+        policy = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
+        _made[key] = GuardedSelection(f'select "{flow.select}"', policy)
+    return cast(GuardedSelection, _made[key])
+
+
+def _try(flow: FlowConfig, key: str) -> None:
+    """Ask for a few answers. Raises ConfigError when there is no such policy, PolicyFault when an answer is wrong."""
+    match key:
+        case "naming":
+            names = naming_of(flow)
+            for topic in _examples(flow):
+                if not _left_out(flow, topic):
+                    names.hops(names.target_topic(topic))
+                    names.target_prefix(topic)
+        case "select":
+            for topic in _examples(flow):
+                _leaving(flow).refusal(topic)
+        case _:
+            rule = properties_of(flow)
+            for name in SETTINGS:
+                rule.passes(name)
+                rule.takes_default(name)
+            if rule.faults:
+                raise PolicyFault(rule.faults[0])
+
+
+def _left_out(flow: FlowConfig, topic: str) -> bool:
+    try:
+        return bool(flow.select) and _leaving(flow).refusal(topic) is not None
+    except (ConfigError, PolicyFault):
+        return True  # told for `select`
+
+
+def _examples(flow: FlowConfig) -> Iterable[str]:
+    """A few topics that the flow's lists take: a policy is never asked about others."""
+    begun = [literal_prefix(pattern) for pattern in flow.topics]
+    names = [*EXAMPLES, *begun, *(f"{each}orders" for each in begun)]
+    return [name for name in dict.fromkeys(names) if name and selects(flow, name) and not is_internal(name)]
+
+
+def _tells_origin(flow: FlowConfig) -> bool:
+    """Whether both sides read in a name that it has passed them, also after a second hop."""
+    here = naming_of(flow)
+    back = _turned(flow)
+    for topic in _examples(flow) or EXAMPLES[:1]:
+        there = here.target_topic(topic)
+        if flow.source not in back.hops(there):
+            return False
+        if not {flow.source, flow.target}.issubset(here.hops(back.target_topic(there))):
+            return False
+    return True
+
+
+def _turned(flow: FlowConfig) -> GuardedNaming:
+    policy = make(NAMING, flow.naming, flow.target, flow.source, flow.naming_settings)
+    label = f'naming "{flow.naming}"'
+    return GuardedNaming(label, policy, flow.target, flow.separator, flow.mm2_records.separator)

@@ -1,0 +1,157 @@
+"""From a text in the configuration to an object of a third party's class: found, made, and of the right shape.
+
+A class is named by its dotted path (`module:Class`), or by a name that an installed package offers as an entry point.
+Python must find the module: it is installed beside mirrord, or its folder stands in PYTHONPATH. Whatever is wrong is
+one ConfigError that says what was found and what is allowed.
+"""
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, NamedTuple, cast
+
+from mirrord.model.config_policies import PolicySettings, is_class, unknown
+from mirrord.model.config_reader import nearest, shown
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import Alias
+
+LONGEST_LINE = 200
+
+
+class Kind(NamedTuple):
+    """What a key of the configuration takes."""
+
+    key: str
+    """Below the flow."""
+    group: str
+    """Of the entry points that give a class a name."""
+    methods: tuple[str, ...]
+    """Each takes one text."""
+    may: tuple[str, ...] = ()
+    """Methods that can be left out."""
+
+
+NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
+SELECTION = Kind("select", "mirrord.selection", ("refusal",))
+PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
+
+
+def make(kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySettings) -> object:
+    """An object of the class that the text names, as `policies.contracts` asks for it. Raises ConfigError."""
+    found = _class(kind, text)
+    for method in kind.methods:
+        if not callable(getattr(found, method, None)):
+            there = [name for name in dir(found) if not name.startswith("_")]
+            raise _fault(text, f"the class has no method {method}{_meant(method, there)} ({_wanted(kind)})")
+    _check_settings(text, found, source, target, settings)
+    try:
+        policy = found(source, target, **settings)
+    except (Exception, SystemExit) as error:
+        raise _fault(text, f"making an object of it raised {line_of(error)}") from error
+    for method in (*kind.methods, *kind.may):
+        if hasattr(policy, method):
+            _check_method(kind, text, getattr(policy, method), method)
+    return policy
+
+
+def line_of(error: BaseException) -> str:
+    """An exception in one short line."""
+    lines = f"{type(error).__name__}: {error}".strip().splitlines()
+    return lines[0].removesuffix(": ")[:LONGEST_LINE]
+
+
+def _class(kind: Kind, text: str) -> Callable[..., object]:
+    path = text if is_class(text) else _entry_point(kind, text)
+    name, _, attributes = path.partition(":")
+    try:
+        found: object = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise _fault(text, f"importing {name} raised {line_of(error)}") from error
+        where = "allowed: one that is installed beside mirrord, or whose folder stands in PYTHONPATH"
+        raise _fault(text, f"there is no module {error.name}{_meant_module(error.name)}; {where}") from error
+    except (Exception, SystemExit) as error:
+        raise _fault(text, f"importing {name} raised {line_of(error)}") from error
+    for attribute in attributes.split("."):
+        if not hasattr(found, attribute):
+            raise _fault(text, f"{name} has no {attribute}{_meant(attribute, _classes(found))}")
+        found = getattr(found, attribute)
+    if not isinstance(found, type):
+        raise _fault(text, f"it is no class but {_article(type(found).__name__)}; {_wanted(kind)}")
+    return cast("Callable[..., object]", found)
+
+
+def _entry_point(kind: Kind, name: str) -> str:
+    known: dict[str, list[EntryPoint]] = {}
+    for each in entry_points(group=kind.group):
+        known.setdefault(each.name, []).append(each)
+    if name not in known:
+        raise ConfigError(unknown(kind.key, name, sorted(known)))
+    paths = sorted({each.value.partition("[")[0].strip() for each in known[name]})
+    if len(paths) > 1:
+        raise _fault(name, f"several packages offer it: {', '.join(paths)}; allowed: one of these paths")
+    if not is_class(paths[0]):
+        raise _fault(name, f'the package that offers it names {shown(paths[0])}; allowed: "module:Class"')
+    return paths[0]
+
+
+def _check_settings(
+    text: str, found: Callable[..., object], source: Alias, target: Alias, settings: Mapping[str, object]
+) -> None:
+    """Whether the class can be made with these; what it then does is another thing."""
+    try:
+        signature = inspect.signature(found)
+    except (TypeError, ValueError):
+        return  # a class of compiled code may not tell
+    try:
+        signature.bind(source, target, **settings)
+    except TypeError as error:
+        strange = next((name for name in settings if name not in signature.parameters), "")
+        hint = _meant(strange, list(signature.parameters)) if strange else ""
+        what = "as Class(source, target), and with the settings table by their names"
+        line = f"{found.__name__}{signature} does not take what it is given: {error}{hint}"
+        raise _fault(text, f"{line}; it is made {what}") from None
+
+
+def _check_method(kind: Kind, text: str, method: Any, name: str) -> None:
+    if not callable(method):
+        raise _fault(text, f"{name} is no method; {_wanted(kind)}")
+    if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
+        raise _fault(text, f"{name} is async; allowed: an ordinary method, which answers at once")
+    try:
+        inspect.signature(method).bind("topic")
+    except TypeError:
+        raise _fault(text, f"{name}{inspect.signature(method)} does not take one text, which is all it gets") from None
+    except ValueError:
+        return  # compiled code may not tell
+
+
+def _fault(text: str, line: str) -> ConfigError:
+    return ConfigError(f"found {shown(text)}; {line}")
+
+
+def _wanted(kind: Kind) -> str:
+    may = f"; it may have {' and '.join(kind.may)}" if kind.may else ""
+    return f"allowed: a class with {' and '.join(kind.methods)}{may}"
+
+
+def _article(name: str) -> str:
+    return f"a{'n' if name[0] in 'aeiou' else ''} {name}"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    like = nearest(name, known)
+    return f'; did you mean "{like}"?' if like else ""
+
+
+def _meant_module(name: str) -> str:
+    """The nearest module in the same package, or at the top."""
+    parent, _, last = name.rpartition(".")
+    path = getattr(importlib.import_module(parent), "__path__", []) if parent else None
+    return _meant(last, [module.name for module in pkgutil.iter_modules(path)])
+
+
+def _classes(module: object) -> list[str]:
+    return [name for name in dir(module) if isinstance(getattr(module, name, None), type)]
