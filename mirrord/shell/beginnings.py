@@ -19,9 +19,12 @@ from mirrord.shell.inheritance import Inheritance, Legacy, Sides
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.reading import ReadFailed, Stretches
+from mirrord.shell.reading import Stretches
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
+
+LANE_S = 60.0
+"""For one lane, and all that are looked at in front of it: both clusters have answered already."""
 
 By = InheritedBy | Literal["history", "start", "trouble"]
 
@@ -103,16 +106,17 @@ class _Look:
     async def _legacy(self, lane: PlannedLane) -> Legacy:
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
-        backoff = Backoff()
+        backoff, fault = Backoff(), EnvironmentFault("no answer")
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(LANE_S):
                 while True:
                     try:
                         return await self._inheritance.of(lane.lane, source, target)
-                    except ReadFailed:
-                        await asyncio.sleep(backoff.next_s())
+                    except EnvironmentFault as error:  # leaders and coordinators that are not there yet
+                        fault = error
+                    await asyncio.sleep(backoff.next_s())
         except TimeoutError:
-            raise EnvironmentFault(f"{lane.target_topic}-{lane.key.partition} cannot be read now") from None
+            raise EnvironmentFault(f"{lane.target_topic}-{lane.key.partition}: {fault}") from fault
 
     def _beginning(self, lane: PlannedLane, by: By, **fields: object) -> Beginning:
         told = {

@@ -13,7 +13,7 @@ from mirrord.lab.mirror_maker import MirrorMaker
 from mirrord.lab.settings import LabOptions
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, pair_of
-from tests.fixtures.mirror import create_topic, ends
+from tests.fixtures.mirror import Written, create_topic, ends, write
 from tests.fixtures.mm2 import await_copied, properties
 
 PARTITIONS = 3
@@ -37,6 +37,7 @@ def dry_run(file: Path) -> list[dict[str, Any]]:
 def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
     source, target = pair.source, pair.target
     names = [unique(kind) for kind in ("orderly", "crashed", "young")]
+    file = conf(tmp_path, source, target, "|".join(names), flow=unique("after-mm2"))
     pairs = {name: TopicPair(name, f"eu.{name}") for name in names}
     orderly, crashed, young = names
     for name in (orderly, crashed):
@@ -62,13 +63,16 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
         fill(source, young, PARTITIONS, 90)
         for name, extra in ((crashed, 300), (young, 0)):
             await_copied(maker, source, target, pairs[name], extra)
+        busy = mirrord("start", file, "--dry-run", "--json")
+        assert busy.returncode == 3
+        assert (
+            "1 workers of MirrorMaker 2 still copy (group eu-mm2 at the target)" in json.loads(busy.stdout)[0]["note"]
+        )
         maker.kill()  # what it copied last is written down nowhere
     there = {name: ends(source, name) for name in names}
     for name in names:
         fill(source, name, PARTITIONS, 150, first=10_000)
 
-    flow = unique("after-mm2")
-    file = conf(tmp_path, source, target, "|".join(names), flow=flow)
     found = dry_run(file)
     assert {each["by"] for each in found} == {"verified"}
     assert {
@@ -93,22 +97,25 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
     assert {each["by"] for each in json.loads(mirrord("start", file, "--dry-run", "--json").stdout)} == {"history"}
 
 
-def test_a_target_with_other_records(pair: LabPair, tmp_path: Path) -> None:
-    source, target = pair.source, pair.target
+def test_a_target_with_other_records(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
     name = create_topic(source, unique("others"))
+    create_topic(target, f"eu.{name}")
     fill(source, name, 1, 100)
-    path = properties(tmp_path / "mm2.properties", source, target, name)
-    with MirrorMaker(path) as maker:
-        await_copied(maker, source, target, TopicPair(name, f"eu.{name}"))
-        busy = mirrord("start", conf(tmp_path, source, target, name, flow=unique("busy")), "--dry-run", "--json")
-        assert busy.returncode == 3
-        assert (
-            "1 workers of MirrorMaker 2 still copy (group eu-mm2 at the target)" in json.loads(busy.stdout)[0]["note"]
-        )
-        maker.stop()
-    fill(target, f"eu.{name}", 1, 50, first=1_000)
-    few = 'from_mm2 = { takeover = "%s", verify_records = 20 }'
-    file = conf(tmp_path, source, target, name, flow=unique("strange"), flow_more=few % "verify")
+    for first, count in ((0, 100), (1_000, 50)):  # its copy, and somebody else's records behind it
+        fill(target, f"eu.{name}", 1, count, first=first)
+    word = create_topic(target, unique("connect-offsets"), 2, cleanup_policy="compact")
+    key = {"cluster": "eu", "partition": 0, "topic": name}
+    write(
+        target,
+        word,
+        [
+            Written(json.dumps(["MirrorSourceConnector", key]).encode(), b'{"offset": %d}' % offset, partition=1)
+            for offset in (49, 99)
+        ],
+    )
+    few = 'from_mm2 = {{ takeover = "{}", verify_records = 20, offsets_topic = "{}" }}'
+    file = conf(tmp_path, source, target, name, flow=unique("strange"), flow_more=few.format("verify", word))
     told = mirrord("start", file, "--dry-run", "--json")
     assert told.returncode == 3
     (found,) = json.loads(told.stdout)
@@ -119,7 +126,8 @@ def test_a_target_with_other_records(pair: LabPair, tmp_path: Path) -> None:
         assert daemon.stop() == 0
     assert ends(target, f"eu.{name}") == {0: 150}
     fill(source, name, 1, 10, first=100)
-    with Daemon(conf(tmp_path, source, target, name, flow=unique("trusting"), flow_more=few % "trust")) as daemon:
+    trusting = conf(tmp_path, source, target, name, flow=unique("trusting"), flow_more=few.format("trust", word))
+    with Daemon(trusting) as daemon:
         daemon.until_copied(all_ends(source, name))
         assert daemon.stop() == 0
     assert ends(target, f"eu.{name}") == {0: 160}
