@@ -135,6 +135,8 @@ class FromMm2Config(msgspec.Struct, frozen=True):
     there, unseen; off: as for any other topic."""
     offsets_topic: str | None = None
     """Where it wrote that down, a topic of the target cluster. None: `mm2-offsets.<source>.internal`."""
+    workers_group: str | None = None
+    """The group of its workers at the target: while that has members, it still copies. None: `<source>-mm2`."""
     verify_records: int = 10_000
     """How many of the target's last records are compared, in each partition."""
 
@@ -200,5 +202,6 @@ def read_from_mm2(table: read.Table) -> FromMm2Config:
     return FromMm2Config(
         takeover=table.optional("takeover", _MM2_TAKEOVER, default.takeover),
         offsets_topic=table.optional("offsets_topic", topic_name, default.offsets_topic),
+        workers_group=table.optional("workers_group", read.text, default.workers_group),
         verify_records=table.optional("verify_records", _VERIFY_RECORDS, default.verify_records),
     )

@@ -107,7 +107,10 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
         ends = dict.fromkeys(fresh, 1)  # not known, so there may be records
     if not any(ends.values()):
         return None
-    return LeftByMm2(flow.from_mm2.offsets_topic or default_topic(flow.source), workers_group(flow.source))
+    return LeftByMm2(
+        flow.from_mm2.offsets_topic or default_topic(flow.source),
+        flow.from_mm2.workers_group or workers_group(flow.source),
+    )
 
 
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:

@@ -64,6 +64,7 @@ class Inheritance:
         self._target = target
         self._timeout_s = timeout_s
         self._topic = flow.from_mm2.offsets_topic or default_topic(flow.source)
+        self._group = flow.from_mm2.workers_group or workers_group(flow.source)
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._reading = asyncio.Lock()
         self._word: _Word | None = None
@@ -83,8 +84,7 @@ class Inheritance:
             return NO_LEGACY
         said = word.positions.get(TopicPartition(source.topic, source.partition))
         if word.workers:
-            group = workers_group(self._flow.source)
-            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {group} at the target): stop them"
+            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {self._group} at the target): stop them"
             return Legacy(None, what)
         if self._flow.from_mm2.takeover == "trust":
             return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
@@ -112,7 +112,7 @@ class Inheritance:
             if self._word is None or now > self._word.at + _STALE_S:
                 positions = await read_positions(*self._target, self._topic, self._flow.source)
                 told = positions is not None
-                workers = await active_workers(self._config, self._flow.source, self._timeout_s) if told else 0
+                workers = await active_workers(self._config, self._group, self._timeout_s) if told else 0
                 self._word = _Word(asyncio.get_running_loop().time(), positions, workers)
             return self._word
 

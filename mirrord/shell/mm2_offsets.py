@@ -107,14 +107,14 @@ async def read_positions(
     return positions(records, source)
 
 
-async def active_workers(target: ClusterConfig, source: Alias, timeout_s: float) -> int:
-    """How many workers of MirrorMaker 2 copy from a cluster at present; 0 also when that is not told.
+async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
+    """How many workers MirrorMaker 2 has in this group at present; 0 also when that is not told.
 
     Raises EnvironmentFault.
     """
     async with Admin(target, timeout_s) as admin:
         # The client's answers come without types.
-        (answer,) = cast(Any, await admin.describe_consumer_groups([workers_group(source)]))
+        (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
     error, _, _, _, _, members, *_ = answer.groups[0]
     return 0 if error else len(members)
 

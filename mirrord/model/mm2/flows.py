@@ -12,6 +12,7 @@ from mirrord.model.config_features import (
     UNWANTED_CONFIGS,
     UNWANTED_GROUPS,
     EmitOn,
+    FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
     InternalFactor,
@@ -19,6 +20,7 @@ from mirrord.model.config_features import (
     OffsetSyncsOn,
     SyncConfig,
     separator,
+    topic_name,
 )
 from mirrord.model.config_units import Start
 from mirrord.model.mm2.names import CLASSES, IDENTITY_POLICIES, OLD
@@ -83,7 +85,22 @@ class FlowReader:
             sync=self._sync(),
             heartbeats=self._heartbeats(reverse),
             mm2_records=self._records(between),
+            from_mm2=self._legacy(),
         )
+
+    def _legacy(self) -> FromMm2Config:
+        """Where MirrorMaker 2 itself kept its positions, by the settings of its workers: they are the target's."""
+        topic = self._file.find("offset.storage.topic", f"{self._to}.offset.storage.topic")
+        group = self._file.find(f"{self._to}.group.id")
+        if topic is None:
+            named = None
+        else:
+            try:
+                named = topic_name(topic.text)
+            except ValueError as rule:
+                self._file.wrong(topic, f"{rule}")
+                named = None
+        return FromMm2Config(offsets_topic=named, workers_group=group.text if group is not None else None)
 
     def _groups(self) -> GroupsConfig:
         default = GroupsConfig()
