@@ -373,7 +373,7 @@ def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
 def planned(record: LaneRecord, ordinal: int) -> list[Run]:
     """The jumps behind an ordinal that the mending of holes still has to make."""
     limit = max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
-    return [run for run in record.source_runs if ordinal < run.ordinal <= limit]
+    return list(record.source_runs.beginning_in(ordinal + 1, limit))
 
 
 def facts_bound(lane: Lane) -> Effects:

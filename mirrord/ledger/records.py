@@ -55,7 +55,7 @@ class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a lane's runs that does not change any more (`Runs.packed`). Its key names its content."""
+    """A part of a lane's runs that does not change any more. Its key names its content."""
 
     lease_epoch: int
     lane: LaneId
@@ -64,13 +64,17 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
     count: int
     checksum: int
     packed: bytes
+    form: int = 0
+    """0: `Runs.extend_columns` reads it; 1: a `Piece`."""
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane's runs of one side: the keys of the pieces in order, then the rest (`Runs.packed`)."""
+    """A lane's runs of one side: the keys of the pieces in order, then the rest."""
 
     pieces: tuple[str, ...]
     packed: bytes
+    form: int = 0
+    """Of `packed` and of all the pieces; as in `RunsPiece`."""
 
 
 class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -4,8 +4,9 @@ A cut is written in three steps, in this order: pieces of runs and lanes, then t
 valid. A crash between leaves the former cut and some newer lanes; that is readable, because a lane's record says up to
 which entry it was folded, and what it refers to is removed only after a whole newer cut stands.
 
-Long lists of runs are split into pieces that are written once. A piece's key names its content, so a lane that took
-back runs that stand in a piece is seen, and only what differs is written again.
+The older runs of a lane are packed into pieces in memory, too (`Runs.pieces`), and each of these is written once. A
+piece's key names its content, so a lane that took back runs that stand in a piece is seen, and only what differs is
+written again.
 """
 
 from collections import deque
@@ -28,11 +29,12 @@ from mirrord.ledger.records import (
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey
-from mirrord.model.runs import RUN_BYTES, Runs
+from mirrord.model.packed_runs import Piece
+from mirrord.model.runs import Runs
 from mirrord.wire.crc32c import checksum
 
-PIECE_RUNS = 8192
-"""Runs in a piece: 128 KiB."""
+COLUMNS, PACKED = 0, 1
+"""The forms in which runs stand in the state topic (`RunsPiece.form`); only the newer one is written."""
 
 Side = Literal["source", "target"]
 
@@ -183,49 +185,22 @@ def _split(
     lease_epoch: int, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
 ) -> tuple[list[RunsPiece], RunsSnapshot]:
     """The pieces that have to be written, and all of the runs by their pieces and the rest."""
-    old = {_parse_piece(key)[0]: key for key in old_pieces}
-    new: list[RunsPiece] = []
-    keys: list[str] = []
-    at = 0
-    while at < len(runs):
-        first = runs.at(at).ordinal
-        if first in old:
-            piece = _piece(lease_epoch, lane, side, runs, at, at + _parse_piece(old[first])[1])
-            if state_key(piece) == old[first]:
-                keys.append(old[first])
-                at += piece.count
-                continue
-        # Where runs were dropped in front, a shorter piece leads up to the next one that still stands.
-        ends = [runs.position(ordinal) for ordinal in old if ordinal > first]
-        end = min([at + PIECE_RUNS, *(end for end in ends if at < end < len(runs))])
-        if end > len(runs):
-            break
-        new.append(_piece(lease_epoch, lane, side, runs, at, end))
-        keys.append(state_key(new[-1]))
-        at = end
-    return new, RunsSnapshot(tuple(keys), runs.packed(at, len(runs)))
-
-
-def _piece(lease_epoch: int, lane: LaneId, side: Side, runs: Runs, first: int, end: int) -> RunsPiece:
-    packed = runs.packed(first, end)
-    return RunsPiece(
-        lease_epoch=lease_epoch,
-        lane=lane,
-        side=side,
-        first=runs.at(first).ordinal,
-        count=len(packed) // RUN_BYTES,
-        checksum=checksum(packed),
-        packed=packed,
-    )
-
-
-def _parse_piece(key: str) -> tuple[int, int]:
-    """First ordinal and number of runs of a piece, from its key. Raises LedgerCorrupt when it is none."""
-    try:
-        first, count, _ = key.rpartition("/")[2].split("-")
-        return int(first), int(count)
-    except ValueError:
-        raise LedgerCorrupt(f"a snapshot names a piece of runs that cannot be: {key!r}") from None
+    pieces = [
+        RunsPiece(
+            lease_epoch=lease_epoch,
+            lane=lane,
+            side=side,
+            first=piece.ordinals[0],
+            count=piece.count,
+            checksum=checksum(piece.packed),
+            packed=piece.packed,
+            form=PACKED,
+        )
+        for piece in runs.pieces
+    ]
+    keys = tuple(map(state_key, pieces))
+    new = [piece for piece, key in zip(pieces, keys, strict=True) if key not in set(old_pieces)]
+    return new, RunsSnapshot(keys, runs.tail_packed(), PACKED)
 
 
 def _first_ordinals(lane: LaneState) -> tuple[int, int]:
@@ -234,8 +209,14 @@ def _first_ordinals(lane: LaneState) -> tuple[int, int]:
 
 
 def _first_ordinal(runs: RunsSnapshot) -> int:
-    if runs.pieces:
-        return _parse_piece(runs.pieces[0])[0]
+    """The first ordinal, or -1. Raises LedgerCorrupt when a piece's key cannot be."""
+    try:
+        if runs.pieces:
+            return int(runs.pieces[0].rpartition("/")[2].split("-")[0])
+        if runs.form == PACKED and runs.packed:
+            return Piece(runs.packed).ordinals[0]
+    except ValueError:
+        raise LedgerCorrupt("a snapshot names runs that cannot be") from None
     return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
 
 
@@ -288,11 +269,17 @@ def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> Lan
 
 
 def _restore_runs(snapshot: RunsSnapshot, records: Mapping[str, StateRecord]) -> Runs:
-    runs = Runs()
+    pieces: list[bytes] = []
     for key in snapshot.pieces:
         piece = records.get(key)
-        if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum:
+        if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum or piece.form != snapshot.form:
             raise ValueError(f"{key} is missing or damaged")
-        runs.extend_packed(piece.packed)
-    runs.extend_packed(snapshot.packed)
+        pieces.append(piece.packed)
+    if snapshot.form == PACKED:
+        return Runs.restored(pieces, snapshot.packed)
+    if snapshot.form != COLUMNS:
+        raise ValueError("a newer version wrote it")
+    runs = Runs()
+    for columns in (*pieces, snapshot.packed):
+        runs.extend_columns(columns)
     return runs

@@ -7,13 +7,18 @@ A run says that from `ordinal` on, ordinals and offsets advance together, until 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from operator import gt, sub
 from sys import byteorder
 
 import msgspec
 
+from mirrord.model.packed_runs import BLOCK_RUNS, Columns, Piece, pack
+
 RUN_BYTES = 16
+"""A run that is not packed."""
+PIECE_RUNS = 8192
+"""Runs in a packed piece. At least so many of the newest are never packed, at most twice as many."""
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -26,27 +31,33 @@ class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
 class Runs:
     """A lane's runs of one side (source or target), in ascending order of ordinals.
 
-    The last run is open: it grows for as long as records follow each other. Held as two arrays of int64, so a run costs
-    16 bytes.
+    The last run is open: it grows for as long as records follow each other. The newest runs are held as two arrays of
+    int64, 16 bytes a run; older ones in packed pieces (`mirrord.model.packed_runs`), of which the blocks that were
+    looked into last are kept unpacked.
     """
 
-    __slots__ = ("_offsets", "_ordinals", "_turns")
+    __slots__ = ("_offsets", "_ordinals", "_piece_offsets", "_piece_ordinals", "_pieces", "_starts", "_turns")
 
     def __init__(self, runs: Iterable[Run] = ()) -> None:
         self._ordinals = array("q")
         self._offsets = array("q")
         self._turns: list[int] = []
+        self._index([])
         for run in runs:
             self.add(run.ordinal, run.offset)
 
     def __len__(self) -> int:
-        return len(self._ordinals)
+        return self._starts[-1] + len(self._ordinals)
 
     def __iter__(self) -> Iterator[Run]:
-        return map(Run, self._ordinals, self._offsets)
+        return (Run(*each) for columns in self._columns(0) for each in zip(*columns, strict=True))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Runs) and self._ordinals == other._ordinals and self._offsets == other._offsets
+        if not isinstance(other, Runs) or len(self) != len(other):
+            return False
+        if self._pieces or other._pieces:
+            return all(map(Run.__eq__, self, other))
+        return self._ordinals == other._ordinals and self._offsets == other._offsets
 
     def __hash__(self) -> int:
         raise TypeError("runs grow, so they are no key")
@@ -59,11 +70,24 @@ class Runs:
         """The open run, or None when there is none yet."""
         return Run(self._ordinals[-1], self._offsets[-1]) if self._ordinals else None
 
+    @property
+    def turns(self) -> Sequence[int]:
+        """The ordinals of the runs that begin at a lower offset than the run before them ends: between two of them
+        offsets ascend."""
+        return self._turns
+
+    @property
+    def pieces(self) -> Sequence[Piece]:
+        """The packed part; it comes first."""
+        return self._pieces
+
     def add(self, ordinal: int, offset: int) -> None:
         """Let a run begin. Runs that began at this ordinal or later are superseded: the newer word counts.
 
         A run that only goes on with the one before it is not stored.
         """
+        if self._pieces and self._ordinals[0] >= ordinal:
+            self._reach_back(ordinal)
         while self._ordinals and self._ordinals[-1] >= ordinal:
             self._ordinals.pop()
             self._offsets.pop()
@@ -77,84 +101,137 @@ class Runs:
                 self._turns.append(ordinal)
         self._ordinals.append(ordinal)
         self._offsets.append(offset)
+        if len(self._ordinals) >= 2 * PIECE_RUNS:
+            self._pack()
 
-    @property
-    def turns(self) -> Sequence[int]:
-        """The ordinals of the runs that begin at a lower offset than the run before them ends: between two of them
-        offsets ascend."""
-        return self._turns
+    def offset_of(self, ordinal: int) -> int | None:
+        """The offset of an ordinal, or None when it lies below the first run."""
+        ordinals, offsets, _ = self._around(ordinal)
+        at = bisect_right(ordinals, ordinal) - 1
+        return None if at < 0 else offsets[at] + ordinal - ordinals[at]
+
+    def run_at(self, ordinal: int) -> Run | None:
+        """The run that an ordinal lies in."""
+        ordinals, offsets, _ = self._around(ordinal)
+        at = bisect_right(ordinals, ordinal) - 1
+        return None if at < 0 else Run(ordinals[at], offsets[at])
+
+    def after(self, ordinal: int) -> Run | None:
+        """The first run that begins behind an ordinal."""
+        at = self.position(ordinal + 1)
+        return self.at(at) if at < len(self) else None
+
+    def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """The pieces `(ordinal, offset, length)` that cover the ordinals first..last (both included)."""
+        runs = chain.from_iterable(
+            zip(*columns, strict=True) for columns in self._columns(max(self.position(first + 1) - 1, 0))
+        )
+        for (ordinal, offset), (following, _) in pairwise(chain(runs, [(last + 1, 0)])):
+            if ordinal > last:
+                return
+            start, end = max(ordinal, first), min(following - 1, last)
+            if end >= start:
+                yield start, offset + start - ordinal, end - start + 1
+
+    def beginning_in(self, first: int, last: int) -> Iterator[Run]:
+        """The runs that begin at the ordinals first..last (both included)."""
+        for ordinals, offsets in self._columns(self.position(first)):
+            for ordinal, offset in zip(ordinals, offsets, strict=True):
+                if ordinal > last:
+                    return
+                yield Run(ordinal, offset)
+
+    def forget_below(self, ordinal: int) -> int:
+        """Drop runs that end before an ordinal; the number of runs dropped. Packed pieces go as a whole."""
+        drop = max(self.position(ordinal + 1) - 1, 0)
+        whole = bisect_right(self._starts, drop) - 1
+        if whole < len(self._pieces):
+            drop = self._starts[whole]
+        else:
+            del self._ordinals[: drop - self._starts[whole]]
+            del self._offsets[: drop - self._starts[whole]]
+        if drop:
+            self._index(self._pieces[whole:])
+            first = self.at(0).ordinal
+            self._turns = [turn for turn in self._turns if turn > first]
+        return drop
+
+    def at(self, position: int) -> Run:
+        """The run at a position, counted from 0. Raises IndexError when there are not so many."""
+        if position >= self._starts[-1]:
+            position -= self._starts[-1]
+            return Run(self._ordinals[position], self._offsets[position])
+        number = bisect_right(self._starts, position) - 1
+        block, position = divmod(position - self._starts[number], BLOCK_RUNS)
+        ordinals, offsets = self._pieces[number].block(block)
+        return Run(ordinals[position], offsets[position])
+
+    def position(self, ordinal: int) -> int:
+        """How many runs begin below an ordinal."""
+        ordinals, _, first = self._around(ordinal)
+        return first + bisect_left(ordinals, ordinal)
 
     def floor(self, offset: int, first: int, end: int) -> int:
         """The last position in [first, end) whose run begins at or below an offset; first - 1 when there is none.
 
         Offsets must ascend from position to position there (`turns`).
         """
-        return bisect_right(self._offsets, offset, first, end) - 1
+        packed = self._starts[-1]
+        if end > packed:
+            start = max(first - packed, 0)
+            at = bisect_right(self._offsets, offset, start, end - packed) - 1
+            if at >= start or first >= packed:
+                return packed + at
+        if first >= min(end, packed):
+            return first - 1
+        lowest, highest = (bisect_right(self._starts, each) - 1 for each in (first, min(end, packed) - 1))
+        number = bisect_right(self._piece_offsets, offset, lowest + 1, highest + 1) - 1
+        piece, start = self._pieces[number], self._starts[number]
+        first_here, end_here = max(first - start, 0), min(end - start, piece.count)
+        lowest, highest = first_here // BLOCK_RUNS, (end_here - 1) // BLOCK_RUNS
+        block = bisect_right(piece.offsets, offset, lowest + 1, highest + 1) - 1
+        offsets, start_here = piece.block(block)[1], block * BLOCK_RUNS
+        lower, upper = max(first_here - start_here, 0), min(end_here - start_here, len(offsets))
+        return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
 
-    def offset_of(self, ordinal: int) -> int | None:
-        """The offset of an ordinal, or None when it lies below the first run."""
-        at = bisect_right(self._ordinals, ordinal) - 1
-        return None if at < 0 else self._offsets[at] + ordinal - self._ordinals[at]
+    def tail_packed(self) -> bytes:
+        """What is not in `pieces`, packed the same way; empty when there is nothing."""
+        if not self._ordinals:
+            return b""
+        return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
-    def run_at(self, ordinal: int) -> Run | None:
-        """The run that an ordinal lies in."""
-        at = bisect_right(self._ordinals, ordinal) - 1
-        return None if at < 0 else Run(self._ordinals[at], self._offsets[at])
+    @staticmethod
+    def restored(pieces: Sequence[bytes], tail: bytes) -> "Runs":
+        """What `pieces` and `tail_packed` told. Raises ValueError when it cannot be."""
+        runs = Runs()
+        found = [Piece(packed) for packed in pieces]
+        last = [Piece(tail)] if tail else found[-1:]
+        packed = found if tail else found[:-1]
+        if any(after.ordinals[0] <= before.last_ordinal for before, after in pairwise([*packed, *last])):
+            raise ValueError("runs out of order")
+        runs._index(packed)
+        for piece in last:
+            runs._ordinals, runs._offsets = piece.unpack()
+        runs._turns = [turn for piece in (*packed, *last) for turn in piece.turns if turn > runs.at(0).ordinal]
+        return runs
 
-    def after(self, ordinal: int) -> Run | None:
-        """The first run that begins behind an ordinal."""
-        at = bisect_right(self._ordinals, ordinal)
-        return Run(self._ordinals[at], self._offsets[at]) if at < len(self._ordinals) else None
-
-    def between(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-        """The pieces `(ordinal, offset, length)` that cover the ordinals first..last (both included)."""
-        at = max(bisect_right(self._ordinals, first) - 1, 0)
-        while at < len(self._ordinals) and self._ordinals[at] <= last:
-            start = max(self._ordinals[at], first)
-            end = self._ordinals[at + 1] - 1 if at + 1 < len(self._ordinals) else last
-            end = min(end, last)
-            if end >= start:
-                yield start, self._offsets[at] + start - self._ordinals[at], end - start + 1
-            at += 1
-
-    def forget_below(self, ordinal: int) -> int:
-        """Drop the runs that end before an ordinal; the number of runs dropped."""
-        drop = max(bisect_right(self._ordinals, ordinal) - 1, 0)
-        del self._ordinals[:drop]
-        del self._offsets[:drop]
-        if drop:
-            self._turns = [turn for turn in self._turns if turn > self._ordinals[0]]
-        return drop
-
-    def at(self, position: int) -> Run:
-        """The run at a position, counted from 0. Raises IndexError when there are not so many."""
-        return Run(self._ordinals[position], self._offsets[position])
-
-    def position(self, ordinal: int) -> int:
-        """How many runs begin below an ordinal."""
-        return bisect_left(self._ordinals, ordinal)
-
-    def packed(self, first: int, end: int) -> bytes:
-        """The runs at the positions [first, end) as little-endian int64: all ordinals, then all offsets."""
-        columns = self._ordinals[first:end] + self._offsets[first:end]
+    def extend_columns(self, columns: bytes) -> None:
+        """Take over runs as older snapshots hold them: all ordinals, then all offsets, as little-endian int64; they
+        must lie behind what is here. Raises ValueError when they do not."""
+        if len(columns) % RUN_BYTES:
+            raise ValueError(f"{len(columns)} bytes are no whole number of runs")
+        numbers = array("q", columns)
         if byteorder == "big":
-            columns.byteswap()
-        return columns.tobytes()
-
-    def extend_packed(self, packed: bytes) -> None:
-        """Take over what `packed` made; it must lie behind what is here. Raises ValueError when it does not."""
-        if len(packed) % RUN_BYTES:
-            raise ValueError(f"{len(packed)} bytes are no whole number of runs")
-        columns = array("q", packed)
-        if byteorder == "big":
-            columns.byteswap()
-        count = len(packed) // RUN_BYTES
-        ordinals = self._ordinals[-1:] + columns[:count]
+            numbers.byteswap()
+        count = len(columns) // RUN_BYTES
+        ordinals = self._ordinals[-1:] + numbers[:count]
         if any(after <= before for before, after in pairwise(ordinals)):
             raise ValueError("runs out of order")
-        self._turns += _turns(ordinals, self._offsets[-1:] + columns[count:])
-        self._ordinals.extend(columns[:count])
-        self._offsets.extend(columns[count:])
+        self._turns += _turns(ordinals, self._offsets[-1:] + numbers[count:])
+        self._ordinals.extend(numbers[:count])
+        self._offsets.extend(numbers[count:])
+        while len(self._ordinals) >= 2 * PIECE_RUNS:
+            self._pack()
 
     def copy(self) -> "Runs":
         """An independent copy."""
@@ -162,7 +239,53 @@ class Runs:
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
         twin._turns = self._turns[:]
+        twin._index(self._pieces[:])
         return twin
+
+    def _index(self, pieces: list[Piece]) -> None:
+        self._pieces = pieces
+        self._piece_ordinals = array("q", [piece.ordinals[0] for piece in pieces])
+        self._piece_offsets = array("q", [piece.offsets[0] for piece in pieces])
+        self._starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
+
+    def _pack(self) -> None:
+        """Pack the oldest runs of those that are not."""
+        end = self._ordinals[PIECE_RUNS]
+        turns = [turn for turn in self._turns if self._ordinals[0] <= turn < end]
+        piece = Piece(pack(self._ordinals[:PIECE_RUNS], self._offsets[:PIECE_RUNS], turns))
+        self._pieces.append(piece)
+        self._piece_ordinals.append(piece.ordinals[0])
+        self._piece_offsets.append(piece.offsets[0])
+        self._starts.append(self._starts[-1] + piece.count)
+        del self._ordinals[:PIECE_RUNS]
+        del self._offsets[:PIECE_RUNS]
+
+    def _reach_back(self, ordinal: int) -> None:
+        """Nothing that is not packed stands in front of the ordinal: unpack the last piece that does."""
+        pieces = self._pieces[: bisect_left(self._piece_ordinals, ordinal)]
+        last = pieces.pop() if pieces else None
+        self._ordinals, self._offsets = last.unpack() if last else (array("q"), array("q"))
+        self._index(pieces)
+
+    def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
+        """The runs among which an ordinal lies, and the position of the first of them."""
+        if not self._pieces or self._ordinals[0] <= ordinal:
+            return self._ordinals, self._offsets, self._starts[-1]
+        number = max(bisect_right(self._piece_ordinals, ordinal) - 1, 0)
+        piece = self._pieces[number]
+        block = piece.block_of(ordinal)
+        return *piece.block(block), self._starts[number] + block * BLOCK_RUNS
+
+    def _columns(self, position: int) -> Iterator[Columns]:
+        """All runs from a position on."""
+        while position < self._starts[-1]:
+            number = bisect_right(self._starts, position) - 1
+            block, skipped = divmod(position - self._starts[number], BLOCK_RUNS)
+            ordinals, offsets = self._pieces[number].inflate(block)
+            position += len(ordinals) - skipped
+            yield ordinals[skipped:], offsets[skipped:]
+        position -= self._starts[-1]
+        yield self._ordinals[position:], self._offsets[position:]
 
 
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:

@@ -6,15 +6,16 @@ from unittest.mock import patch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.ledger import snapshot
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
 from mirrord.ledger.records import LedgerMark, RunsPiece, StateRecord, state_key
-from mirrord.ledger.snapshot import PIECE_RUNS, Kept, restore, snapshots
+from mirrord.ledger.snapshot import Kept, restore, snapshots
 from mirrord.ledger.state import FlowState
+from mirrord.model import runs as model
 from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken
 from mirrord.model.names import TopicId
+from mirrord.model.runs import PIECE_RUNS
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened, plain, wild_entries
 
 SEEDS = st.integers(0, 2**32)
@@ -116,6 +117,7 @@ def test_pruning_keeps_every_offset_that_is_still_readable(seed: int, source_sta
             assert lane.target_runs.offset_of(ordinal) == to
 
 
+@patch.object(model, "PIECE_RUNS", 8)
 @given(SEEDS)
 @settings(max_examples=50)
 def test_pieces_of_long_runs_come_back(seed: int) -> None:
@@ -133,8 +135,7 @@ def test_pieces_of_long_runs_come_back(seed: int) -> None:
         if chance.random() < 0.4:
             runs.forget_below(chance.randrange(200))
         state.lanes[lane_id(0)].changed_at += 1
-        with patch.object(snapshot, "PIECE_RUNS", 8):
-            cut = snapshots(state, kept, MARK)
+        cut = snapshots(state, kept, MARK)
         for record in cut.records:
             topic[state_key(record)] = record
             kept.note(state_key(record), record)
@@ -158,16 +159,17 @@ def test_pieces_that_stand_are_not_written_again() -> None:
         return [record.count for record in cut.records if isinstance(record, RunsPiece)]
 
     def grow(to: int) -> None:
-        for number in range(len(lane.source_runs), to):
-            lane.source_runs.add(number * 2, number * 3)
+        for _ in range(len(lane.source_runs), to):
+            last = lane.source_runs.last
+            lane.source_runs.add(*((last.ordinal + 2, last.offset + 3) if last else (0, 0)))
 
     grow(20_000)
-    assert pieces() == [PIECE_RUNS] * 2
-    assert pieces() == []
-    grow(30_000)
     assert pieces() == [PIECE_RUNS]
-    lane.source_runs.forget_below(PIECE_RUNS * 2 - 200)
-    assert pieces() == [100]
+    assert pieces() == []
+    grow(50_000)
+    assert pieces() == [PIECE_RUNS] * 4
+    assert lane.source_runs.forget_below(PIECE_RUNS * 2 + 200) == PIECE_RUNS
+    assert pieces() == []
     lane.source_runs.add(PIECE_RUNS * 2 * 2 + 100, 10**9)
     assert pieces() == []
     grow(30_000)

@@ -1,8 +1,14 @@
 import random
+from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from mirrord.model.runs import Run, Runs
+from mirrord.model import packed_runs as pack
+from mirrord.model import runs as model
+from mirrord.model.runs import PIECE_RUNS, Run, Runs
 
 
 def runs(*pairs: tuple[int, int]) -> Runs:
@@ -58,31 +64,131 @@ def test_runs_are_found_by_position() -> None:
         lane.at(3)
 
 
-def test_packed_runs_come_back(seed: int) -> None:
-    chance = random.Random(seed)
+def columns(lane: Runs) -> bytes:
+    """As snapshots held them at first."""
+    numbers = [*(run.ordinal for run in lane), *(run.offset for run in lane)]
+    return b"".join(number.to_bytes(8, "little") for number in numbers)
+
+
+def long_lane(chance: random.Random, count: int) -> Runs:
     lane, ordinal, offset = Runs(), 0, 0
-    for _ in range(1000):
+    for _ in range(count):
         lane.add(ordinal, offset)
-        length = chance.randrange(1, 1 << 40)
-        ordinal, offset = ordinal + length, offset + length + chance.randrange(1, 9)
-    cut = chance.randrange(1000)
-    twin = Runs()
-    twin.extend_packed(lane.packed(0, cut))
-    twin.extend_packed(lane.packed(cut, 1000))
+        length = chance.choice((1, 2, 100, chance.randrange(1, 1 << 40)))
+        ordinal, offset = ordinal + length, offset + length + chance.choice((1, 1, -1, 200, 1 << 33))
+    return lane
+
+
+def test_packed_runs_come_back(seed: int) -> None:
+    lane = long_lane(random.Random(seed), 40_000)
+    assert [piece.count for piece in lane.pieces] == [PIECE_RUNS] * 3
+    twin = Runs.restored([piece.packed for piece in lane.pieces], lane.tail_packed())
     assert twin == lane
-    assert lane.packed(0, 1)[:1] == b"\0"
-    assert len(lane.packed(0, 2)) == 32
+    assert twin.turns == lane.turns
+    assert len(lane.turns) > 1_000
+    assert Runs.restored([], b"") == Runs()
+
+
+def test_a_run_of_transactions_is_packed_into_less_than_two_bytes(seed: int) -> None:
+    chance, ordinal, offset = random.Random(seed), 0, 0
+    lane = Runs()
+    for _ in range(20_000):
+        lane.add(ordinal, offset)
+        length = chance.randrange(1, 200)
+        ordinal, offset = ordinal + length, offset + length + 1
+    packed = sum(len(piece.packed) for piece in lane.pieces) + len(lane.tail_packed())
+    assert packed < 2 * len(lane)
+
+
+def test_runs_of_the_older_form_are_read(seed: int) -> None:
+    lane = long_lane(random.Random(seed), 20_000)
+    twin = Runs()
+    whole = columns(lane)
+    half = len(whole) // 2
+    for start in range(0, half, 8 * 8192):
+        end = min(start + 8 * 8192, half)
+        twin.extend_columns(whole[start:end] + whole[half + start : half + end])
+    assert twin == lane
+    assert twin.turns == lane.turns
+    assert len(twin.pieces) == len(lane.pieces)
 
 
 @pytest.mark.parametrize(
     "packed",
-    [b"123", runs((3, 1)).packed(0, 1), runs((5, 1)).packed(0, 1), runs((9, 1), (9, 2)).packed(0, 1) + b"\0"],
+    [b"123", columns(runs((3, 1))), columns(runs((5, 1))), columns(runs((9, 1), (9, 2))) + b"\0"],
 )
-def test_packed_runs_that_do_not_follow_are_refused(packed: bytes) -> None:
+def test_columns_that_do_not_follow_are_refused(packed: bytes) -> None:
     lane = runs((5, 10))
     with pytest.raises(ValueError, match=r"runs"):
-        lane.extend_packed(packed)
+        lane.extend_columns(packed)
     assert lane == runs((5, 10))
+
+
+def test_damaged_packs_are_refused() -> None:
+    packed = runs((0, 10), (7, 20), (9, 30)).tail_packed()
+    for end in range(1, len(packed)):
+        with pytest.raises(ValueError, match=r"packed runs"):
+            Runs.restored([], packed[:end])
+    with pytest.raises(ValueError, match=r"out of order"):
+        Runs.restored([packed], packed)
+
+
+@given(st.integers(0, 2**32))
+def test_packed_or_not_they_tell_the_same(seed: int) -> None:
+    chance = random.Random(seed)
+    plain: list[tuple[int, int]] = []
+    with patch.object(model, "PIECE_RUNS", 8), patch.multiple(model, BLOCK_RUNS=3), patch.multiple(pack, BLOCK_RUNS=3):
+        lane, ordinal, offset, begin = Runs(), 0, 0, 0
+        for _ in range(chance.randrange(80)):
+            ordinal += chance.randrange(1, 5)
+            offset += chance.choice((6, 6, 6, 6, 6, -30))
+            if chance.random() < 0.05:
+                ordinal = max(chance.randrange(ordinal), begin)
+            while plain and plain[-1][0] >= ordinal:
+                plain.pop()
+            lane.add(ordinal, offset)
+            if not plain or offset - ordinal != plain[-1][1] - plain[-1][0]:
+                plain.append((ordinal, offset))
+            if chance.random() < 0.05:
+                dropped = lane.forget_below(ordinal - chance.randrange(60))
+                del plain[:dropped]
+                begin = plain[0][0]
+            if chance.random() < 0.05:
+                lane = chance.choice((lane.copy(), restored(lane)))
+        compare(lane, plain, chance)
+
+
+def restored(lane: Runs) -> Runs:
+    return Runs.restored([piece.packed for piece in lane.pieces], lane.tail_packed())
+
+
+def compare(lane: Runs, plain: list[tuple[int, int]], chance: random.Random) -> None:
+    assert [(run.ordinal, run.offset) for run in lane] == plain
+    assert len(lane) == len(plain)
+    assert [lane.at(at) for at in range(len(plain))] == [Run(*each) for each in plain]
+    following = list(pairwise(plain))
+    turns = [here[0] for before, here in following if here[1] - here[0] < before[1] - before[0]]
+    assert lane.turns == turns
+    end = plain[-1][0] + 5 if plain else 5
+    for ordinal in range(end):
+        below = [each for each in plain if each[0] <= ordinal]
+        assert lane.run_at(ordinal) == (Run(*below[-1]) if below else None)
+        assert lane.offset_of(ordinal) == (below[-1][1] + ordinal - below[-1][0] if below else None)
+        assert lane.position(ordinal) == len([each for each in plain if each[0] < ordinal])
+        assert lane.after(ordinal) == next((Run(*each) for each in plain if each[0] > ordinal), None)
+    first = chance.randrange(end)
+    last = chance.randrange(first, end)
+    covered = [at for start, _, length in lane.between(first, last) for at in range(start, start + length)]
+    assert covered == [at for at in range(first, last + 1) if plain and at >= plain[0][0]]
+    for start, at, length in lane.between(first, last):
+        assert [lane.offset_of(start + step) for step in range(length)] == list(range(at, at + length))
+    assert list(lane.beginning_in(first, last)) == [Run(*each) for each in plain if first <= each[0] <= last]
+    edges = sorted({0, len(plain), *(lane.position(turn) for turn in turns)})
+    for low, high in pairwise(edges):
+        lower, upper = sorted((chance.randrange(low, high), chance.randrange(low, high)))
+        for offset in range(-50, 500, 7):
+            below = [at for at in range(lower, upper + 1) if plain[at][1] <= offset]
+            assert lane.floor(offset, lower, upper + 1) == (below[-1] if below else lower - 1)
 
 
 def test_a_copy_is_independent() -> None:

@@ -1,0 +1,130 @@
+"""Older runs of a lane, packed: one to three bytes each, and still found without unpacking more than a few of them.
+
+A piece is made once and never changes. Its runs lie in blocks, of which an index knows the first run; a block holds how
+far each ordinal and each offset is from the one before it, in as few bytes as the largest of them needs, deflated.
+"""
+
+import struct
+import zlib
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from operator import add, sub
+from sys import byteorder
+
+BLOCK_RUNS = 512
+UNPACKED_BLOCKS = 512
+"""So many blocks, of 8 KiB each, are kept unpacked in a process."""
+
+_HEAD = struct.Struct("<IIIqq")
+"""Runs, blocks, turns, last ordinal, last offset."""
+_ORDINAL_CODES = "BHIQ"
+_OFFSET_CODES = "bhiq"
+
+Columns = tuple["array[int]", "array[int]"]
+"""Ordinals and offsets of runs that follow each other."""
+
+
+class Piece:
+    """Packed runs. Equal to another one only when it is the same."""
+
+    __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
+
+    def __init__(self, packed: bytes) -> None:
+        """Reads what `pack` made, the index only. Raises ValueError when it is nothing of the kind."""
+        try:
+            self.count, blocks, turns, self.last_ordinal, self.last_offset = _HEAD.unpack_from(packed)
+            numbers = _numbers(packed[_HEAD.size : _HEAD.size + 8 * (3 * blocks + turns)])
+        except (struct.error, ValueError) as error:
+            raise ValueError(f"not packed runs: {error}") from None
+        if len(numbers) != 3 * blocks + turns or not 0 < blocks <= self.count <= blocks * BLOCK_RUNS:
+            raise ValueError("not packed runs: cut off")
+        self.packed = packed
+        self.ordinals = numbers[:blocks]
+        """The first ordinal of each block."""
+        self.offsets = numbers[blocks : 2 * blocks]
+        self._ends = numbers[2 * blocks : 3 * blocks]
+        self.turns: Sequence[int] = numbers[3 * blocks :]
+        self._start = _HEAD.size + 8 * len(numbers)
+        if self._start + self._ends[-1] != len(packed):
+            raise ValueError("not packed runs: of another length")
+
+    def block(self, number: int) -> Columns:
+        """The runs of a block; not to be changed."""
+        return _block(self, number)
+
+    def block_of(self, ordinal: int) -> int:
+        """The block in which an ordinal lies, or the first one."""
+        return max(bisect_right(self.ordinals, ordinal) - 1, 0)
+
+    def unpack(self) -> Columns:
+        """All of its runs."""
+        ordinals, offsets = array("q"), array("q")
+        for number in range(len(self.ordinals)):
+            more = self.inflate(number)
+            ordinals += more[0]
+            offsets += more[1]
+        return ordinals, offsets
+
+    def inflate(self, number: int) -> Columns:
+        """The runs of a block, unpacked anew."""
+        start = self._start + (self._ends[number - 1] if number else 0)
+        block = self.packed[start : self._start + self._ends[number]]
+        count = min(BLOCK_RUNS, self.count - number * BLOCK_RUNS) - 1
+        widths, columns = block[0], zlib.decompress(block[1:], -zlib.MAX_WBITS)
+        width = count << (widths & 3)
+        steps = _numbers(columns[:width], _ORDINAL_CODES[widths & 3])
+        gaps = _numbers(columns[width:], _OFFSET_CODES[widths >> 2])
+        ordinals = array("q", accumulate(steps, initial=self.ordinals[number]))
+        ahead = accumulate(gaps, initial=self.offsets[number] - self.ordinals[number])
+        return ordinals, array("q", map(add, ordinals, ahead))
+
+
+@lru_cache(maxsize=UNPACKED_BLOCKS)
+def _block(piece: Piece, number: int) -> Columns:
+    return piece.inflate(number)
+
+
+def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:
+    """Runs as one piece; `turns` are the ordinals of those among them that begin below the end of the run before."""
+    starts = range(0, len(ordinals), BLOCK_RUNS)
+    blocks = [_pack_block(ordinals[at : at + BLOCK_RUNS], offsets[at : at + BLOCK_RUNS]) for at in starts]
+    numbers = array("q", [ordinals[at] for at in starts])
+    numbers.extend(offsets[at] for at in starts)
+    numbers.extend(accumulate(map(len, blocks)))
+    numbers.extend(turns)
+    if byteorder == "big":
+        numbers.byteswap()
+    head = _HEAD.pack(len(ordinals), len(blocks), len(turns), ordinals[-1], offsets[-1])
+    return b"".join((head, numbers.tobytes(), *blocks))
+
+
+def _pack_block(ordinals: "array[int]", offsets: "array[int]") -> bytes:
+    ahead = array("q", map(sub, offsets, ordinals))
+    first, steps = _narrow(_ORDINAL_CODES, map(sub, ordinals[1:], ordinals))
+    second, gaps = _narrow(_OFFSET_CODES, map(sub, ahead[1:], ahead))
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return bytes((first | second << 2,)) + deflate.compress(steps + gaps) + deflate.flush()
+
+
+def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
+    wide = list(numbers)
+    for width, code in enumerate(codes):
+        try:
+            column = array(code, wide)
+        except OverflowError:
+            continue
+        if byteorder == "big":
+            column.byteswap()
+        return width, column.tobytes()
+    raise ValueError("offsets are not that far apart")
+
+
+def _numbers(packed: bytes, code: str = "q") -> "array[int]":
+    numbers: array[int] = array(code)  # pyright: ignore[reportCallIssue, reportArgumentType]
+    numbers.frombytes(packed)
+    if byteorder == "big":
+        numbers.byteswap()
+    return numbers
