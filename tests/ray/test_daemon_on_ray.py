@@ -10,7 +10,7 @@ import psutil
 
 from mirrord.lab.cluster import Cluster
 from mirrord.model.status import FlowStatus, ReplicatorStatus
-from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
+from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
@@ -50,8 +50,8 @@ def mirror(source: Cluster, target: Cluster, folder: Path) -> tuple[str, Path]:
     return topic, path
 
 
-def is_copying(flow: FlowStatus) -> bool:
-    return len(flow.replicators) == 2 and flow.totals.lanes == {"copying": PARTITIONS}
+def is_copying(flow: FlowStatus, lanes: int = PARTITIONS) -> bool:
+    return len(flow.replicators) == 2 and flow.totals.lanes == {"copying": lanes}
 
 
 def replicator_of(flow: FlowStatus, partition: int) -> ReplicatorStatus:
@@ -67,7 +67,9 @@ def finish(path: Path, source: Cluster, topic: str) -> None:
         assert daemon.stop() == 0
 
 
-def test_replicators_and_supervisor_come_back_and_a_stop_leaves_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing(
+    lab_pair: LabPair, tmp_path: Path
+) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic, path = mirror(source, target, tmp_path)
     with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
@@ -89,12 +91,19 @@ def test_replicators_and_supervisor_come_back_and_a_stop_leaves_nothing(lab_pair
         daemon.until(lambda: is_copying(daemon.flow()))
         assert all(each.pid != victim.pid for each in daemon.flow().replicators)
 
+        later = create_topic(source, unique("later"))
+        fill(source, later, 1, 100)
+        path.write_text(path.read_text().replace(f"['{topic}']", f"['{topic}', '{later}']"))
+        assert mirrord("apply", path).returncode == 0
+        daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
+
         lease = daemon.flow().lease
         assert lease is not None
         former = [each.pid for each in daemon.flow().replicators]
         os.kill(lease.pid, signal.SIGKILL)
         daemon.until(lambda: came_back(daemon, lease.pid))
-        daemon.until(lambda: is_copying(daemon.flow()))
+        # It was made with another configuration than the one that it was given since.
+        daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
         assert not set(former) & {each.pid for each in daemon.flow().replicators}
         written = "".join(path.read_text() for path in (tmp_path / "logs").glob("*replicator-*.log"))
         assert '"event_loop": "uvloop' in written, "Ray's async actors run on uvloop"
@@ -104,7 +113,7 @@ def test_replicators_and_supervisor_come_back_and_a_stop_leaves_nothing(lab_pair
         assert daemon.stop() == 0
     until_ended(processes)
     finish(path, source, topic)
-    assert_same(source, target, [topic], load.written)
+    assert_same(source, target, [topic, later], load.written + 100)
 
 
 def came_back(daemon: Daemon, former: int) -> bool:
