@@ -1,11 +1,13 @@
 """Which lanes a flow should have: looks at both clusters, creates and grows target topics.
 
 A fault of one topic is told for that topic and stops no other one. What one look does not show is not believed gone: a
-broker that has just started may not know all topics yet, so a topic is gone when it is missing twice in a row.
+broker that has just started may not know all topics yet, so a topic is gone when it is missing twice in a row. A broker
+answers that a topic is created before it shows the topic, with many topics by seconds: those that it shows are not held
+up by the others, and none of them is created again meanwhile.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,14 +18,22 @@ from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, T
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
-from mirrord.model.names import ClusterId
+from mirrord.model.names import ClusterId, TopicId
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
 from policies.flows import naming_of, selection_of
 from policies.selecting import Selection
 
-CREATED_WITHIN_S = 10.0
-"""A created topic is known to every broker after a moment; what is not known by then waits for the next refresh."""
+SHOWN_WITHIN_S = 0.5
+"""So long a refresh waits for what it has done to be shown; what is shown later has its turn in the next one."""
+NOT_SHOWN_AFTER_S = 10.0
+"""What is not shown by then is told for its topic."""
+GIVEN_UP_AFTER_S = 60.0
+"""What is not shown by then was undone by somebody, or lost: it is done again."""
 POLL_S = 0.1
+SOON_S = 0.5
+"""Until the next look when one is due soon."""
+REPEAT_S = 5.0
+"""Topics that are looked for only at the start are looked for again while that failed."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
@@ -67,6 +77,8 @@ class Discovered(msgspec.Struct, frozen=True):
     """One line about the flow, for people; or nothing."""
     source: ClusterTopics
     target: ClusterTopics
+    unshown: bool = False
+    """The target does not show yet all that was done: a look is due soon."""
 
 
 class Looked(NamedTuple):
@@ -75,6 +87,15 @@ class Looked(NamedTuple):
     source: ClusterTopics
     target: ClusterTopics
     plan: TopicsPlan
+
+
+class Done(NamedTuple):
+    """A creation or growth that the target has answered and not shown yet."""
+
+    step: CreateTopic | GrowTopic
+    settings: Mapping[str, str]
+    at: float
+    """When, on the event loop's clock."""
 
 
 class Discovery:
@@ -95,6 +116,8 @@ class Discovery:
         self._selection = selection_of(flow)
         self._target_name: Callable[[str], str] = naming_of(flow).target_topic
         self._settings_of = settings_of
+        self._done: dict[str, Done] = {}
+        """By target topic."""
         self._told: dict[str, str] = {}
         self._noticed = ""
 
@@ -102,6 +125,10 @@ class Discovery:
     def selection(self) -> Selection:
         """Which topics are copied, and why the others are not."""
         return self._selection
+
+    def go_on_from(self, former: "Discovery") -> None:
+        """Take over what another one of the same flow has done and not seen yet."""
+        self._done = former._done
 
     async def look(self) -> Looked:
         """What there is, and what there is to do; nothing is done. Raises EnvironmentFault when there is no answer."""
@@ -113,23 +140,25 @@ class Discovery:
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         plan = self._plan(source, target)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
+        self._give_up()
         faults: dict[str, str] = {}
-        facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...] = ()
-        if plan.create or plan.grow:
-            settings, faults = await self._settings(plan.create)
-            faults |= await self._create(plan.create, target.brokers, settings) if not faults else {}
-            faults |= await self._grow(plan.grow)
-            created = [step for step in plan.create if step.source.name not in faults]
-            grown = [step for step in plan.grow if step.source.name not in faults]
-            target = await self._until_known(created, grown)
+        create = [step for step in plan.create if step.target_topic not in self._done]
+        grow = [step for step in plan.grow if step.target.name not in self._done]
+        if create or grow:
+            settings, faults = await self._settings(create)
+            faults |= await self._create(create, target.brokers, settings) if not faults else {}
+            faults |= await self._grow(grow)
+            self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
+            target = await self._until_shown(target)
             plan = self._plan(source, target)
-            facts = (*_created(plan, created, settings), *_grown(plan, grown))
             # Somebody else may have done it in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
-        faults |= {**plan.faults, **plan.unanswered}
+        facts = self._facts(target)
+        faults |= {**self._not_shown(), **plan.faults, **plan.unanswered}
         self._tell({**plan.remarks, **faults})
-        return Discovered(plan.lanes, facts, faults, plan.remarks, self._notice(plan, source, target), source, target)
+        notice = self._notice(plan, source, target)
+        return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, bool(self._done))
 
     def _notice(self, plan: TopicsPlan, source: ClusterTopics, target: ClusterTopics) -> str:
         pairs = (
@@ -204,17 +233,43 @@ class Discovery:
             if step.target.name in refused
         }
 
-    async def _until_known(self, created: Iterable[CreateTopic], grown: Iterable[GrowTopic]) -> ClusterTopics:
-        """The target once it shows what was created, or what it shows when that takes too long."""
-        wanted = {step.target_topic: step.source.partitions for step in created}
-        wanted |= {step.target.name: step.source.partitions for step in grown}
-        deadline = asyncio.get_running_loop().time() + CREATED_WITHIN_S
+    def _note(self, steps: Iterable[CreateTopic | GrowTopic], settings: Mapping[str, Mapping[str, str]]) -> None:
+        at = asyncio.get_running_loop().time()
+        for step in steps:
+            name = step.target_topic if isinstance(step, CreateTopic) else step.target.name
+            self._done[name] = Done(step, settings.get(step.source.name, {}), at)
+
+    async def _until_shown(self, target: ClusterTopics) -> ClusterTopics:
+        """The target once it shows what was done, or what it shows when that takes too long."""
+        deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
         while True:
-            view = await self._target.look_again()
-            known = all(name in view.topics and view.topics[name].partitions >= wanted[name] for name in wanted)
-            if known or asyncio.get_running_loop().time() > deadline:
-                return view
+            # Those alone: thousands of topics need not be told again for the sake of one.
+            target = await self._target.look_for(target, list(self._done))
+            shown = all(_is_shown(name, done, target) for name, done in self._done.items())
+            if shown or asyncio.get_running_loop().time() > deadline:
+                return target
             await asyncio.sleep(POLL_S)
+
+    def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
+        """What the target shows of what was done; that is over."""
+        facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
+        for name, done in list(self._done.items()):
+            if _is_shown(name, done, target):
+                facts += _facts_of(done, target.topics[name].topic_id)
+                del self._done[name]
+        return tuple(facts)
+
+    def _not_shown(self) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {
+            done.step.source.name: f"the target topic {name} was {_participle(done)}, but its brokers do not show it"
+            for name, done in self._done.items()
+            if now - done.at > NOT_SHOWN_AFTER_S
+        }
+
+    def _give_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
     def _tell(self, lines: dict[str, str]) -> None:
         """Each fault and remark is logged when it comes up or changes, not at every refresh."""
@@ -224,6 +279,15 @@ class Discovery:
         for topic in self._told.keys() - lines.keys():
             log.info("topic_in_order", flow=self._flow.name, topic=topic)
         self._told = lines
+
+
+def next_look_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
+    """Until the next refresh; None: it needs none. `untold`: the ledger could not be told of something yet."""
+    if last is not None and last.unshown:
+        return SOON_S
+    if flow.refresh_ms is not None:
+        return flow.refresh_ms / 1000
+    return REPEAT_S if last is None or last.faults or untold else None
 
 
 class _Memory:
@@ -238,29 +302,27 @@ class _Memory:
         before, self._seen = self._seen, view.topics
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
-    async def look_again(self) -> ClusterTopics:
-        """Right after a look; what is missing now does not count as missing twice."""
-        view = await self.admin.look()
-        self._seen = {**self._seen, **view.topics}
-        return msgspec.structs.replace(view, topics=self._seen)
+    async def look_for(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
+        """Right after a look, for these topics alone; what is missing now does not count as missing twice."""
+        found = (await self.admin.look(names)).topics
+        self._seen = {**self._seen, **found}
+        return msgspec.structs.replace(view, topics={**view.topics, **found})
 
 
-def _created(
-    plan: TopicsPlan, steps: Iterable[CreateTopic], settings: Mapping[str, Mapping[str, str]]
-) -> Iterable[TopicCreated | ConfigsSynced]:
-    ids = {lane.target_topic: lane.key.target_topic_id for lane in plan.lanes}
-    for step in steps:
-        name = step.target_topic
-        if name not in ids:
-            continue
-        yield TopicCreated(step.source.name, step.source.topic_id, name, ids[name], step.source.partitions)
-        if own := settings.get(step.source.name):
-            changes = tuple(ConfigChange(key, None, value) for key, value in sorted(own.items()))
-            yield ConfigsSynced(step.source.name, name, ids[name], changes)
+def _is_shown(name: str, done: Done, target: ClusterTopics) -> bool:
+    return name in target.topics and target.topics[name].partitions >= done.step.source.partitions
 
 
-def _grown(plan: TopicsPlan, steps: Iterable[GrowTopic]) -> Iterable[PartitionsGrown]:
-    lanes = {(lane.target_topic, lane.key.partition) for lane in plan.lanes}
-    for step in steps:
-        if (step.target.name, step.source.partitions - 1) in lanes:
-            yield PartitionsGrown(step.target.name, step.target.topic_id, step.source.partitions)
+def _participle(done: Done) -> str:
+    return "created" if isinstance(done.step, CreateTopic) else f"grown to {done.step.source.partitions} partitions"
+
+
+def _facts_of(done: Done, target_id: TopicId) -> Iterable[TopicCreated | ConfigsSynced | PartitionsGrown]:
+    step = done.step
+    if isinstance(step, GrowTopic):
+        yield PartitionsGrown(step.target.name, target_id, step.source.partitions)
+        return
+    yield TopicCreated(step.source.name, step.source.topic_id, step.target_topic, target_id, step.source.partitions)
+    if done.settings:
+        changes = tuple(ConfigChange(key, None, value) for key, value in sorted(done.settings.items()))
+        yield ConfigsSynced(step.source.name, step.target_topic, target_id, changes)

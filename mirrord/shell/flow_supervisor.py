@@ -21,7 +21,7 @@ from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed,
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, Totals
 from mirrord.shell.clock import Clock
-from mirrord.shell.discovery import Claims, Discovered, Discovery
+from mirrord.shell.discovery import Claims, Discovered, Discovery, next_look_s
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.lane_view import Rates, recorded_lanes, replicators, reported_lane
@@ -36,8 +36,6 @@ from mirrord.shell.upkeep_admin import UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch, WatchedAdmin
 
 RETRY_S = 1.0
-REPEAT_S = 5.0
-"""Topics that are looked for only at the start are looked for again while that failed."""
 REFUSED_S = 30.0
 """Between two tries when the ledger belongs to other clusters: only an operator can change that."""
 POLL_S = 1.0
@@ -342,8 +340,9 @@ class FlowSupervisor:
         self._drains = False
         if self._next is None:
             return
-        former, self.flow, self._next = self._upkeep, self._next, None
+        former, discovery, self.flow, self._next = self._upkeep, self._discovery, self._next, None
         self._upkeep, self._discovery = self._look_after(self.flow)
+        self._discovery.go_on_from(discovery)
         self._replaced.set()
         self._log.info("flow_changed", changes=self._untold)
         if self._fleet is None:
@@ -382,7 +381,7 @@ class FlowSupervisor:
                 self._hazards = self._find_hazards(self._discovered)
                 await recorder.write(self._discovered.facts)
                 self._upkeep.see(self._discovered)
-            await self._until_refresh(recorder)
+            await _wait(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
 
     def _find_hazards(self, discovered: Discovered) -> tuple[str, ...]:
         known = self._store.state.lanes if self._store is not None else {}
@@ -393,14 +392,6 @@ class FlowSupervisor:
             if first is not None and first.ordinal == 0:
                 begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
         return tuple(status_hazards(self.flow, discovered.source.topics, discovered.target.topics, begins))
-
-    async def _until_refresh(self, recorder: Recorder) -> None:
-        if self.flow.refresh_ms is not None:
-            await _wait(self._changed, self.flow.refresh_ms / 1000)
-        elif self._discovered is None or self._discovered.faults or recorder.waiting:
-            await _wait(self._changed, REPEAT_S)
-        else:
-            await self._changed.wait()
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
@@ -488,8 +479,11 @@ class FlowSupervisor:
         self._note = line
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    """Until the event is set, or so long. Unlike `asyncio.wait_for` of Python 3.11 it never swallows a cancellation."""
+async def _wait(event: asyncio.Event, seconds: float | None) -> None:
+    """Until the event is set, or so long; None: for ever.
+
+    Unlike `asyncio.wait_for` of Python 3.11 it never swallows a cancellation.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -1,11 +1,17 @@
 """Discovery over made-up clusters: what is created, what is refused, what a broker that knows little must not break."""
 
-import msgspec
+from collections.abc import Collection, Mapping
 
+import msgspec
+import pytest
+
+from mirrord.cluster.settings import TopicShape
 from mirrord.model.config import FlowConfig
-from mirrord.model.facts import PartitionsGrown
+from mirrord.model.facts import PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell import discovery as module
+from mirrord.shell.discovery import REPEAT_S, SOON_S, Claims, Discovery, next_look_s
+from mirrord.shell.topics import ClusterTopics
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), exclude=("orders\\.tmp",))
@@ -91,3 +97,98 @@ async def test_a_topic_that_cannot_grow_is_told_and_copied_as_far_as_it_goes() -
     discovered = await discovery(source, target).refresh()
     assert (discovered.faults, len(discovered.lanes)) == ({}, 3)
     assert [fact.partitions for fact in discovered.facts if isinstance(fact, PartitionsGrown)] == [3]
+
+
+class SlowAdmin(FakeAdmin):
+    """Of a cluster whose brokers show what was done when `shown` says so."""
+
+    def __init__(self, cluster: FakeCluster) -> None:
+        super().__init__(cluster)
+        self.shown: dict[str, int] = {}
+        """Partitions by topic; what is not here is not shown."""
+        self.created: list[str] = []
+
+    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        view = await super().look(names, rights=rights)
+        topics = {
+            name: msgspec.structs.replace(topic, partitions=self.shown[name])
+            for name, topic in view.topics.items()
+            if name in self.shown
+        }
+        return msgspec.structs.replace(view, topics=topics)
+
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        self.created += topics
+        return await super().create(topics, validate_only=validate_only)
+
+    async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
+        self.created += topics
+        return await super().grow(topics)
+
+
+def slow_discovery(source: FakeCluster, target: FakeCluster) -> tuple[Discovery, SlowAdmin]:
+    admin = SlowAdmin(target)
+    return Discovery(FLOW, FakeAdmin(source), admin, Claims()), admin
+
+
+async def test_what_is_not_shown_yet_holds_up_nothing_and_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOWN_WITHIN_S", 0)
+    source, target = clusters()
+    source.add("orders-1", 2)
+    source.add("orders-2", 1)
+    found, admin = slow_discovery(source, target)
+    admin.shown["eu.orders-2"] = 1
+    first = await found.refresh()
+    assert [lane.source_topic for lane in first.lanes] == ["orders-2"]
+    assert [fact.target_topic for fact in first.facts] == ["eu.orders-2"]
+    assert (first.faults, first.unshown, next_look_s(FLOW, first, untold=False)) == ({}, True, SOON_S)
+    second = await found.refresh()
+    assert (second.lanes, second.facts, second.faults, second.unshown) == (first.lanes, (), {}, True)
+    admin.shown["eu.orders-1"] = 2
+    third = await found.refresh()
+    (fact,) = third.facts
+    assert isinstance(fact, TopicCreated)
+    assert (fact.target_topic, fact.target_topic_id) == ("eu.orders-1", target.topics["eu.orders-1"].topic_id)
+    assert (len(third.lanes), third.unshown, admin.created) == (3, False, ["eu.orders-1", "eu.orders-2"])
+
+
+async def test_a_growth_that_is_not_shown_yet_is_not_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOWN_WITHIN_S", 0)
+    source, target = clusters()
+    source.add("orders", 3)
+    target.add("eu.orders", 1)
+    found, admin = slow_discovery(source, target)
+    admin.shown["eu.orders"] = 1
+    assert len((await found.refresh()).lanes) == 1
+    other = Discovery(FLOW, FakeAdmin(source), admin, Claims())
+    other.go_on_from(found)
+    assert (len((await other.refresh()).lanes), admin.created) == (1, ["eu.orders"])
+    admin.shown["eu.orders"] = 3
+    grown = await other.refresh()
+    assert grown.facts == (PartitionsGrown("eu.orders", target.topics["eu.orders"].topic_id, 3),)
+    assert (len(grown.lanes), grown.unshown) == (3, False)
+
+
+async def test_what_is_never_shown_is_told_and_then_done_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SHOWN_WITHIN_S", 0)
+    monkeypatch.setattr(module, "NOT_SHOWN_AFTER_S", -1)
+    source, target = clusters()
+    source.add("orders", 1)
+    found, admin = slow_discovery(source, target)
+    line = "the target topic eu.orders was created, but its brokers do not show it"
+    assert (await found.refresh()).faults == {"orders": line}
+    assert ((await found.refresh()).faults, admin.created) == ({"orders": line}, ["eu.orders"])
+    monkeypatch.setattr(module, "GIVEN_UP_AFTER_S", -1)
+    await found.refresh()
+    assert admin.created == ["eu.orders", "eu.orders"]
+
+
+async def test_a_flow_that_looks_once_looks_again_while_something_failed() -> None:
+    once = msgspec.structs.replace(FLOW, refresh_ms=None)
+    source, target = clusters()
+    source.add("orders", 1)
+    done = await discovery(source, target, once).refresh()
+    assert next_look_s(FLOW, done, untold=False) == 5
+    assert next_look_s(once, done, untold=False) is None
+    assert next_look_s(once, done, untold=True) == REPEAT_S
+    assert next_look_s(once, None, untold=False) == REPEAT_S
