@@ -41,8 +41,7 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
     pairs = {name: TopicPair(name, f"eu.{name}") for name in names}
     orderly, crashed, young = names
     for name in (orderly, crashed):
-        create_topic(source, name, PARTITIONS)
-        fill(source, name, PARTITIONS, 600)
+        fill(source, create_topic(source, name, PARTITIONS), PARTITIONS, 600)
     path = properties(
         tmp_path / "mm2.properties", source, target, ",".join(names), more="us.offset.flush.interval.ms = 3600000\n"
     )
@@ -59,8 +58,7 @@ def test_going_on_behind_it(pair: LabPair, tmp_path: Path) -> None:
         maker.stop()
         maker.start()
         fill(source, crashed, PARTITIONS, 60, first=900)
-        create_topic(source, young, PARTITIONS)
-        fill(source, young, PARTITIONS, 90)
+        fill(source, create_topic(source, young, PARTITIONS), PARTITIONS, 90)
         for name, extra in ((crashed, 300), (young, 0)):
             await_copied(maker, source, target, pairs[name], extra)
         busy = mirrord("start", file, "--dry-run", "--json")
