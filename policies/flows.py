@@ -12,6 +12,7 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import literal_prefix, selects
 from mirrord.model.config_policies import is_built_in, needless_settings, third_party
 from mirrord.model.errors import ConfigError, PolicyFault
+from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
 from policies.loading import NAMING, PROPERTIES, SELECTION, make
 from policies.naming import Naming, naming
@@ -79,7 +80,8 @@ def naming_of(flow: FlowConfig) -> Naming:
     parts = (flow.naming, flow.source, flow.target, flow.separator, flow.mm2_records.separator)
     key = ("naming", *parts, repr(flow.naming_settings))
     if key not in _made:
-        policy = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
+        made = make(NAMING, flow.naming, flow.source, flow.target, flow.naming_settings)
+        policy = cast(NamingPolicy, made)
         label = f'naming "{flow.naming}"'
         _made[key] = GuardedNaming(label, policy, flow.source, flow.separator, flow.mm2_records.separator)
     return cast(GuardedNaming, _made[key])
@@ -97,15 +99,15 @@ def properties_of(flow: FlowConfig) -> Properties:
     text = flow.sync.filter_configs
     if not text:
         return base
-    policy = make(PROPERTIES, text, flow.source, flow.target, flow.sync.filter_settings)
-    return GuardedProperties(f'filter_configs "{text}"', policy, base)
+    made = make(PROPERTIES, text, flow.source, flow.target, flow.sync.filter_settings)
+    return GuardedProperties(f'filter_configs "{text}"', cast(PropertyPolicy, made), base)
 
 
 def _leaving(flow: FlowConfig) -> GuardedSelection:
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
-        policy = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
-        _made[key] = GuardedSelection(f'select "{flow.select}"', policy)
+        made = make(SELECTION, flow.select, flow.source, flow.target, flow.select_settings)
+        _made[key] = GuardedSelection(f'select "{flow.select}"', cast(SelectionPolicy, made))
     return cast(GuardedSelection, _made[key])
 
 
@@ -158,6 +160,6 @@ def _tells_origin(flow: FlowConfig) -> bool:
 
 
 def _turned(flow: FlowConfig) -> GuardedNaming:
-    policy = make(NAMING, flow.naming, flow.target, flow.source, flow.naming_settings)
+    made = make(NAMING, flow.naming, flow.target, flow.source, flow.naming_settings)
     label = f'naming "{flow.naming}"'
-    return GuardedNaming(label, policy, flow.target, flow.separator, flow.mm2_records.separator)
+    return GuardedNaming(label, cast(NamingPolicy, made), flow.target, flow.separator, flow.mm2_records.separator)

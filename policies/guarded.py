@@ -11,6 +11,7 @@ from mirrord.model.config_features import topic_name
 from mirrord.model.config_reader import shown
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
+from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.loading import line_of
 from policies.naming import IdentityNaming, is_heartbeats
 from policies.properties import Properties
@@ -42,7 +43,9 @@ class _Asked:
 class GuardedNaming:
     """A `policies.naming.Naming`. Heartbeats topics get the source's alias, as everywhere."""
 
-    def __init__(self, label: str, policy: object, source: Alias, separator: str, internal_separator: str) -> None:
+    def __init__(
+        self, label: str, policy: NamingPolicy, source: Alias, separator: str, internal_separator: str
+    ) -> None:
         self._asked = _Asked(label, policy)
         self._heartbeats = IdentityNaming(source, separator)
         self._separator = separator
@@ -124,7 +127,7 @@ class GuardedNaming:
 class GuardedSelection:
     """A `policies.selecting.Leaving`."""
 
-    def __init__(self, label: str, policy: object) -> None:
+    def __init__(self, label: str, policy: SelectionPolicy) -> None:
         self._label = label
         self._asked = _Asked(label, policy)
         self._answers: dict[str, str | None] = {}
@@ -142,7 +145,7 @@ class GuardedSelection:
 class GuardedProperties:
     """A `policies.properties.Properties` that leaves more settings alone than another one."""
 
-    def __init__(self, label: str, policy: object, base: Properties) -> None:
+    def __init__(self, label: str, policy: PropertyPolicy, base: Properties) -> None:
         self._asked = _Asked(label, policy)
         self._base = base
         self._answers: dict[tuple[str, str], bool] = {}

@@ -71,7 +71,7 @@ def _class(kind: Kind, text: str) -> Callable[..., object]:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise _fault(text, f"importing {name} raised {line_of(error)}") from error
         where = "allowed: one that is installed beside mirrord, or whose folder stands in PYTHONPATH"
-        raise _fault(text, f"there is no module {error.name}{_meant_module(error.name)}; {where}") from error
+        raise _fault(text, f"there is no module {error.name}; {where}{_meant_module(error.name)}") from error
     except (Exception, SystemExit) as error:
         raise _fault(text, f"importing {name} raised {line_of(error)}") from error
     for attribute in attributes.split("."):

@@ -109,15 +109,19 @@ _BYTES = JavaClass(
     ("org.apache.kafka.connect.converters.ByteArrayConverter",), "records are copied as the bytes that they are"
 )
 _NO_CODE = "mirrord copies records unaltered and has no policy that alters them; take the property out"
+_OWN = '; or a Python class of your own, in a conf.toml: {} = "module:Class"'
 CLASSES: dict[str, JavaClass] = {
     "replication.policy.class": JavaClass(
         (f"{_MIRROR}.DefaultReplicationPolicy", *IDENTITY_POLICIES),
-        'the policy naming: "prefix", "identity", or a template such as naming = "dr-{topic}"',
+        'the policy naming: "prefix", "identity", or a template such as naming = "dr-{topic}"' + _OWN.format("naming"),
     ),
-    "topic.filter.class": JavaClass((f"{_MIRROR}.DefaultTopicFilter",), "the lists topics and exclude"),
+    "topic.filter.class": JavaClass(
+        (f"{_MIRROR}.DefaultTopicFilter",), "the lists topics and exclude" + _OWN.format("select")
+    ),
     "group.filter.class": JavaClass((f"{_MIRROR}.DefaultGroupFilter",), "the lists groups.match and groups.exclude"),
     "config.property.filter.class": JavaClass(
-        (f"{_MIRROR}.DefaultConfigPropertyFilter",), "the list sync.exclude_configs and sync.use_defaults_from"
+        (f"{_MIRROR}.DefaultConfigPropertyFilter",),
+        "the list sync.exclude_configs and sync.use_defaults_from" + _OWN.format("sync.filter_configs"),
     ),
     "forwarding.admin.class": JavaClass(
         ("org.apache.kafka.clients.admin.ForwardingAdmin",),
