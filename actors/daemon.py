@@ -19,7 +19,7 @@ from mirrord.shell.supervise import CLOSE_S, STOP_S
 START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
-PRESENT_S = 1.0
+APPLIED_S = 1.0
 """How often the supervisor's configuration is looked at."""
 
 
@@ -34,8 +34,8 @@ class RayDaemon:
         self._stop_before = float("inf")
         self._unsure = ""
         """Why the supervisor had not started when it was last asked."""
-        self._first = self._present = msgspec.msgpack.encode(config)
-        """The configuration that the supervisor was made with, and the one that it runs by."""
+        self._applied: bytes | None = None
+        """The configuration that the supervisor was given last; None: it runs by what it was made with."""
 
     @property
     def dashboard(self) -> str:
@@ -76,7 +76,7 @@ class RayDaemon:
     async def apply(self, config: Config) -> ConfigChanges:
         """Goes on by another configuration. Raises EnvironmentFault when the supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
-        self._present = await call(self._actor.config.remote(), CALL_S)
+        self._applied = await call(self._actor.applied.remote(), CALL_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:
@@ -94,21 +94,25 @@ class RayDaemon:
             while True:
                 if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
                     return
-                if asyncio.get_running_loop().time() - looked > PRESENT_S:
+                if asyncio.get_running_loop().time() - looked > APPLIED_S:
                     looked = asyncio.get_running_loop().time()
-                    await self._keep_present()
+                    await self.keep_applied()
                 await asyncio.sleep(POLL_S)
         finally:
             await self._end()
 
-    async def _keep_present(self) -> None:
-        """A supervisor that Ray has started again runs by what it was made with: it is told what came since."""
+    async def keep_applied(self) -> None:
+        """A supervisor that Ray has started again runs by what it was made with: it is told what came since.
+
+        It says itself that it was given nothing yet. Its configuration alone would not tell: the first one may have
+        been applied again.
+        """
         try:
-            told = await call(self._actor.config.remote(), CALL_S)
-            if told == self._first and self._present != self._first:
-                await call(self._actor.apply.remote(self._present), APPLY_S)
+            told = await call(self._actor.applied.remote(), CALL_S)
+            if told is None and self._applied is not None:
+                await call(self._actor.apply.remote(self._applied), APPLY_S)
             else:
-                self._present = told
+                self._applied = told
         except (ReplicatorDead, ReplicatorUnsure):
             return  # seen by others, and asked again
 

@@ -60,9 +60,10 @@ class SupervisorActor:
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, new_clusters=True, dry_run=False))
 
-    async def config(self) -> bytes:
-        """What it runs by now."""
-        return msgspec.msgpack.encode(self._supervisor.config)
+    async def applied(self) -> bytes | None:
+        """The configuration that it runs by now; None: nothing was applied since it was made, or made again."""
+        config = self._supervisor.config
+        return None if config is self._config else msgspec.msgpack.encode(config)
 
     async def stop(self) -> None:
         """Begin to drain."""
