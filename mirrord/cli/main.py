@@ -28,6 +28,7 @@ VERBS = {
     "check": "mirrord.cli.check",
     "plan": "mirrord.cli.plan",
     "topics": "mirrord.cli.topics",
+    "translate": "mirrord.cli.translate",
     "convert": "mirrord.cli.convert",
 }
 

@@ -1,5 +1,5 @@
-"""The daemon's HTTP door: health, status, metrics, one page for people, and two orders: to stop, and to go on by
-another configuration.
+"""The daemon's HTTP door: health, status, metrics, translated offsets, one page for people, and two orders: to stop,
+and to go on by another configuration.
 
 Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
 this machine, or with the configured token, and never from a page that a browser happens to show.
@@ -8,7 +8,7 @@ this machine, or with the configured token, and never from a page that a browser
 import errno
 import hmac
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -18,9 +18,10 @@ from aiohttp import web
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.shell.metrics import CONTENT_TYPE
+from mirrord.shell.translating import Answer, Question
 
 DEFAULT_PORT = 8182
 PORTS_TRIED = 100
@@ -51,6 +52,11 @@ class StatusSource(Protocol):
         """Prometheus's text form."""
         ...
 
+    async def translate(self, question: Question) -> Answer:
+        """Where a reader goes on in the other cluster. Raises ConfigError when flow, topic or partition is not known,
+        EnvironmentFault when the ledger, or for a time the cluster, does not tell."""
+        ...
+
     async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
         """Goes on by another configuration (`mirrord.shell.supervise.Supervisor.apply`)."""
         ...
@@ -75,6 +81,7 @@ class HttpServer:
                 web.get("/readyz", self._readyz),
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
+                web.get("/translate", self._translate),
                 web.post("/stop", self._stop),
                 web.post("/apply", self._apply),
             ]
@@ -126,6 +133,16 @@ class HttpServer:
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
 
+    async def _translate(self, request: web.Request) -> web.Response:
+        try:
+            return _json(await self._source.translate(_question(request.query)))
+        except ValueError as error:
+            return _json({"error": str(error)}, status=400)
+        except ConfigError as error:
+            return _json({"error": str(error)}, status=404)
+        except EnvironmentFault as error:
+            return _json({"error": str(error)}, status=503)
+
     async def _stop(self, request: web.Request) -> web.Response:
         if not self._may_order(request):
             return _json({"error": DENIED}, status=403)
@@ -153,6 +170,18 @@ class HttpServer:
         # Behind a proxy on this machine every caller looks local.
         forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
         return not forwarded and request.remote is not None and ipaddress.ip_address(request.remote).is_loopback
+
+
+def _question(query: Mapping[str, str]) -> Question:
+    """Raises ValueError."""
+    unknown = sorted(query.keys() - set(Question.__struct_fields__))
+    if unknown:
+        raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")
+    given = {name: value or "true" if name == "reverse" else value for name, value in query.items()}
+    question = msgspec.convert(given, Question, strict=False)
+    if (question.offset is None) == (question.time_ms is None):
+        raise ValueError("give either offset or time_ms")
+    return question
 
 
 def _json(value: object, status: int = 200) -> web.Response:

@@ -24,6 +24,7 @@ from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
+from mirrord.shell.translating import Answer, Question, answer, chart
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch
 from policies.flows import policy_faults
@@ -78,6 +79,8 @@ class Supervisor:
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flows, also those that were taken out and are being drained."""
         self._services: Services | None = None
+        self._ledgers: dict[str, LedgerStore] = {}
+        """Each flow's ledger as it was opened last."""
         self._applying = asyncio.Lock()
         token = config.http.token
         self._http = HttpServer(self, config.http.listen, token.resolve() if token else None)
@@ -98,7 +101,7 @@ class Supervisor:
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
             admin=self._surroundings.admin,
             upkeep=self._surroundings.upkeep,
-            ledger=self._surroundings.ledger,
+            ledger=self._ledger,
             probe=self._surroundings.probe,
         )
         for flow in self._config.flows:
@@ -170,6 +173,13 @@ class Supervisor:
         """Prometheus's text form."""
         return metrics_text(self.status())
 
+    async def translate(self, question: Question) -> Answer:
+        """Where a reader goes on in the other cluster (`mirrord.shell.http.StatusSource`)."""
+        store = self._ledgers.get(self._config.flow(question.flow).name)
+        if store is None or not store.state.flow:
+            raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
+        return await answer(self._config, await chart(store), question)
+
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         if not self._stopping.is_set():
@@ -177,6 +187,10 @@ class Supervisor:
         self._stopping.set()
         for flow in self._flows.values():
             flow.stop()
+
+    def _ledger(self, flow: FlowConfig) -> LedgerStore:
+        self._ledgers[flow.name] = store = self._surroundings.ledger(flow)
+        return store
 
     def _add(self, flow: FlowConfig, services: Services) -> None:
         supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)

@@ -12,7 +12,7 @@ import pytest
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Secret, Security
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
@@ -20,6 +20,7 @@ from mirrord.shell import http
 from mirrord.shell.http import HttpServer
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.remote import order_apply
+from mirrord.shell.translating import Answer, Place, Question
 
 LANES = (
     LaneStatus(
@@ -68,6 +69,24 @@ class Daemon:
 
     def metrics_text(self) -> bytes:
         return metrics_text(STATUS)
+
+    async def translate(self, question: Question) -> Answer:
+        if question.flow != "eu-us":
+            raise ConfigError("no such flow")
+        if question.partition == 9:
+            raise EnvironmentFault("the ledger is not read yet")
+        here, there = Place("eu", question.topic, 3), Place("us", "eu.orders", 3)
+        return Answer(
+            flow="eu-us",
+            here=here,
+            there=there,
+            kind="exact",
+            asked=question.offset or 0,
+            offset=7,
+            record=7,
+            time_ms=question.time_ms,
+            reason=str(question.reverse),
+        )
 
     async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
         assert not new_clusters
@@ -221,3 +240,30 @@ async def test_without_an_address_the_next_free_port_is_taken(daemon: Daemon, mo
 
 def test_the_page_is_where_the_server_looks() -> None:
     assert Path(http.__file__).with_name("page.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "told"),
+    [
+        ("offset=12", 200, {"asked": 12, "offset": 7, "kind": "exact", "reason": "False"}),
+        ("time_ms=1700000000000", 200, {"time_ms": 1_700_000_000_000}),
+        ("offset=12&reverse", 200, {"reason": "True"}),
+        ("offset=12&reverse=false", 200, {"reason": "False"}),
+        ("", 400, {"error": "give either offset or time_ms"}),
+        ("offset=1&time_ms=2", 400, {"error": "give either offset or time_ms"}),
+        ("offset=-1", 400, {}),
+        ("offset=99999999999999999999", 400, {}),
+        ("offset=x", 400, {}),
+        ("offset=1&to=us", 400, {}),
+        ("offset=1&flow=us-eu", 404, {"error": "no such flow"}),
+        ("offset=1&partition=9", 503, {"error": "the ledger is not read yet"}),
+    ],
+)
+async def test_offsets_are_translated(base: str, query: str, status: int, told: dict[str, object]) -> None:
+    parameters = dict(each.partition("=")[::2] for each in f"flow=eu-us&topic=orders&partition=3&{query}".split("&"))
+    parameters.pop("", None)
+    async with aiohttp.ClientSession() as session, session.get(f"{base}/translate", params=parameters) as response:
+        assert response.status == status
+        answer = await response.json()
+    assert told.items() <= answer.items()
+    assert status == 200 or set(answer) == {"error"}

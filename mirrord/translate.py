@@ -1,0 +1,52 @@
+"""For programs: offsets of one cluster as offsets of the other.
+
+    from mirrord.translate import Question, translate
+
+    answer = translate("conf.toml", Question(flow="eu-us", topic="orders", partition=3, offset=120))
+    if answer.offset is not None:
+        consumer.seek(answer.offset)
+
+It reads the target cluster alone: the daemon need not run, and the source is asked for times only. What the answers
+mean stands in docs/translation.md.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from mirrord.model.config import Config
+from mirrord.model.config_file import load_file
+from mirrord.shell.observe import PATIENCE_S
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.translating import Answer, Chart, Place, Question, answer, chart
+
+__all__ = ["Answer", "Place", "Question", "translate", "translate_all"]
+
+
+def translate(conf: Config | str | Path, question: Question) -> Answer:
+    """The answer to one question, by the configuration or its file. Raises what `translate_all` raises."""
+    (answer,) = translate_all(conf, [question])
+    return answer
+
+
+def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> list[Answer]:
+    """Answers in the order of the questions; the ledger of each flow is read once.
+
+    Raises ConfigError when the configuration is wrong or the flow, topic or partition is not known, EnvironmentFault
+    when the target does not tell, or, for a question by time, the cluster that the time is about.
+    """
+    config = conf if isinstance(conf, Config) else load_file(str(conf)).config
+    return asyncio.run(_translate_all(config, list(questions)))
+
+
+async def _translate_all(config: Config, questions: Sequence[Question]) -> list[Answer]:
+    surroundings = Surroundings(config, PATIENCE_S)
+    charts: dict[str, Chart] = {}
+    for name in dict.fromkeys(question.flow for question in questions):
+        store = surroundings.ledger(config.flow(name))
+        await store.open(read_only=True)
+        try:
+            charts[name] = await chart(store)
+        finally:
+            await store.close()
+    return [await answer(config, charts[question.flow], question) for question in questions]
