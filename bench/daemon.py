@@ -9,7 +9,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +25,8 @@ STOP_S = 60.0
 _ASK_S = 2.0
 _POLL_S = 0.1
 _TAIL_LINES = 15
+_DIFFERENCE = 3
+"""The exit code of `mirrord apply --dry-run` when there is something to do."""
 
 # The leash ends with the thread that it was put on by. This one lives until the interpreter ends.
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="daemon-starter")
@@ -113,6 +115,15 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self.kill()
             return -signal.SIGKILL
+
+    def apply(self, topics: str, *, dry_run: bool = False) -> None:
+        """`mirrord apply` with other topics; with `dry_run` nothing changes. Raises EnvironmentFault."""
+        conf = self.conf.with_suffix(".apply.toml")
+        conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
+        command = [sys.executable, "-m", "mirrord.cli.main", "apply", str(conf), *(["--dry-run"] if dry_run else [])]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=STOP_S, check=False)
+        if done.returncode != (_DIFFERENCE if dry_run else 0):
+            raise EnvironmentFault(f"apply ends with {done.returncode}: {done.stdout}{done.stderr}")
 
     def flow(self) -> FlowStatus | None:
         """The status of its only flow; None while nobody answers."""

@@ -37,6 +37,8 @@ _WORDS = {
     "latency": "Latency",
     "recovery": "Start and recovery",
     "idle": "Idle",
+    "topics": "New topics beside a busy one",
+    "discovery": "A thousand topics",
 }
 """The headings of the questions of `make bench`."""
 

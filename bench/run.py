@@ -14,16 +14,16 @@ from typing import Literal, NamedTuple
 import msgspec
 from rich.console import Console
 
-from bench import idle, latency, memory, recovery, report, tables, throughput
+from bench import discovery, idle, latency, memory, recovery, report, tables, throughput, topics
 from bench.pair import LASTING, pair
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
-Question = Literal["throughput", "memory", "latency", "recovery", "idle"]
+Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "discovery"]
 Engine = Literal["ray", "process"]
 
-QUESTIONS: tuple[Question, ...] = ("throughput", "memory", "latency", "recovery", "idle")
+QUESTIONS: tuple[Question, ...] = ("throughput", "memory", "latency", "recovery", "idle", "topics", "discovery")
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
@@ -65,12 +65,22 @@ def _idle(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], 
     return [idle.measure(source, target, engine, order.share, tell) for engine in order.engines]
 
 
+def _topics(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [topics.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+
+
+def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [discovery.measure(source, target, order.share, tell)]
+
+
 _MEASURES: dict[Question, Measure] = {
     "throughput": _throughput,
     "memory": _memory,
     "latency": _latency,
     "recovery": _recovery,
     "idle": _idle,
+    "topics": _topics,
+    "discovery": _discovery,
 }
 
 
@@ -86,7 +96,7 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
     parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all")
-    parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both; throughput has no engine")
+    parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"
     )

@@ -6,7 +6,9 @@ from typing import Any, NamedTuple
 
 from rich.table import Table as RichTable
 
+from bench import discovery as bench_discovery
 from bench import recovery as bench_recovery
+from bench import topics as bench_topics
 from bench.sampler import PARTS
 
 Result = dict[str, Any]
@@ -24,6 +26,9 @@ _WAIT_GOALS = {
     ("process", bench_recovery.NEW_TOPIC): "6",
     ("ray", bench_recovery.NEW_TOPIC): "6",
 }
+_COST_GOALS = {bench_discovery.AT_REST: "1", bench_discovery.CHANGED: "1"}
+_REST_GOALS = {bench_discovery.STEADY: "5 %"}
+_NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
 _STEP_GOAL = "at most 25 %"
 _P99_GOAL = "at most 10"
 
@@ -184,6 +189,72 @@ def idle(results: Sequence[Result]) -> list[Table]:
     ]
 
 
+def topics(results: Sequence[Result]) -> list[Table]:
+    """How long a busy topic stands, and how soon new ones begin."""
+    gaps = [
+        [
+            f"{each['engine']}: {gap['what']}",
+            str(len(gap["target_ms"])),
+            _least_median_most(gap["target_ms"], ""),
+            f"{statistics.median(gap['target_ms']) / statistics.median(each['gaps'][0]['target_ms']):.2f}",
+            _least_median_most(gap["source_ms"], ""),
+        ]
+        for each in results
+        for gap in each["gaps"]
+    ]
+    waits = [
+        [
+            f"{each['engine']}: {what}",
+            *(f"{pick(each[seconds]):.2f}" for pick in (min, statistics.median, max)),
+            goal,
+            str(len(each[seconds])),
+        ]
+        for each in results
+        for what, seconds, goal in (
+            ("one new topic", "new_topic_s", _NEW_GOAL),
+            (f"the last of {bench_topics.CREATED_AT_ONCE} new topics", "all_new_s", "-"),
+        )
+    ]
+    stands = (
+        f"The longest that a partition of a busy topic brings nothing in {bench_topics.WINDOW_S:g} s, milliseconds "
+        f"({bench_topics.RECORDS_PER_S:,} records a second in {bench_topics.PARTITIONS} partitions)"
+    )
+    head = ["engine, what happens", "windows", "at the target: least, median, most", "of quiet", "at the source"]
+    return [
+        Table(stands, head, gaps),
+        Table(
+            "Seconds from creation to the first record in the target, beside the busy topic",
+            ["engine, what", "least", "median", "most", "goal at most", "repetitions"],
+            waits,
+        ),
+    ]
+
+
+def discovery(results: Sequence[Result]) -> list[Table]:
+    """Rounds, and rest."""
+    size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions" for each in results[:1])
+    costs = [
+        [
+            cost["what"],
+            str(cost["rounds"]),
+            f"{cost['median_s']:.3f}",
+            f"{cost['greatest_s']:.3f}",
+            _COST_GOALS.get(cost["what"], "-"),
+        ]
+        for each in results
+        for cost in each["costs"]
+    ]
+    rests = [
+        [rest["what"], f"{rest['core_share']:.1%}", _REST_GOALS.get(rest["what"], "-"), f"{rest['seconds']:.0f}"]
+        for each in results
+        for rest in each["rests"]
+    ]
+    return [
+        Table(f"{size}: CPU-seconds of one round", ["round", "rounds", "median", "most", "goal at most"], costs),
+        Table(f"{size}: nothing to do", ["what", "of a core", "goal at most", "seconds"], rests),
+    ]
+
+
 def _least_median_most(values: Sequence[float], unit: str) -> str:
     return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"
 
@@ -194,5 +265,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "latency": latency,
     "recovery": recovery,
     "idle": idle,
+    "topics": topics,
+    "discovery": discovery,
 }
 """By question."""

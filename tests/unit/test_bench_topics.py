@@ -1,0 +1,42 @@
+"""How long a busy topic stands, as `make bench` counts it, and the pages about new topics and about a thousand ones."""
+
+import msgspec
+
+from bench import discovery, tables, topics
+from bench.arrivals import largest_gap_ms
+from bench.discovery import Cost, Kept, Rest
+from bench.topics import Gap, Topics
+
+MS = 1_000_000
+
+
+def test_the_largest_gap_is_that_of_the_worst_partition_and_counts_whole_across_the_ends() -> None:
+    steady = [at * MS for at in range(0, 100, 10)]
+    stands = [0, 10 * MS, 60 * MS, 70 * MS]
+    assert largest_gap_ms([steady], 0, 90 * MS) == 10
+    assert largest_gap_ms([steady, stands], 0, 70 * MS) == 50
+    assert largest_gap_ms([steady, stands], 30 * MS, 40 * MS) == 50
+    assert largest_gap_ms([steady, stands], 60 * MS, 70 * MS) == 10
+    assert largest_gap_ms([[]], 0, 7 * MS) == 7
+
+
+def test_each_kind_of_window_is_compared_with_quiet_ones() -> None:
+    gaps = [Gap(what=what, target_ms=[20.0, 10.0 + at], source_ms=[5.0]) for at, what in enumerate((topics.QUIET, "x"))]
+    found = Topics(
+        engine="process", records_per_s=1_000, window_s=10.0, gaps=gaps, new_topic_s=[1.0, 2.0, 6.0], all_new_s=[7.0]
+    )
+    stands, waits = tables.TABLES["topics"](msgspec.to_builtins([found]))
+    assert stands.rows[0] == [f"process: {topics.QUIET}", "2", "10, 15, 20", "1.00", "5, 5, 5"]
+    assert stands.rows[1][2:4] == ["11, 16, 20", "1.03"]
+    assert waits.rows[0] == ["process: one new topic", "1.00", "2.00", "6.00", "6", "3"]
+
+
+def test_rounds_and_rest_stand_beside_their_goals() -> None:
+    costs = [Cost(what=discovery.AT_REST, rounds=10, median_s=0.02, greatest_s=0.03)]
+    found = Kept(
+        topics=1_000, partitions=3, costs=costs, rests=[Rest(what=discovery.STEADY, seconds=60.0, core_share=0.021)]
+    )
+    rounds, rest = tables.TABLES["discovery"](msgspec.to_builtins([found]))
+    assert rounds.title.startswith("1,000 topics of 3 partitions")
+    assert rounds.rows == [[discovery.AT_REST, "10", "0.020", "0.030", "1"]]
+    assert rest.rows == [[discovery.STEADY, "2.1%", "5 %", "60"]]
