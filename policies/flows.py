@@ -15,7 +15,7 @@ from mirrord.model.errors import ConfigError, PolicyFault
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
 from policies.loading import NAMING, PROPERTIES, SELECTION, make
-from policies.naming import Naming, naming
+from policies.naming import Naming, is_heartbeats, naming
 from policies.properties import Properties, properties
 from policies.selecting import Selection, is_internal
 
@@ -90,7 +90,15 @@ def naming_of(flow: FlowConfig) -> Naming:
 def selection_of(flow: FlowConfig) -> Selection:
     """Which topics the flow copies. Raises ConfigError."""
     leaving = _leaving(flow) if flow.select else None
-    return Selection(flow.topics, flow.exclude, flow.target, naming_of(flow), flow.mm2_records.separator, leaving)
+    return Selection(
+        flow.topics,
+        flow.exclude,
+        flow.target,
+        naming_of(flow),
+        flow.mm2_records.separator,
+        leaving,
+        always=lambda topic: flow.heartbeats.replicate and is_heartbeats(topic, flow.separator),
+    )
 
 
 def properties_of(flow: FlowConfig) -> Properties:

@@ -3,12 +3,13 @@
 A topic is selected when its whole name matches one of the includes and none of the excludes, and a policy of a third
 party, where the flow has one, does not leave it out. Three kinds are never selected, whatever the lists say: Kafka's
 own topics, the topics that mirrord and MirrorMaker 2 keep their state in, and a topic that came from the target in the
-first place. User topics whose names merely end in `.internal` are selected (KIP-1074).
+first place. User topics whose names merely end in `.internal` are selected (KIP-1074). A flow can name topics that it
+copies whatever the lists say; MirrorMaker 2's heartbeats are such.
 """
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal, Protocol
 
 from mirrord.model.errors import PolicyFault
@@ -59,27 +60,33 @@ class Selection:
         naming: Naming,
         internal_separator: str = ".",
         leaving: Leaving | None = None,
+        always: Callable[[str], bool] = lambda _: False,
     ) -> None:
+        """`always` tells the topics that are copied whatever the lists, and policies of third parties, say."""
         self._include = [re.compile(pattern) for pattern in include]
         self._exclude = [re.compile(pattern) for pattern in exclude]
         self._target = target
         self._naming = naming
         self._internal_separator = internal_separator
         self._leaving = leaving
+        self._always = always
 
     def refusal(self, topic: str) -> Refusal | None:
         """Why this source topic is not copied; None when it is."""
         if is_internal(topic, self._internal_separator):
             return "internal"
-        if not any(pattern.fullmatch(topic) for pattern in self._include):
+        always = self._always(topic)
+        if not always and not any(pattern.fullmatch(topic) for pattern in self._include):
             return "not-included"
-        if any(pattern.fullmatch(topic) for pattern in self._exclude):
+        if not always and any(pattern.fullmatch(topic) for pattern in self._exclude):
             return "excluded"
         try:
             # Every hop, not only the last: eu -> us -> asia -> eu is a ring too, as in MirrorSourceConnector.isCycle.
             if self._target in self._naming.hops(topic):
                 return "cycle"
-            return "left-out" if self._leaving is not None and self._leaving.refusal(topic) is not None else None
+            if always or self._leaving is None:
+                return None
+            return None if self._leaving.refusal(topic) is None else "left-out"
         except PolicyFault:
             return "fault"
 

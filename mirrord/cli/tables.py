@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Status
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, Status
 
 UNKNOWN = "-"
 _STATE_STYLES = {
@@ -150,6 +150,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     if flow.note:
         yield escape(flow.note)
     yield from map(escape, flow.remarks)
+    if flow.latency is not None:
+        yield _latency_line(flow, flow.latency)
     if flow.lease is not None and flow.state in {"standby", "down"}:
         lease = flow.lease
         age = duration(lease.age_ms / 1000)
@@ -170,6 +172,27 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for lane in flow.lanes:
         if lane.state == "halted":
             yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+
+
+def _latency_line(flow: FlowStatus, told: LatencyStatus) -> str:
+    if told.latency_ms is None:
+        latency = "latency unknown"
+    else:
+        error = f" ± {milliseconds(told.latency_error_ms)}" if told.latency_error_ms else ""
+        latency = f"latency {milliseconds(told.latency_ms)}{error}"
+    if told.clock_offset_ms is None:
+        clocks = f"clocks not compared{f': {escape(told.note)}' if told.note else ''}"
+    else:
+        ahead = f"{milliseconds(abs(told.clock_offset_ms))} {'ahead' if told.clock_offset_ms >= 0 else 'behind'}"
+        clocks = f"the clock of {escape(flow.source.alias)} is {ahead} ± {milliseconds(told.clock_error_ms)}"
+    return f"{latency}; {clocks}"
+
+
+def milliseconds(number_ms: float | None) -> str:
+    """4.2 ms, 850 ms, 12.5 s"""
+    if number_ms is not None and number_ms < 10:
+        return f"{number_ms:.1f} ms"
+    return duration(None if number_ms is None else number_ms / 1000)
 
 
 def _unreachable(cluster: ClusterStatus) -> str:

@@ -10,10 +10,7 @@ from mirrord.model.config import FlowConfig
 
 NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {
     "groups": lambda flow: flow.groups.mode != "off",
-    "heartbeats.emit": lambda flow: flow.heartbeats.emit != "off",
-    "heartbeats.replicate": lambda flow: flow.heartbeats.replicate,
     "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
-    "mm2_records.offset_syncs": lambda flow: flow.mm2_records.offset_syncs != "off",
 }
 """Setting of a flow to whether that flow asks for it."""
 

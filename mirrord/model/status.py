@@ -160,6 +160,22 @@ class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Settings of the copy that differ and could not be altered: name, value there and value wanted."""
 
 
+class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What the heartbeats that a flow carries tell; only the daemon knows it."""
+
+    latency_ms: float | None = None
+    """From a record's being written at the source until it can be read at the target; what is still under way counts
+    once it takes longer."""
+    latency_error_ms: float | None = None
+    """On either side: 0 when the daemon itself wrote the heartbeat, so that one clock saw both ends."""
+    clock_offset_ms: float | None = None
+    """How far the source's clock is ahead of the target's, by their active controllers."""
+    clock_error_ms: float | None = None
+    """On either side."""
+    note: str = ""
+    """One line for people: why a clock is not known."""
+
+
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
 
@@ -182,6 +198,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Those that need attention; only the daemon knows them."""
     remarks: tuple[str, ...] = ()
     """What is good to know, one line each."""
+    latency: LatencyStatus | None = None
+    """None while the flow carries no heartbeats."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,6 +27,7 @@ from mirrord.shell.fleet import Fleet
 from mirrord.shell.lane_view import Rates, recorded_lanes, replicators, reported_lane
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder
@@ -61,6 +62,8 @@ class Services(NamedTuple):
     """A new one for each flow."""
     upkeep: Callable[[Alias], UpkeepAdmin]
     """A new one for each flow."""
+    mm2: Callable[[FlowConfig], Mm2Upkeep | None]
+    """A new one for each flow; None: it writes nothing for MirrorMaker 2's clients."""
     ledger: Callable[[FlowConfig], LedgerStore]
     """A new one, not opened yet, for each try."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
@@ -176,6 +179,7 @@ class FlowSupervisor:
             note=self._remark(),
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
             remarks=(*self._upkeep.remarks, *self._hazards) if self._fleet is not None else (),
+            latency=self._upkeep.latency if self._fleet is not None else None,
         )
 
     # one try
@@ -331,7 +335,8 @@ class FlowSupervisor:
     def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery]:
         """What does a flow's work by its configuration, but for the lanes."""
         services = self._services
-        upkeep = Upkeep(flow, services.upkeep(flow.source), services.upkeep(flow.target), services.clock)
+        clusters = (services.upkeep(flow.source), services.upkeep(flow.target))
+        upkeep = Upkeep(flow, *clusters, services.clock, services.mm2(flow))
         admins = (self._source_admin, self._target_admin)
         return upkeep, Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
 

@@ -40,6 +40,7 @@ class _StatusCollector(Collector):
         info.add_metric([], {"version": self._status.version, "instance": self._status.instance})
         yield info
         yield from _flow_families(self._status.flows)
+        yield from _latency_families(self._status.flows)
         yield from _counter_families(self._status.flows)
         yield from _lane_families(self._status.flows)
 
@@ -84,6 +85,33 @@ def _flow_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]
             exactly_once.add_metric([flow.name], float(flow.guarantee == "exactly-once"))
         in_flight.add_metric([flow.name], flow.totals.in_flight_bytes)
     yield from (reachable, state, age, epoch, lanes, halted, unprotected, exactly_once, in_flight)
+
+
+def _latency_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]:
+    latency = GaugeMetricFamily(
+        "mirrord_latency_seconds", "From source to target, by the heartbeats that the flow carries.", labels=["flow"]
+    )
+    error = GaugeMetricFamily(
+        "mirrord_latency_error_seconds", "How much more or less the latency may be.", labels=["flow"]
+    )
+    clocks = GaugeMetricFamily(
+        "mirrord_clock_offset_seconds", "How far the source's clock is ahead of the target's.", labels=["flow"]
+    )
+    clocks_error = GaugeMetricFamily(
+        "mirrord_clock_offset_error_seconds", "How much more or less that may be.", labels=["flow"]
+    )
+    for flow in flows:
+        if flow.latency is None:
+            continue
+        _add(latency, [flow.name], _seconds(flow.latency.latency_ms))
+        _add(error, [flow.name], _seconds(flow.latency.latency_error_ms))
+        _add(clocks, [flow.name], _seconds(flow.latency.clock_offset_ms))
+        _add(clocks_error, [flow.name], _seconds(flow.latency.clock_error_ms))
+    yield from (latency, error, clocks, clocks_error)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def _counter_families(flows: tuple[FlowStatus, ...]) -> Iterator[CounterMetricFamily]:

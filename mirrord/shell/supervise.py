@@ -6,6 +6,7 @@ from contextlib import suppress
 import msgspec
 import structlog
 
+from mirrord.cluster.beats import SentBeats
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_changes import ConfigChanges, FlowChange, compare
 from mirrord.model.errors import EnvironmentFault
@@ -22,6 +23,7 @@ from mirrord.shell.lease_holder import this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
+from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
@@ -44,6 +46,7 @@ class Surroundings:
         self._config = config
         self._patience_s = patience_s
         self.clock: Clock = SystemClock()
+        self._sent = SentBeats()
 
     def use(self, config: Config) -> None:
         """From now on clusters are those of this configuration."""
@@ -56,6 +59,11 @@ class Surroundings:
     def upkeep(self, alias: Alias) -> UpkeepAdmin:
         """Another one, for settings and rights."""
         return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+
+    def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
+        """What writes a flow's records for MirrorMaker 2's clients."""
+        timeout_s = self._config.runtime.request_timeout_ms / 1000
+        return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
     def ledger(self, flow: FlowConfig) -> LedgerStore:
         """A new view of a flow's ledger, not opened yet."""
@@ -101,6 +109,7 @@ class Supervisor:
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
             admin=self._surroundings.admin,
             upkeep=self._surroundings.upkeep,
+            mm2=self._surroundings.mm2,
             ledger=self._ledger,
             probe=self._surroundings.probe,
         )

@@ -1,4 +1,4 @@
-"""What a flow's holder keeps in step beside the records: settings, rights, and the end of topics.
+"""What a flow's holder keeps in step beside the records: settings, rights, ends of topics, and MirrorMaker 2's records.
 
 Each has its own loop and its own faults, which are told and tried again; none of them stops another, nor the copying.
 """
@@ -13,10 +13,11 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.facts import AnyFact, TopicDeleted
-from mirrord.model.status import TopicStatus
+from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.shell.acl_sync import AclSync
 from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered
+from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
@@ -32,11 +33,19 @@ log = structlog.get_logger()
 class Upkeep:
     """The loops of one flow."""
 
-    def __init__(self, flow: FlowConfig, source: UpkeepAdmin, target: UpkeepAdmin, clock: Clock) -> None:
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: UpkeepAdmin,
+        target: UpkeepAdmin,
+        clock: Clock,
+        mm2: Mm2Upkeep | None = None,
+    ) -> None:
         self._flow = flow
         self._source = source
         self._target = target
         self._clock = clock
+        self._mm2 = mm2
         self._names = naming_of(flow)
         self._selection = selection_of(flow)
         self.settings = SettingsSync(flow, source, target)
@@ -50,12 +59,15 @@ class Upkeep:
         """The clusters as discovery has just seen them."""
         self._discovered = discovered
         self._refreshed.set()
+        if self._mm2 is not None:
+            self._mm2.see(discovered)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
         """Until it is cancelled."""
         self._discovered = None
         self._faults.clear()
-        await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder))
+        mm2 = () if self._mm2 is None else (self._mm2.run(ledger),)
+        await asyncio.gather(self._keep(ledger, recorder), self._delete(ledger, recorder), *mm2)
 
     async def close(self) -> None:
         """End the connections."""
@@ -70,7 +82,13 @@ class Upkeep:
     @property
     def remarks(self) -> tuple[str, ...]:
         """What is good to know, one line each."""
-        return (*self._acls.remarks, *((self._deletions,) if self._deletions else ()))
+        mm2 = () if self._mm2 is None else self._mm2.remarks
+        return (*self._acls.remarks, *((self._deletions,) if self._deletions else ()), *mm2)
+
+    @property
+    def latency(self) -> LatencyStatus | None:
+        """How long records are under way, by the heartbeats that the flow carries."""
+        return None if self._mm2 is None else self._mm2.latency
 
     def topics(self, discovered: Discovered | None) -> tuple[TopicStatus, ...]:
         """The topics that need attention."""

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_features import SyncConfig
+from mirrord.model.config_features import HeartbeatsConfig, SyncConfig
 from mirrord.model.facts import ConfigChange, ConfigsSynced, TopicCreated
 from mirrord.model.names import ledger_topic
 from mirrord.shell.discovery import Claims, Discovered, Discovery
@@ -104,7 +104,15 @@ async def flow_of(
     name: str = "eu-us",
 ) -> AsyncGenerator[Flow]:
     sync = SyncConfig(use_defaults_from=defaults)
-    flow = FlowConfig(name=name, source="eu", target="us", topics=(topics,), sync=sync, replication_factor=factor)
+    flow = FlowConfig(
+        name=name,
+        source="eu",
+        target="us",
+        topics=(topics,),
+        sync=sync,
+        heartbeats=HeartbeatsConfig(replicate=False),  # those of other tests
+        replication_factor=factor,
+    )
     here, there = (
         ClusterConfig(tuple(each.bootstrap.split(",")), security_of(each, user)) for each in (source, target)
     )

@@ -1,8 +1,12 @@
 """Naming and selecting."""
 
+import msgspec
 import pytest
 
+from mirrord.model.config import FlowConfig
+from mirrord.model.config_features import HeartbeatsConfig
 from mirrord.model.errors import ConfigError
+from policies.flows import selection_of
 from policies.naming import IdentityNaming, Naming, PrefixNaming, naming
 from policies.selecting import Refusal, Selection, is_internal
 
@@ -129,3 +133,17 @@ def test_selection_says_why_not(topic: str, policy: Naming, refusal: Refusal | N
     selection = Selection(include, [r".*\.tmp"], "us", policy)
     assert selection.refusal(topic) == refusal
     assert selection.selects(topic) == (refusal is None)
+
+
+@pytest.mark.parametrize("naming_name", ["prefix", "identity", "dr-{topic}"])
+def test_heartbeats_are_copied_whatever_the_lists_say(naming_name: str) -> None:
+    flow = FlowConfig(
+        name="eu-us", source="eu", target="us", topics=("orders",), exclude=(".*beats",), naming=naming_name
+    )
+    selection = selection_of(flow)
+    assert selection.copy_of("heartbeats") == "eu.heartbeats"
+    assert selection.copy_of("asia.heartbeats") == "eu.asia.heartbeats"
+    assert selection.refusal("us.heartbeats") == "cycle"
+    assert selection.refusal("hearts") == "not-included"
+    without = msgspec.structs.replace(flow, heartbeats=HeartbeatsConfig(replicate=False))
+    assert selection_of(without).refusal("heartbeats") == "not-included"

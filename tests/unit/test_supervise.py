@@ -58,6 +58,7 @@ class Mirror:
             watches={alias: ClusterWatch(alias, clock) for alias in self.clusters},
             admin=lambda alias: FakeAdmin(self.clusters[alias]),
             upkeep=lambda alias: FakeUpkeep(self.clusters[alias]),
+            mm2=lambda _: None,
             ledger=lambda _: LedgerStore(MemoryLog(self.ledger), clock, deadline_seconds=1.0),
             probe=self.probe,
         )

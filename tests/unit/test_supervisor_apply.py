@@ -37,6 +37,9 @@ class World(Surroundings):
     def upkeep(self, alias: Alias) -> FakeUpkeep:
         return FakeUpkeep(self.clusters[alias])
 
+    def mm2(self, flow: FlowConfig) -> None:  # noqa: ARG002
+        return None
+
     def ledger(self, flow: FlowConfig) -> LedgerStore:
         return LedgerStore(MemoryLog(self.ledgers[flow.name]), self.clock, deadline_seconds=1.0)
 

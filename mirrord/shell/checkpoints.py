@@ -1,0 +1,97 @@
+"""Writes where groups stand into MirrorMaker 2's checkpoints topic on the target (`mirrord.cluster.checkpoints`).
+
+Whoever knows where groups stand tells it by `tell`, as often as it likes; written is only what is new, once per
+interval, after the data that it is about. What stands in the topic is read first: a checkpoint must not go back.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import structlog
+
+from mirrord.cluster.checkpoints import CheckpointBook, GroupPosition
+from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.mm2_topic import SMALL, Mm2Topic
+from mirrord.wire.errors import WireError
+from mirrord.wire.mm2_records import Checkpoint
+from policies.mm2_names import checkpoints_topic
+
+RETRY_S = 5.0
+
+log = structlog.get_logger()
+
+
+class Checkpoints:
+    """The checkpoints of one flow."""
+
+    def __init__(self, flow: FlowConfig, target: ClusterConfig, timeout_s: float) -> None:
+        self._flow = flow
+        self._target = target
+        self._timeout_s = timeout_s
+        self._name = checkpoints_topic(flow.source, flow.mm2_records.separator)
+        self._book = CheckpointBook()
+        self._fault = ""
+
+    def tell(self, positions: Iterable[GroupPosition]) -> None:
+        """Groups stand here now; their records are acknowledged at the target."""
+        for position in positions:
+            self._book.tell(position)
+
+    def forget(self, target_topic: str) -> None:
+        """The target topic is another one of the same name."""
+        self._book.forget(target_topic)
+
+    @property
+    def remarks(self) -> list[str]:
+        """What does not succeed."""
+        return [self._fault] if self._fault else []
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        topic = Mm2Topic(self._name, self._target, self._timeout_s)
+        try:
+            while True:
+                try:
+                    await topic.create(self._flow.mm2_records.checkpoints_replication_factor, SMALL)
+                    await self._learn(topic)
+                    await self._write(topic)
+                except EnvironmentFault as fault:
+                    self._tell(f"checkpoints are not written: {fault}")
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            await topic.end()
+
+    async def _learn(self, topic: Mm2Topic) -> None:
+        for key, value in await topic.read_all():
+            try:
+                self._book.learn(Checkpoint.decode(key, value))
+            except WireError:
+                continue  # as MirrorCheckpointTask does
+        self._tell("")
+
+    async def _write(self, topic: Mm2Topic) -> None:
+        while True:
+            due, unfit = _encoded(self._book.due())
+            if due:
+                await topic.write([(key, value) for _, key, value in due])
+                self._book.written(checkpoint for checkpoint, _, _ in due)
+            self._tell(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
+            await asyncio.sleep(self._flow.mm2_records.checkpoints_every_ms / 1000)
+
+    def _tell(self, line: str) -> None:
+        if line and line != self._fault:
+            log.warning("checkpoints", flow=self._flow.name, reason=line)
+        self._fault = line
+
+
+def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
+    """Checkpoints with their bytes, and a group whose checkpoint has none."""
+    encoded: list[tuple[Checkpoint, bytes, bytes]] = []
+    unfit = ""
+    for checkpoint in due:
+        try:
+            encoded.append((checkpoint, checkpoint.key, checkpoint.value))
+        except WireError:
+            unfit = checkpoint.group
+    return encoded, unfit

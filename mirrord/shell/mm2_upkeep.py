@@ -1,0 +1,94 @@
+"""What a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
+
+Each has a loop of its own; what fails is remarked and tried again, and stops neither another nor the copying.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+
+import structlog
+
+from mirrord.cluster.beats import SentBeats
+from mirrord.cluster.checkpoints import GroupPosition
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.config_not_yet import NOT_YET
+from mirrord.model.names import Alias, TopicId
+from mirrord.model.status import LatencyStatus
+from mirrord.shell.checkpoints import Checkpoints
+from mirrord.shell.clock import Clock
+from mirrord.shell.discovery import Discovered
+from mirrord.shell.heartbeats import Heartbeats
+from mirrord.shell.offset_syncs import OffsetSyncs
+from policies.mm2_names import HEARTBEATS
+
+LONGEST_TRY_S = 10.0
+AGAIN_S = 30.0
+"""After an error of our own."""
+
+log = structlog.get_logger()
+
+
+class Mm2Upkeep:
+    """The loops of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
+    ) -> None:
+        patience_s = min(timeout_s, LONGEST_TRY_S)
+        self._flow = flow
+        self._heartbeats = Heartbeats(flow, clusters, patience_s, clock, sent)
+        records = flow.mm2_records
+        emits = records.checkpoints and "mm2_records.checkpoints" not in NOT_YET
+        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if emits else None
+        self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
+        self._topics: dict[str, TopicId] = {}
+        self._failed: dict[str, str] = {}
+
+    def see(self, discovered: Discovered) -> None:
+        """The clusters as discovery has just seen them."""
+        lanes = discovered.lanes
+        self._heartbeats.carry(next((lane.target_topic for lane in lanes if lane.source_topic == HEARTBEATS), None))
+        if self._syncs is not None:
+            self._syncs.see(lane.lane for lane in lanes)
+        topics = {lane.target_topic: lane.key.target_topic_id for lane in lanes}
+        if self._checkpoints is not None:
+            for topic in topics.keys() & self._topics.keys():
+                if topics[topic] != self._topics[topic]:
+                    self._checkpoints.forget(topic)
+        self._topics |= topics
+
+    def tell(self, positions: Iterable[GroupPosition]) -> None:
+        """Groups stand here now; their records are acknowledged at the target."""
+        if self._checkpoints is not None:
+            self._checkpoints.tell(positions)
+
+    @property
+    def latency(self) -> LatencyStatus | None:
+        """How long records are under way; None while the flow carries no heartbeats."""
+        return self._heartbeats.status()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What does not succeed, one line each."""
+        parts = (self._heartbeats, self._checkpoints, self._syncs)
+        return (*self._failed.values(), *(line for part in parts if part is not None for line in part.remarks))
+
+    async def run(self, ledger: Callable[[], FlowState]) -> None:
+        """Until it is cancelled."""
+        self._failed.clear()
+        work = [self._keep("heartbeats", self._heartbeats.run)]
+        if self._checkpoints is not None:
+            work.append(self._keep("checkpoints", self._checkpoints.run))
+        if (syncs := self._syncs) is not None:
+            work.append(self._keep("offset syncs", lambda: syncs.run(ledger)))
+        await asyncio.gather(*work)
+
+    async def _keep(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
+                self._failed[what] = f"{what} are not written: internal error: {error!r}"
+            await asyncio.sleep(AGAIN_S)

@@ -1,0 +1,270 @@
+"""MirrorMaker 2's own Java clients, and Kafka's formatters, read what mirrord writes for them."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from mirrord.cluster.checkpoints import GroupPosition
+from mirrord.lab.cluster import Cluster
+from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.config_features import Mm2RecordsConfig
+from mirrord.model.status import LatencyStatus
+from mirrord.shell.checkpoints import Checkpoints
+from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from tests.fixtures.daemon import Daemon, all_ends, fill, unique
+from tests.fixtures.java_clients import JavaClients, java_clients
+from tests.fixtures.lab import LabFactory, LabPair, client_settings
+from tests.fixtures.mirror import Written, create_topic, write
+from tests.fixtures.wire import security_of
+
+SECONDS = 60.0
+LIMIT_S = 10.0
+Record = tuple[bytes, bytes]
+IDENTITY = {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"}
+
+
+@pytest.fixture(scope="module")
+def java() -> Generator[JavaClients]:
+    with java_clients() as clients:
+        yield clients
+
+
+def records(cluster: Cluster, topic: str) -> list[Record]:
+    """All records of partition 0."""
+    consumer = Consumer({**client_settings(cluster), "group.id": "nobody", "enable.auto.commit": False})
+    try:
+        where = TopicPartition(topic, 0)
+        first, end = consumer.get_watermark_offsets(where, timeout=SECONDS)
+        consumer.assign([TopicPartition(topic, 0, first)])
+        found: list[Record] = []
+        while end and consumer.position([where])[0].offset < end:
+            for message in consumer.consume(1_000, timeout=1.0):
+                assert message.error() is None
+                key, value = message.key(), message.value()
+                assert isinstance(key, bytes)
+                assert isinstance(value, bytes), "a tombstone breaks the Java readers"
+                found.append((key, value))
+        return found
+    finally:
+        consumer.close()
+
+
+def topics(cluster: Cluster) -> set[str]:
+    return set(AdminClient(client_settings(cluster)).list_topics(timeout=SECONDS).topics)
+
+
+class Mirror:
+    """A daemon between clusters whose aliases no other test has, so that their topics are this test's alone."""
+
+    def __init__(self, folder: Path, pair: LabPair, flow_more: str, topic: str) -> None:
+        self.source, self.target, self.flow = unique("eu"), unique("us"), unique("beats")
+        path = folder / f"{self.flow}.toml"
+        path.write_text(
+            f"""
+[clusters.{self.source}]
+bootstrap = "{pair.source.bootstrap}"
+[clusters.{self.target}]
+bootstrap = "{pair.target.bootstrap}"
+[[flows]]
+name = "{self.flow}"
+from = "{self.source}"
+to = "{self.target}"
+topics = ['{topic}']
+refresh = "500ms"
+{flow_more}
+[runtime]
+engine = "process"
+lease_ttl = "3s"
+[logs]
+dir = "{folder / "logs"}"
+"""
+        )
+        self.daemon = Daemon(path)
+
+
+def latency(daemon: Daemon) -> LatencyStatus:
+    return daemon.flow().latency or LatencyStatus()
+
+
+def test_heartbeats_show_the_flow_and_its_latency(java: JavaClients, lab_cluster: LabFactory, tmp_path: Path) -> None:
+    lab_pair = LabPair(lab_cluster(), lab_cluster())  # of this test alone: other flows would copy the heartbeats, too
+    topic = create_topic(lab_pair.source, unique("orders"), 2)
+    fill(lab_pair.source, topic, 2, 100)
+    mirror = Mirror(tmp_path, lab_pair, 'heartbeats = { emit = "both", every = "100ms" }', topic)
+    with mirror.daemon as daemon:
+        daemon.until_copied(all_ends(lab_pair.source, topic))
+        daemon.until(lambda: latency(daemon).latency_ms is not None and latency(daemon).clock_offset_ms is not None)
+        told = latency(daemon)
+        assert told.latency_error_ms == 0, "this daemon wrote the beats itself"
+        assert told.clock_offset_ms is not None
+        assert told.clock_error_ms is not None
+        assert abs(told.clock_offset_ms) <= told.clock_error_ms, "both clusters run on this machine"
+        copies = f"{mirror.source}.heartbeats"
+        with java.mirror_client(lab_pair.target, {}) as client:
+            assert client.replicationHops(mirror.source) == 1
+            assert mirror.source in set(client.upstreamClusters())
+            assert {"heartbeats", copies} <= set(client.heartbeatTopics())
+            assert set(client.remoteTopics(mirror.source)) == {f"{mirror.source}.{topic}", copies}
+        assert daemon.stop() == 0
+    at_target = records(lab_pair.target, "heartbeats")
+    ours = [each for each in at_target if Heartbeat.decode(*each).source == mirror.source]
+    assert {(beat.source, beat.target) for beat in (Heartbeat.decode(*each) for each in ours)} == {
+        (mirror.source, mirror.target)
+    }
+    carried = [each for each in records(lab_pair.target, copies) if Heartbeat.decode(*each).target == mirror.source]
+    beat = Heartbeat.decode(*carried[-1])
+    assert beat.source == mirror.target, "at the source beats name the opposite direction"
+    assert java.formatted("HeartbeatFormatter", carried[-1:]) == [
+        f"Heartbeat{{sourceClusterAlias={beat.source}, targetClusterAlias={beat.target}, "
+        f"timestamp={beat.timestamp_ms}}}"
+    ]
+
+
+@pytest.mark.parametrize("where", ["target", "source"])
+def test_offset_syncs_are_pairs_of_copied_records(
+    java: JavaClients, lab_pair: LabPair, where: str, tmp_path: Path
+) -> None:
+    topic = create_topic(lab_pair.source, unique("orders"), 2)
+    fill(lab_pair.source, topic, 2, 1_000)
+    more = (
+        'heartbeats = { emit = "off", replicate = false }\n'
+        f'mm2_records = {{ offset_syncs = "{where}", separator = "_", offset_lag_max = 10 }}'
+    )
+    mirror = Mirror(tmp_path, lab_pair, more, topic)
+    cluster, other = (lab_pair.source, mirror.target) if where == "source" else (lab_pair.target, mirror.source)
+    name = f"mm2-offset-syncs_{other}_internal"
+
+    def newest() -> dict[tuple[str, int], tuple[int, int]]:
+        if name not in topics(cluster):
+            return {}
+        syncs = [OffsetSync.decode(*each) for each in records(cluster, name)]
+        return {(sync.topic, sync.partition): (sync.upstream, sync.downstream) for sync in syncs}
+
+    with mirror.daemon as daemon:
+        daemon.until(lambda: newest() == {(topic, 0): (499, 499), (topic, 1): (499, 499)})
+        fill(lab_pair.source, topic, 2, 3)
+        daemon.until(lambda: newest() == {(topic, 0): (501, 501), (topic, 1): (500, 500)})
+        assert daemon.stop() == 0
+    found = records(cluster, name)
+    lines = java.formatted("OffsetSyncFormatter", found)
+    assert lines == [
+        f"OffsetSync{{topicPartition={sync.topic}-{sync.partition}, upstreamOffset={sync.upstream}, "
+        f"downstreamOffset={sync.downstream}}}"
+        for sync in (OffsetSync.decode(*each) for each in found)
+    ]
+
+
+@asynccontextmanager
+async def writing(target: Cluster, source: str, separator: str = ".") -> AsyncGenerator[Checkpoints]:
+    """The writer of checkpoints by itself."""
+    more = Mm2RecordsConfig(checkpoints_every_ms=100, separator=separator, checkpoints_replication_factor=3)
+    flow = FlowConfig(name="made-up", source=source, target="us", topics=(".*",), mm2_records=more)
+    config = ClusterConfig(tuple(target.bootstrap.split(",")), security_of(target, "admin"))
+    made = Checkpoints(flow, config, LIMIT_S)
+    running = asyncio.create_task(made.run())
+    try:
+        yield made
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + SECONDS
+    while not await asyncio.to_thread(condition):  # the writer is on this loop
+        assert loop.time() < deadline, "it never came true"
+        await asyncio.sleep(0.05)
+
+
+def positions(group: str, topic: str, *pairs: tuple[int, int]) -> Iterable[GroupPosition]:
+    return (GroupPosition(group, topic, partition, *pair) for partition, pair in enumerate(pairs))
+
+
+async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPair) -> None:
+    source, target = unique("eu"), lab_pair.target
+    name, topic = f"{source}.checkpoints.internal", f"{source}.orders"
+
+    async def translated(group: str) -> dict[tuple[str, int], int]:
+        return await asyncio.to_thread(java.translate_offsets, target, source, group, {})
+
+    def written() -> int:
+        return len(records(target, name)) if name in topics(target) else 0
+
+    async with writing(target, source) as checkpoints:
+        checkpoints.tell(positions("billing", topic, (1_234, 1_231), (0, 0)))
+        checkpoints.tell(positions("audit", topic, (7, 5)))
+        await until(lambda: written() == 3)
+        assert await translated("billing") == {(topic, 0): 1_231, (topic, 1): 0}
+        assert await translated("audit") == {(topic, 0): 5}
+        assert await translated("nobody") == {}
+        checkpoints.tell(positions("billing", topic, (2_000, 1_900)))
+        await until(lambda: written() == 4)
+    async with writing(target, source) as checkpoints:
+        # Another holder of the flow: it reads first, so nothing goes back and nothing is told twice.
+        checkpoints.tell(positions("billing", topic, (2_000, 1_900), (0, 0)))
+        checkpoints.tell(positions("audit", topic, (9, 4)))
+        checkpoints.tell(positions("later", topic, (1, 1)))
+        await until(lambda: written() == 5)
+        assert await translated("billing") == {(topic, 0): 1_900, (topic, 1): 0}
+        assert await translated("audit") == {(topic, 0): 5}
+        # A group that went back at the source takes its checkpoint along.
+        checkpoints.tell(positions("billing", topic, (1_000, 990)))
+        await until(lambda: written() == 6)
+        assert await translated("billing") == {(topic, 0): 990, (topic, 1): 0}
+    with java.mirror_client(target, {}) as client:
+        assert name in set(client.checkpointTopics())
+    newest = records(target, name)[-1]
+    assert java.formatted("CheckpointFormatter", [newest]) == [
+        f"Checkpoint{{consumerGroupId=billing, topicPartition={topic}-0, upstreamOffset=1000, downstreamOffset=990, "
+        "metadata=}"
+    ]
+
+
+@pytest.mark.parametrize("policy", [{}, IDENTITY], ids=["prefix", "identity"])
+async def test_readers_with_another_separator_and_policy(
+    java: JavaClients, lab_pair: LabPair, policy: dict[str, str]
+) -> None:
+    source = unique("eu")
+    topic = "orders" if policy else f"{source}__orders"
+    async with writing(lab_pair.target, source, "__") as checkpoints:
+        checkpoints.tell(positions("billing", topic, (10, 8)))
+        name = f"{source}__checkpoints__internal"
+        await until(lambda: name in topics(lab_pair.target) and records(lab_pair.target, name))
+    settings = {"replication.policy.separator": "__", **policy}
+    assert java.translate_offsets(lab_pair.target, source, "billing", settings) == {(topic, 0): 8}
+    (record,) = records(lab_pair.target, name)
+    assert Checkpoint.decode(*record) == Checkpoint("billing", topic, 0, 10, 8)
+
+
+async def test_what_others_wrote_is_respected(lab_pair: LabPair) -> None:
+    """The topic may hold checkpoints of MirrorMaker 2, and what is none."""
+    source = unique("eu")
+    name = create_topic(lab_pair.target, f"{source}.checkpoints.internal", 1, cleanup_policy="compact")
+    left = Checkpoint("billing", f"{source}.orders", 0, 500, 480)
+    found = [(left.key, left.value), (b"\x00", b"?"), (b"\x00\x09?", b"")]
+    write(lab_pair.target, name, (Written(*each, partition=0) for each in found))
+    async with writing(lab_pair.target, source) as checkpoints:
+        checkpoints.tell(positions("billing", left.topic, (500, 470)))
+        checkpoints.tell(positions("audit", left.topic, (1, 1)))
+        await until(lambda: len(records(lab_pair.target, name)) == 4)
+        assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).group == "audit"
+        checkpoints.tell(positions("billing", left.topic, (510, 490)))
+        await until(lambda: len(records(lab_pair.target, name)) == 5)
+        assert Checkpoint.decode(*records(lab_pair.target, name)[-1]).downstream == 490
+
+
+async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
+    source = unique("eu")
+    create_topic(lab_pair.target, f"{source}.checkpoints.internal", 2)
+    async with writing(lab_pair.target, source) as checkpoints:
+        await until(lambda: checkpoints.remarks)
+        assert re.fullmatch(
+            r"checkpoints are not written: the topic .* has 2 partitions; it must have one", checkpoints.remarks[0]
+        )

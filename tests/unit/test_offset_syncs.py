@@ -1,0 +1,97 @@
+"""Which pairs of offsets are told: where runs begin, the last record at rest, nothing that is not acknowledged."""
+
+from mirrord.ledger.offset_syncs import MOST, Told, due_syncs
+from mirrord.ledger.state import LaneState
+from mirrord.model.facts import HoleFound, LaneHalted
+from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.runs import Run, Runs
+
+
+def lane(source: list[tuple[int, int]], target: list[tuple[int, int]]) -> LaneState:
+    made = LaneState(LaneKey(TopicId("s"), 3, TopicId("t")), "orders", "eu.orders", 1, 0, "read_committed", "sequence")
+    made.source_runs = Runs(Run(*each) for each in source)
+    made.target_runs = Runs(Run(*each) for each in target)
+    return made
+
+
+def told_to(mark: int, last: int = -1) -> Told:
+    """Records that are 1:1 up to here were told."""
+    return Told(mark, last, last, last)
+
+
+def pairs(known: LaneState, mark: int, told: Told | None, lag_max: int = 100) -> tuple[list[tuple[int, int]], int]:
+    """What is told, and up to which ordinal."""
+    syncs, after = due_syncs(known, mark, told, lag_max)
+    assert all((each.topic, each.partition) == ("orders", 3) for each in syncs)
+    assert after.mark == mark
+    return [(each.upstream, each.downstream) for each in syncs], after.last
+
+
+def test_nothing_is_told_of_a_lane_without_acknowledged_records() -> None:
+    known = lane([(0, 10)], [])
+    assert pairs(known, 0, None) == ([], -1)
+    assert pairs(known, 0, Told(0)) == ([], -1)
+
+
+def test_a_lane_that_is_met_anew_tells_its_last_record() -> None:
+    known = lane([(0, 10), (5, 20)], [(0, 0)])
+    assert pairs(known, 8, None) == ([(22, 7)], 7)
+
+
+def test_the_beginnings_of_runs_are_told_on_both_sides() -> None:
+    known = lane([(0, 10), (5, 20)], [(0, 0), (7, 100)])
+    assert pairs(known, 8, told_to(1, 0)) == ([(20, 5), (22, 100)], 7)
+
+
+def test_only_what_lies_below_the_mark_is_told() -> None:
+    known = lane([(0, 10), (5, 20)], [(0, 0), (7, 100)])
+    assert pairs(known, 5, told_to(1, 0)) == ([], 0)
+    assert pairs(known, 6, told_to(5, 0)) == ([(20, 5)], 5)
+
+
+def test_the_last_record_is_told_after_the_lag_and_at_rest() -> None:
+    known = lane([(0, 10)], [(0, 0)])
+    assert pairs(known, 101, told_to(1, 0)) == ([], 0)
+    assert pairs(known, 102, told_to(1, 0)) == ([(111, 101)], 101)
+    assert pairs(known, 50, told_to(50, 0)) == ([(59, 49)], 49), "at rest"
+    assert pairs(known, 50, told_to(50, 49)) == ([], 49)
+    assert pairs(known, 3, told_to(2, 1), lag_max=0) == ([(12, 2)], 2)
+
+
+def test_of_many_runs_the_latest_are_told() -> None:
+    known = lane([(ordinal, 10 + 2 * ordinal) for ordinal in range(0, 100, 2)], [(0, 0)])
+    told, last = pairs(known, 99, told_to(1, 0))
+    assert len(told) == MOST
+    assert told[-1] == (10 + 2 * 98, 98)
+    assert last == 98
+
+
+def test_a_mark_that_went_back_begins_anew() -> None:
+    known = lane([(0, 10)], [(0, 0)])
+    assert pairs(known, 5, told_to(9, 8)) == ([(14, 4)], 4)
+
+
+def test_records_whose_runs_were_pruned_are_left_out() -> None:
+    known = lane([(0, 10)], [(20, 100)])
+    assert pairs(known, 5, None)[0] == []
+
+
+def test_records_out_of_order_are_not_told() -> None:
+    """Ordinals 5 to 9 were refused; their records stand behind those of 10 to 19, under 20 to 24."""
+    known = lane([(0, 0), (20, 5), (25, 20)], [(0, 0), (10, 5)])
+    known.holes = (HoleFound(known.key.id, 1, 5, 9, 20, 25),)
+    assert pairs(known, 25, told_to(1, 0)) == ([], 0)
+    assert pairs(known, 25, None) == ([], -1)
+    assert pairs(known, 25, told_to(25, 0)) == ([], 0), "nor at rest"
+    assert pairs(known, 30, told_to(25, 0)) == ([(20, 20)], 25)
+
+
+def test_pairs_only_ascend() -> None:
+    known = lane([(0, 10), (5, 3)], [(0, 0)])
+    assert pairs(known, 9, Told(5, 4, 14, 4)) == ([], 4)
+
+
+def test_nothing_is_told_of_a_lane_that_is_halted() -> None:
+    known = lane([(0, 10)], [(0, 0)])
+    known.halted = LaneHalted(known.key.id, 1, "different", "both sides differ", 0, 1)
+    assert pairs(known, 5, None) == ([], -1)
