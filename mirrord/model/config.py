@@ -46,6 +46,7 @@ _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
+_PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
 _AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
 BUILT_IN = BuiltIn()
 ReplicationFactor = int | Literal["broker", "source"]
@@ -103,10 +104,17 @@ class FlowConfig(msgspec.Struct, frozen=True):
 
 
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
-    """How many replicators there are, and how many lanes each may host; 1 gives one replicator per partition."""
+    """How many replicators each flow has, and what they host."""
 
     count: int | Literal["auto"] = "auto"
     partitions_per_replicator: int | Literal["auto"] = "auto"
+    """A limit; 1 gives one replicator per partition."""
+    placement: Literal["balanced", "spread"] = "balanced"
+    """By what lanes are spread: by the bytes that they carry, or by their number."""
+    alone: tuple[str, ...] = ()
+    """Regexes that match whole names such as `orders-0`: partitions with a replicator for themselves."""
+    spares: int = 0
+    """Replicators that host nothing until another one dies."""
 
 
 class RuntimeConfig(msgspec.Struct, frozen=True):
@@ -337,6 +345,9 @@ def _replicators(table: read.Table) -> ReplicatorsConfig:
     return ReplicatorsConfig(
         count=table.optional("count", _AUTO_OR_COUNT, "auto"),
         partitions_per_replicator=table.optional("partitions_per_replicator", _AUTO_OR_COUNT, "auto"),
+        placement=table.optional("placement", _PLACEMENT, "balanced"),
+        alone=table.list_of("alone", regex),
+        spares=table.optional("spares", read.integer(0, 100), 0),
     )
 
 

@@ -1,7 +1,7 @@
 """`mirrord check`: everything that can be known before a start, asked of both clusters. Nothing is altered."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Iterator, Mapping
 
 import msgspec
 
@@ -96,7 +96,6 @@ async def _check_flow(
 ) -> tuple[list[RightSeen], list[Finding]]:
     flow = survey.flow
     ledger, findings = await _ledger(surroundings, survey)
-    findings += await find_hazards(config, survey, surroundings.ledger)
     rights: list[RightSeen] = []
 
     async def rights_too() -> list[Finding]:
@@ -104,18 +103,23 @@ async def _check_flow(
         rights.extend(found)
         return faults
 
-    parts: tuple[tuple[str, Callable[[], Awaitable[list[Finding]]]], ...] = (
-        ("rights", rights_too),
-        ("settings", lambda: settings_findings(config, survey, seen[flow.target])),
-        ("how old the backlog is", lambda: _backlog(config, surroundings, survey, ledger, seen)),
-        ("clocks", lambda: clock_findings(config, survey, surroundings.clock.wall_ms())),
-    )
-    for what, part in parts:
-        try:
-            findings += await part()
-        except EnvironmentFault as fault:
-            line = f"{what}: not known: {fault}"
+    parts: dict[str, Awaitable[list[Finding]]] = {
+        "hazards": find_hazards(config, survey, surroundings.ledger),
+        "rights": rights_too(),
+        "settings": settings_findings(config, survey, seen[flow.target]),
+        "how old the backlog is": _backlog(config, surroundings, survey, ledger, seen),
+        "clocks": clock_findings(config, survey, surroundings.clock.wall_ms()),
+    }
+    # At once: most of the time goes by while a broker is waited for.
+    answers = await asyncio.gather(*parts.values(), return_exceptions=True)
+    for what, answer in zip(parts, answers, strict=True):
+        if isinstance(answer, EnvironmentFault):
+            line = f"{what}: not known: {answer}"
             findings.append(Finding(severity="note", flow=flow.name, where="both clusters", what=line))
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            findings += answer
     if probe:
         findings.append(await _probe(flow, surroundings))
     return rights, findings

@@ -19,8 +19,7 @@ from mirrord.shell.rights import UNAUTHORIZED, RightSeen, see_rights
 from mirrord.shell.survey import FlowSurvey
 from mirrord.shell.topics import Admin, TopicAdmin
 from mirrord.wire.errors import ErrorCode
-from policies.naming import naming
-from policies.selecting import Selection
+from policies.flows import selection_of
 
 
 async def rights_findings(
@@ -46,7 +45,8 @@ async def rights_findings(
             for step in plan.create
         }
         others = [need.right for need in needs if need.right.resource != "topic"]
-        told = {right: await _told(config, right, seen[right.cluster]) for right in others}
+        answers = await asyncio.gather(*(_told(config, right, seen[right.cluster]) for right in others))
+        told = dict(zip(others, answers, strict=True))
         rights, refused = await see_rights(flow, needs, admins, shapes, told)
     finally:
         await asyncio.gather(*(each.close() for each in admins.values()))
@@ -79,11 +79,12 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
     """Source topics that were copied, would still be, and may not be seen: a pattern names none of them."""
-    flow, there = survey.flow, survey.looked.source.topics
-    names = naming(flow.naming, flow.source, flow.separator)
-    selection = Selection(flow.topics, flow.exclude, flow.target, names, flow.mm2_records.separator)
-    copied = {lane.source_topic for lane in ledger.lanes.values()} if ledger else set[str]()
-    gone = sorted(topic for topic in copied - there.keys() if selection.selects(topic))
+    there, copies = survey.looked.source.topics, survey.looked.target.topics
+    selection = selection_of(survey.flow)
+    ids = {topic.topic_id for topic in copies.values()}
+    lanes = ledger.lanes.values() if ledger else ()
+    copied = {lane.source_topic for lane in lanes if lane.key.target_topic_id in ids}
+    gone = sorted(topic for topic in copied - there.keys() if selection.copy_of(topic) is not None)
     if not gone:
         return []
     refused = (await source.look(gone)).refused

@@ -5,14 +5,16 @@ gone. Calls run beside each other, so that a slow replicator holds up nobody els
 """
 
 import asyncio
+import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, NamedTuple
 
+import msgspec
 import structlog
 
-from mirrord.cluster.reconcile import Assign, Host, Release, StartReplicator, Step, StopReplicator, reconcile
+from mirrord.cluster.reconcile import Assign, Host, Release, StartReplicator, Step, StopReplicator, Wishes, reconcile
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
@@ -21,6 +23,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.shell.clock import Clock
 from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorHandle, ReplicatorUnsure
+from mirrord.shell.loads import Loads
 
 MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
@@ -93,6 +96,9 @@ class Fleet:
         self._wanted: dict[LaneId, PlannedLane] = {}
         self._members: dict[str, _Member] = {}
         self._orphans: set[LaneId] = set()
+        self._loads = Loads(by_bytes=config.placement == "balanced")
+        self._alone = [re.compile(pattern) for pattern in config.alone]
+        self._wishes = Wishes()
         self._held: dict[LaneId, _Held] = {}
         self._others: set[LaneId] = set()
         """Lanes that somebody else took under this lease."""
@@ -112,6 +118,9 @@ class Fleet:
     def want(self, lanes: Iterable[PlannedLane]) -> None:
         """The lanes that there should be from now on."""
         self._wanted = {lane.lane: lane for lane in lanes}
+        self._loads.keep(self._wanted)
+        alone = frozenset(lane for lane, planned in self._wanted.items() if self._is_alone(planned))
+        self._wishes = msgspec.structs.replace(self._wishes, alone=alone)
         self.changed.set()
 
     def step(self) -> list[Step]:
@@ -122,10 +131,16 @@ class Fleet:
             Host(member.name, member.slot, member.state, frozenset(member.lanes), frozenset(member.leaving))
             for member in self._members.values()
         ]
-        steps = reconcile(list(self._wanted), hosts, self._config, self._engine.cores, self._orphans)
+        now = self._clock.monotonic()
+        wishes = msgspec.structs.replace(
+            self._wishes, weights=self._loads.weights, even_out=self._loads.may_even_out(now)
+        )
+        steps = reconcile(list(self._wanted), hosts, self._config, self._engine.cores, self._orphans, wishes)
+        if any(isinstance(step, Release) and not self._wanted.keys().isdisjoint(step.lanes) for step in steps):
+            self._loads.evened_out(now, {host.name: len(host.lanes) for host in hosts})
         for step in steps:
             match step:
-                case StartReplicator() if self._clock.monotonic() >= self._start_after:
+                case StartReplicator() if now >= self._start_after:
                     self._start(step.slot)
                 case StartReplicator():
                     pass
@@ -156,6 +171,10 @@ class Fleet:
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
         await self._end_tasks()
+
+    def _is_alone(self, lane: PlannedLane) -> bool:
+        name = f"{lane.source_topic}-{lane.key.partition}"
+        return any(pattern.fullmatch(name) for pattern in self._alone)
 
     # steps
 
@@ -279,6 +298,7 @@ class Fleet:
             return
         member.heard = self._clock.monotonic()
         member.report = report
+        self._loads.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:
             self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
             await self._kill(member)

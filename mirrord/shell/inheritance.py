@@ -78,8 +78,8 @@ class Inheritance:
             return NO_LEGACY
         try:
             word = await self._told()
-        except NotAllowed:
-            return Legacy(None, f"the target has records, and {self._not_allowed()}")
+        except NotAllowed as fault:
+            return Legacy(None, f'the target has records, and {fault}, or set from_mm2.takeover = "off"')
         if word.positions is None:
             return NO_LEGACY
         said = word.positions.get(TopicPartition(source.topic, source.partition))
@@ -99,12 +99,6 @@ class Inheritance:
         doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
         found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
-
-    def _not_allowed(self) -> str:
-        return (
-            f"{self._topic}, which would tell whether MirrorMaker 2 wrote them, may not be read: allow READ there, "
-            'or set from_mm2.takeover = "off"'
-        )
 
     async def _told(self) -> _Word:
         async with self._reading:

@@ -6,11 +6,14 @@ The newest value of a key counts, no value takes it back
 (org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
 """
 
+# pyright: reportMissingTypeStubs=false
+
 import asyncio
 from functools import partial
 from typing import Annotated, Any, cast
 
 import msgspec
+from aiokafka.errors import GroupAuthorizationFailedError
 
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
@@ -19,7 +22,7 @@ from mirrord.shell.asks import Asks
 from mirrord.shell.compare import bounds
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
-from mirrord.shell.reading import Stretches
+from mirrord.shell.reading import ReadFailed, Stretches
 from mirrord.shell.records import decode
 from mirrord.shell.topics import Admin
 from mirrord.wire.apis import METADATA
@@ -48,7 +51,7 @@ _VALUES = msgspec.json.Decoder(_Offset)
 
 
 class NotAllowed(EnvironmentFault):
-    """The topic may not be read."""
+    """A right is missing without which nobody knows; it says which."""
 
 
 def default_topic(source: Alias) -> str:
@@ -102,21 +105,35 @@ async def read_positions(
                     records += [(each.key, each.value) for each in decode(batch.buffer, batch.start, batch.end)]
                 except ValueError as error:
                     raise EnvironmentFault(f"{topic}-{partition} cannot be read: {error}") from error
+    except ReadFailed as failed:
+        if failed.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise _may_not_be_read(topic) from failed
+        raise
     finally:
         view.unwatch(topic_id)
     return positions(records, source)
 
 
 async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
-    """How many workers MirrorMaker 2 has in this group at present; 0 also when that is not told.
+    """How many workers MirrorMaker 2 has in this group at present; 0 also when there is no such group.
 
-    Raises EnvironmentFault.
+    Raises NotAllowed, EnvironmentFault.
     """
+    may_not = NotAllowed(f"whether MirrorMaker 2 still copies may not be seen: allow DESCRIBE on the group {group}")
     async with Admin(target, timeout_s) as admin:
-        # The client's answers come without types.
-        (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
+        try:
+            # The client's answers come without types.
+            (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
+        except GroupAuthorizationFailedError:
+            raise may_not from None  # by the broker that was asked for the coordinator
     error, _, _, _, _, members, *_ = answer.groups[0]
+    if error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        raise may_not
     return 0 if error else len(members)
+
+
+def _may_not_be_read(topic: str) -> NotAllowed:
+    return NotAllowed(f"{topic}, which would tell whether MirrorMaker 2 wrote them, may not be read: allow READ there")
 
 
 async def _look_up(view: ClusterView, topic: str) -> Topic | None:
@@ -128,7 +145,7 @@ async def _look_up(view: ClusterView, topic: str) -> Topic | None:
     if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return None
     if found.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-        raise NotAllowed(f"{topic} may not be read")
+        raise _may_not_be_read(topic)
     if found.error:
         raise EnvironmentFault(f"{topic}: {ErrorCode.name_of(found.error)}")
     return found

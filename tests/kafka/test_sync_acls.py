@@ -1,12 +1,11 @@
 """Rights on real authorizers: what is given, what is taken away, what is left to those who gave it."""
 
-from collections.abc import AsyncGenerator, Callable, Generator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.settings import LabOptions
 from mirrord.model.acls import AclRule, PatternKind, ResourceKind
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.config_features import AclsMode, SyncConfig
@@ -21,13 +20,6 @@ from tests.fixtures.wire import security_of
 
 LIMIT_S = 10.0
 KINDS: tuple[ResourceKind, ...] = ("TOPIC", "GROUP")
-
-
-@pytest.fixture(scope="module")
-def lab_rights() -> Generator[Cluster]:
-    """Another broker with ACLs: the source."""
-    with Cluster(LabOptions(protocol="SASL_PLAINTEXT", authorizer=True)) as cluster:
-        yield cluster
 
 
 class Hand:

@@ -1,7 +1,9 @@
+from collections.abc import Mapping
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.placement import place, replicators_wanted
+from mirrord.cluster.placement import Room, Weights, moves, place, replicators_wanted
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.names import LaneId
 
@@ -41,22 +43,41 @@ def test_there_is_room_for_all_lanes(count: int | str, per_replicator: int | str
         assert wanted * per_replicator >= lanes
 
 
+def rooms(loads: Mapping[str, int]) -> list[Room]:
+    return [Room(name, load, load) for name, load in loads.items()]
+
+
 def test_a_new_lane_goes_to_the_least_loaded() -> None:
-    assert place([LaneId("x")], {"a": 2, "b": 1}, None) == {LaneId("x"): "b"}
+    assert place([LaneId("x")], rooms({"a": 2, "b": 1}), None) == {LaneId("x"): "b"}
 
 
 def test_what_finds_no_room_waits() -> None:
     lanes = [LaneId(name) for name in "xyz"]
-    assert place(lanes, {"a": 1, "b": 2}, 2) == {lanes[0]: "a"}
-    assert place(lanes, {}, None) == {}
+    assert place(lanes, rooms({"a": 1, "b": 2}), 2) == {lanes[0]: "a"}
+    assert place(lanes, [], None) == {}
 
 
 @given(st.integers(0, 60), st.dictionaries(st.text("abc", min_size=1), st.integers(0, 20), min_size=1))
 def test_new_lanes_even_out_the_loads(lanes: int, loads: dict[str, int]) -> None:
-    placed = place([LaneId(str(lane)) for lane in range(lanes)], loads, None)
+    placed = place([LaneId(str(lane)) for lane in range(lanes)], rooms(loads), None)
     assert len(placed) == lanes
     after = dict(loads)
     for host in placed.values():
         after[host] += 1
-    grown = [after[host] for host in after if after[host] > loads[host]]
-    assert all(load - min(after.values()) <= 1 for load in grown)
+    moved = {host for host in after if after[host] > loads[host]}
+    assert all(after[host] <= min(after.values()) + 1 for host in moved)
+
+
+def test_a_lane_goes_where_the_fewest_bytes_are() -> None:
+    weights = Weights({LaneId("hot"): 90.0, LaneId("x"): 5.0}, unknown=1.0)
+    found = place([LaneId("x"), LaneId("y"), LaneId("z")], [Room("a", 90, 1), Room("b", 3, 3)], None, weights)
+    assert set(found.values()) == {"b"}
+
+
+@given(st.lists(st.floats(0.1, 100), max_size=20), st.floats(0, 1000), st.integers(1, 5))
+def test_what_moves_brings_loads_together(weights: list[float], gap: float, most: int) -> None:
+    by_lane = {LaneId(str(number)): weight for number, weight in enumerate(weights)}
+    leaving = moves(by_lane, gap, most, Weights(by_lane))
+    assert len(leaving) <= most
+    after = gap - 2 * sum(by_lane[lane] for lane in leaving)
+    assert not leaving or abs(after) < gap

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrord.cluster.placement import Weights
 from mirrord.cluster.reconcile import (
     LANES_AT_ONCE,
     MOVES_AT_ONCE,
@@ -18,6 +19,7 @@ from mirrord.cluster.reconcile import (
     StartReplicator,
     Step,
     StopReplicator,
+    Wishes,
     reconcile,
 )
 from mirrord.model.config import ReplicatorsConfig
@@ -37,10 +39,12 @@ class World:
         self.desired: list[LaneId] = []
         self.hosts: dict[str, Host] = {}
         self.orphans: set[LaneId] = set()
+        self.wishes = Wishes()
         self.started = 0
 
     def steps(self) -> list[Step]:
-        return reconcile(self.desired, list(self.hosts.values()), self.config, self.cores, self.orphans)
+        hosts = list(self.hosts.values())
+        return reconcile(self.desired, hosts, self.config, self.cores, self.orphans, self.wishes)
 
     def tick(self) -> list[Step]:
         steps = self.steps()
@@ -195,17 +199,81 @@ def test_steps_are_bounded() -> None:
     assert sum(len(step.lanes) for step in releases if isinstance(step, Release)) == MOVES_AT_ONCE
 
 
+def test_a_spare_hosts_nothing_until_somebody_dies() -> None:
+    mirror = World(ReplicatorsConfig(count=2, spares=1), 4)
+    mirror.desired = lane_ids(6)
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [0, 3, 3]
+    victim = next(host for host in mirror.hosts.values() if host.lanes)
+    spare = next(host for host in mirror.hosts.values() if not host.lanes)
+    mirror.die(victim.name)
+    mirror.tick()
+    assert mirror.hosts[spare.name].lanes == victim.lanes
+    mirror.settle()
+    mirror.check_settled()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [0, 3, 3]
+
+
+def test_a_lane_that_is_to_be_alone_is() -> None:
+    mirror = world(lanes=5, count=2)
+    mirror.settle()
+    hot = lane_ids(5)[2]
+    mirror.wishes = Wishes(alone=frozenset({hot}))
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [1, 2, 2]
+    assert next(host.lanes for host in mirror.hosts.values() if hot in host.lanes) == {hot}
+    mirror.die(mirror.homes()[hot])
+    mirror.settle()
+    mirror.check_settled()
+    mirror.wishes = Wishes()
+    mirror.settle()
+    mirror.check_settled()
+    assert len(mirror.hosts) == 2
+
+
+def test_loads_are_evened_out_by_what_lanes_carry() -> None:
+    mirror = world(lanes=8, count=2)
+    mirror.settle()
+    first = min(mirror.hosts.values(), key=lambda host: host.name)
+    heavy = sorted(first.lanes)[:2]
+    mirror.wishes = Wishes(Weights(dict.fromkeys(heavy, 50.0), unknown=1.0))
+    mirror.settle()
+    assert len({mirror.homes()[lane] for lane in heavy}) == 2
+    before = mirror.homes()
+    # A little more here or there moves nothing.
+    mirror.wishes = Wishes(Weights({heavy[0]: 53.0, heavy[1]: 47.0}, unknown=1.0))
+    mirror.settle()
+    assert mirror.homes() == before
+    mirror.wishes = Wishes(Weights({heavy[0]: 500.0}, unknown=1.0), even_out=False)
+    assert mirror.steps() == []
+
+
+def test_fewer_replicators_drain_the_one_that_is_too_many() -> None:
+    mirror = world(lanes=9, count=3)
+    mirror.settle()
+    mirror.config = ReplicatorsConfig(count=2)
+    assert sum(isinstance(step, Release) for step in mirror.tick()) == 1
+    mirror.settle()
+    mirror.check_settled()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [4, 5]
+
+
 @given(
     st.integers(0, 2**32 - 1),
     st.just("auto") | st.integers(1, 5),
     st.just("auto") | st.integers(1, 5),
     st.integers(1, 4),
+    st.integers(0, 2),
 )
 def test_never_two_replicators_for_one_lane_whatever_happens(
-    chance_seed: int, count: AutoOrCount, most: AutoOrCount, cores: int
+    chance_seed: int, count: AutoOrCount, most: AutoOrCount, cores: int, spares: int
 ) -> None:
     chance = random.Random(chance_seed)
     mirror = world(chance.randrange(12), cores, count, most)
+    mirror.config = msgspec.structs.replace(mirror.config, spares=spares)
+    weights = {lane: chance.choice((1.0, 1.0, 10.0, 90.0)) for lane in lane_ids(12)}
+    alone = frozenset(chance.sample(lane_ids(12), chance.randrange(3)))
+    mirror.wishes = Wishes(Weights(weights if chance.random() < 0.5 else {}), alone)
     for _ in range(60):
         names = sorted(mirror.hosts)
         match chance.randrange(6):
