@@ -17,12 +17,15 @@ from ray.util import list_named_actors
 from actors.options import HEALTH
 from mirrord.model.assignment import LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
 
 CALL_S = 5.0
 ANSWER_S = 2.0
 """How much longer than its own deadline a call may take."""
+REPORT_S = 15.0
+"""A follower of groups asks the target first."""
 END_S = 5.0
 """How long the end of a killed process may take to be known."""
 
@@ -33,6 +36,8 @@ _ray: Any = ray
 
 _assignments = msgspec.msgpack.Encoder()
 _report = msgspec.msgpack.Decoder(ReplicatorReport)
+_news = msgspec.msgpack.Decoder(GroupsNews)
+_groups = msgspec.msgpack.Decoder(GroupsReport)
 
 
 async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
@@ -88,8 +93,8 @@ async def kill(actor: Any) -> None:
         await asyncio.to_thread(_ray.kill, actor, no_restart=True)
 
 
-class ReplicatorCalls:
-    """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
+class ActorCalls:
+    """What all actors have in common that a supervisor starts."""
 
     def __init__(self, name: str, actor: Any, ended: asyncio.Event) -> None:
         """`ended` is set when Ray says that the actor's process is no more."""
@@ -98,6 +103,20 @@ class ReplicatorCalls:
         """It is meant to end."""
         self._actor = actor
         self._ended = ended
+
+    async def kill(self) -> None:
+        """End its process."""
+        self.ending = True
+        await kill(self._actor)
+        try:
+            async with asyncio.timeout(END_S):
+                await self._ended.wait()
+        except TimeoutError:
+            raise ReplicatorUnsure(f"Ray has not confirmed the end of {self.name} within {END_S:g} s") from None
+
+
+class ReplicatorCalls(ActorCalls):
+    """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes."""
@@ -116,15 +135,17 @@ class ReplicatorCalls:
         await call(self._actor.close.remote(deadline_s), deadline_s + ANSWER_S)
         await self.kill()
 
-    async def kill(self) -> None:
-        """End its process."""
-        self.ending = True
-        await kill(self._actor)
-        try:
-            async with asyncio.timeout(END_S):
-                await self._ended.wait()
-        except TimeoutError:
-            raise ReplicatorUnsure(f"Ray has not confirmed the end of {self.name} within {END_S:g} s") from None
+
+class GroupCalls(ActorCalls):
+    """A `GroupsHandle` of an actor (`actors.groups.GroupsActor`)."""
+
+    async def news(self) -> GroupsNews:
+        """What there is to say since it was last asked."""
+        return _news.decode(await call(self._actor.news.remote(), CALL_S))
+
+    async def report(self) -> GroupsReport:
+        """All groups as they are now."""
+        return _groups.decode(await call(self._actor.report.remote(), REPORT_S))
 
 
 def _line(error: BaseException) -> str:

@@ -31,6 +31,11 @@ REPLICATOR: dict[str, Any] = _COMMON | {
     "max_restarts": 0,
 }
 
+GROUPS: dict[str, Any] = _COMMON | {
+    # As a replicator: the supervisor starts another one, which finds out everything again.
+    "max_restarts": 0,
+}
+
 
 def supervisor_name(instance: str) -> str:
     """The name of a daemon's supervisor."""

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from mirrord.model.config import FlowConfig
 
 NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {
-    "groups": lambda flow: flow.groups.mode != "off",
     "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
 }
 """Setting of a flow to whether that flow asks for it."""

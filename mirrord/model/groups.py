@@ -53,3 +53,26 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """Records of `__consumer_offsets` that could not be read."""
     groups: tuple[GroupStatus, ...] = ()
+
+
+class Translated(msgspec.Struct, frozen=True, array_like=True):
+    """A group's position, on both sides: whether it was committed or not."""
+
+    group: str
+    topic: str
+    target_topic: str
+    partition: int
+    upstream: int
+    """Next to be read at the source."""
+    downstream: int
+    """Next to be read at the target; never in front of what is copied."""
+    metadata: str
+
+
+class GroupsNews(msgspec.Struct, frozen=True):
+    """What a follower of groups has to say since it was last asked."""
+
+    note: str = ""
+    """One line for people, or empty: why groups are not followed, or not fully."""
+    translated: tuple[Translated, ...] = ()
+    """The newest of each group and partition."""

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
 
 
@@ -49,6 +50,23 @@ class ReplicatorHandle(Protocol):
         ...
 
 
+class GroupsHandle(Protocol):
+    """One follower of groups (`mirrord.shell.group_sync`). Calls raise ReplicatorDead or ReplicatorUnsure, and nothing
+    else."""
+
+    async def news(self) -> GroupsNews:
+        """What there is to say since it was last asked."""
+        ...
+
+    async def report(self) -> GroupsReport:
+        """All groups as they are now."""
+        ...
+
+    async def kill(self) -> None:
+        """End it at once: it has nothing that is not known elsewhere. Raises ReplicatorUnsure when it may live on."""
+        ...
+
+
 class Engine(Protocol):
     """Where replicators run."""
 
@@ -69,6 +87,10 @@ class Engine(Protocol):
         """
         ...
 
+    async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
+        """Start a follower of a flow's groups; the rest as `start`."""
+        ...
+
     async def close(self) -> None:
-        """End every replicator that still runs."""
+        """End everything that still runs."""
         ...

@@ -4,8 +4,10 @@ from collections.abc import Callable, Sequence
 
 from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import MirrordError
+from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.group_sync import GroupSync
 from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.replicator import Replicator
 
@@ -21,6 +23,7 @@ class ProcessEngine:
         """`topics` gives a new connection to the ledger of a flow, not opened yet."""
         self._topics = topics
         self._running: dict[str, _Task] = {}
+        self._groups: dict[str, _Groups] = {}
 
     async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
         """Open a replicator. It ends with this process, so `on_death` is never called. Raises EnvironmentFault."""
@@ -33,9 +36,20 @@ class ProcessEngine:
         task = self._running[name] = _Task(name, replicator, self._running)
         return task
 
+    async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
+        """Open a follower of groups. It ends with this process. Raises EnvironmentFault."""
+        sync = GroupSync(name, setup, self._topics(setup))
+        try:
+            await sync.open()
+        except BaseException:
+            await sync.close()
+            raise
+        groups = self._groups[name] = _Groups(name, sync, self._groups)
+        return groups
+
     async def close(self) -> None:
-        """End every replicator that still runs."""
-        for task in list(self._running.values()):
+        """End everything that still runs."""
+        for task in (*self._groups.values(), *self._running.values()):
             await task.kill()
 
 
@@ -75,6 +89,37 @@ class _Task:
         """End it without waiting for what is on its way."""
         if self._running.pop(self.name, None) is not None:
             await self._replicator.close(0)
+
+    def _check(self) -> None:
+        if self.name not in self._running:
+            raise ReplicatorDead(f"{self.name} has ended")
+
+
+class _Groups:
+    """A `GroupsHandle`."""
+
+    def __init__(self, name: str, sync: GroupSync, running: dict[str, "_Groups"]) -> None:
+        self.name = name
+        self._sync = sync
+        self._running = running
+
+    async def news(self) -> GroupsNews:
+        """What there is to say since it was last asked."""
+        self._check()
+        return self._sync.news()
+
+    async def report(self) -> GroupsReport:
+        """All groups as they are now."""
+        self._check()
+        try:
+            return await self._sync.report()
+        except MirrordError as error:
+            raise ReplicatorUnsure(str(error)) from error
+
+    async def kill(self) -> None:
+        """End it."""
+        if self._running.pop(self.name, None) is not None:
+            await self._sync.close()
 
     def _check(self) -> None:
         if self.name not in self._running:

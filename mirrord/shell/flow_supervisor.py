@@ -24,6 +24,7 @@ from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Claims, Discovered, Discovery, next_look_s
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
+from mirrord.shell.group_keeper import GroupKeeper
 from mirrord.shell.lane_view import Rates, recorded_lanes, replicators, reported_lane
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -81,6 +82,7 @@ class FlowSupervisor:
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
         self._upkeep, self._discovery = self._look_after(flow)
+        self.groups = GroupKeeper(services.engine, services.config.instance)
         self._next: FlowConfig | None = None
         """What is to be taken up instead of `flow`."""
         self._untold: list[str] = []
@@ -178,7 +180,7 @@ class FlowSupervisor:
             guarantee_note=promise_note,
             note=self._remark(),
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
-            remarks=(*self._upkeep.remarks, *self._hazards) if self._fleet is not None else (),
+            remarks=(*self._upkeep.remarks, *self._hazards, *self.groups.remarks) if self._fleet is not None else (),
             latency=self._upkeep.latency if self._fleet is not None else None,
         )
 
@@ -291,6 +293,7 @@ class FlowSupervisor:
                 self._keep_in_step(store, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
+                self.groups.run(setup, lambda: self.flow),
                 prune_for_ever(
                     store,
                     lambda: self._discovered.lanes if self._discovered else (),

@@ -19,6 +19,7 @@ from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.groups import GroupsReport
 from mirrord.model.status import Status
 from mirrord.shell.metrics import CONTENT_TYPE
 from mirrord.shell.translating import Answer, Question
@@ -46,6 +47,10 @@ class StatusSource(Protocol):
 
     def ready(self) -> tuple[bool, list[str]]:
         """Whether the daemon can serve, and if not, why. Lag and loss are metrics, not reasons."""
+        ...
+
+    async def groups(self) -> list[GroupsReport]:
+        """Where consumer groups stand: the target is asked for their lags."""
         ...
 
     def metrics_text(self) -> bytes:
@@ -81,6 +86,7 @@ class HttpServer:
                 web.get("/readyz", self._readyz),
                 web.get("/status", self._status),
                 web.get("/metrics", self._metrics),
+                web.get("/groups", self._groups),
                 web.get("/translate", self._translate),
                 web.post("/stop", self._stop),
                 web.post("/apply", self._apply),
@@ -129,6 +135,9 @@ class HttpServer:
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
+
+    async def _groups(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json({"flows": await self._source.groups()})
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})

@@ -11,6 +11,7 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_changes import ConfigChanges, FlowChange, compare
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
+from mirrord.model.groups import GroupsReport
 from mirrord.model.names import Alias, probe_topic
 from mirrord.model.status import Status
 from mirrord.model.version import version
@@ -172,6 +173,11 @@ class Supervisor:
             gathered="daemon",
             flows=tuple(flow.status() for flow in self._flows.values()),
         )
+
+    async def groups(self) -> list[GroupsReport]:
+        """Where consumer groups stand, of each flow whose groups are followed here."""
+        reports = await asyncio.gather(*(flow.groups.report() for flow in self._flows.values()))
+        return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:
         """Whether every flow is served here or stands by."""

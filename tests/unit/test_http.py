@@ -13,6 +13,7 @@ from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.groups import GroupsReport
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Secret, Security
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
@@ -66,6 +67,9 @@ class Daemon:
 
     def ready(self) -> tuple[bool, list[str]]:
         return not self.reasons, self.reasons
+
+    async def groups(self) -> list[GroupsReport]:
+        return [GroupsReport(flow="eu-us", at_ms=7, source="log")]
 
     def metrics_text(self) -> bytes:
         return metrics_text(STATUS)

@@ -1,0 +1,50 @@
+"""The follower of a flow's groups as a Ray actor: a process of its own, so that many commits hold up no lanes and no
+supervisor.
+"""
+
+import asyncio
+import os
+
+import msgspec
+import structlog
+
+from actors.handles import in_health_group
+from mirrord.model.assignment import FlowSetup
+from mirrord.shell import logs
+from mirrord.shell.group_sync import GroupSync
+from mirrord.shell.ledger_kafka import KafkaLog
+
+log = structlog.get_logger()
+
+
+class GroupsActor:
+    """Hosts `mirrord.shell.group_sync.GroupSync`. What comes in and goes out is msgpack or plain."""
+
+    def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
+        decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
+        # Without the generation: a replacement goes on in the file of the one before.
+        logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
+        self._name = name
+        self._sync = GroupSync(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
+
+    def __repr__(self) -> str:
+        return f"mirrord groups {self._name}"
+
+    async def open(self) -> int:
+        """Read the ledger; the process id."""
+        log.info("groups_opening", follower=self._name)
+        await self._sync.open()
+        return os.getpid()
+
+    async def news(self) -> bytes:
+        """What there is to say since this was last asked."""
+        return msgspec.msgpack.encode(self._sync.news())
+
+    async def report(self) -> bytes:
+        """All groups as they are now."""
+        return msgspec.msgpack.encode(await self._sync.report())
+
+    @in_health_group
+    async def watch(self) -> None:
+        """Never answers: that it fails tells that the process has ended."""
+        await asyncio.Event().wait()

@@ -1,0 +1,109 @@
+"""Keeps one follower of groups running for the holder of a flow, and hands on what it tells."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.config import FlowConfig
+from mirrord.model.errors import MirrordError
+from mirrord.model.groups import GroupsReport, Translated
+from mirrord.shell.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorUnsure
+
+POLL_S = 1.0
+"""Positions are handed on within this."""
+LONGEST_PAUSE_S = 30.0
+SILENT_S = 15.0
+"""A follower that does not answer for so long is replaced."""
+END_S = 1.0
+
+log = structlog.get_logger()
+
+
+class GroupKeeper:
+    """The follower of one flow's groups; there is none while nobody wants one."""
+
+    def __init__(self, engine: Engine, instance: str) -> None:
+        self.note = ""
+        """One line for people: why groups are not followed."""
+        self.on_translated: Callable[[tuple[Translated, ...]], None] | None = None
+        """Gets the newest translated position of each group and partition that has one, about once a second."""
+        self._engine = engine
+        self._instance = instance
+        self._handle: GroupsHandle | None = None
+        self._died = asyncio.Event()
+        self._started = 0
+
+    async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
+        """Until it is cancelled; `flow` is the present configuration, which may change."""
+        pause_s = POLL_S
+        while True:
+            present = flow()
+            if present.groups.mode == "off":
+                self.note = ""
+                await asyncio.sleep(POLL_S)
+                continue
+            try:
+                await self._serve(msgspec.structs.replace(setup, flow=present), flow)
+                pause_s = POLL_S
+            except MirrordError as fault:
+                if str(fault) != self.note:
+                    log.error("groups_not_followed", flow=present.name, reason=str(fault))
+                self.note = f"groups are not followed: {fault}"
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is good to know, one line each."""
+        return (self.note,) if self.note else ()
+
+    async def report(self) -> GroupsReport | None:
+        """All groups as they are now; None while nobody follows them, or the follower does not answer."""
+        handle = self._handle
+        if handle is None:
+            return None
+        try:
+            return await handle.report()
+        except (ReplicatorDead, ReplicatorUnsure):
+            return None
+
+    async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
+        """One follower, until it ends or another configuration wants another one."""
+        self._started += 1
+        self._died.clear()
+        name = f"{self._instance}/{setup.flow.name}/groups.g{setup.lease_epoch}.{self._started}"
+        handle = await self._engine.start_groups(name, setup, self._died.set)
+        log.info("groups_followed", flow=setup.flow.name, follower=name)
+        self._handle = handle
+        try:
+            await self._listen(handle, setup, flow)
+        finally:
+            self._handle = None
+            with suppress(TimeoutError, ReplicatorDead, ReplicatorUnsure):
+                async with asyncio.timeout(END_S):
+                    await handle.kill()
+
+    async def _listen(self, handle: GroupsHandle, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while flow() == setup.flow and not self._died.is_set():
+            try:
+                news = await handle.news()
+            except ReplicatorDead:
+                return
+            except ReplicatorUnsure as fault:
+                if loop.time() - heard > SILENT_S:
+                    raise
+                self.note = f"the follower of groups does not answer: {fault}"
+            else:
+                heard = loop.time()
+                self.note = news.note
+                if news.translated and self.on_translated is not None:
+                    self.on_translated(news.translated)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._died.wait()

@@ -1,0 +1,83 @@
+"""How far positions are behind the end of their partitions, in records and in time; asked when somebody wants it."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.model.config import ClusterConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.reading import ReadFailed, Stretches
+from mirrord.shell.records import decode
+from mirrord.wire.batch import CONTROL
+
+MOST_TIMES = 500
+"""Records whose times are looked at for one answer; each is a fetch."""
+PATIENCE_S = 3.0
+POLL_S = 0.05
+
+
+class Lag(NamedTuple):
+    """Of one position."""
+
+    records: int
+    first_ms: int | None
+    """Time of the first record that was not read; None when there is none, or nobody could tell."""
+
+
+class TargetLags:
+    """Asks one cluster."""
+
+    def __init__(self, view: ClusterView, cluster: ClusterConfig) -> None:
+        self._view = view
+        self._cluster = cluster
+        self._stretches = Stretches(view, PATIENCE_S)
+        self._watched: set[str] = set()
+
+    async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
+        """The lag of each of these offsets; those of which it is not known are left out."""
+        partitions = {TopicPartition(each.topic, each.partition) for each in positions}
+        try:
+            ends = await log_offsets(self._cluster, partitions, "end")
+        except EnvironmentFault:
+            return {}
+        lags: dict[tuple[PartitionId, int], Lag] = {}
+        behind: list[tuple[PartitionId, int]] = []
+        for partition, offsets in positions.items():
+            end = ends.get(TopicPartition(partition.topic, partition.partition))
+            if end is None:
+                continue
+            for offset in offsets:
+                lags[partition, offset] = Lag(max(0, end - offset), None)
+                if offset < end:
+                    behind.append((partition, offset))
+        behind = behind[:MOST_TIMES]
+        await self._until_known({partition for partition, _ in behind})
+        for place, first_ms in zip(behind, await asyncio.gather(*(self._time(*each) for each in behind)), strict=True):
+            lags[place] = Lag(lags[place].records, first_ms)
+        return lags
+
+    async def _until_known(self, partitions: set[PartitionId]) -> None:
+        for partition in partitions:
+            if partition.topic_id not in self._watched:
+                self._watched.add(partition.topic_id)
+                self._view.watch(partition.topic, partition.topic_id)
+        deadline = asyncio.get_running_loop().time() + PATIENCE_S
+        while any(self._view.leader(partition) is None for partition in partitions):
+            if asyncio.get_running_loop().time() > deadline:
+                return
+            await asyncio.sleep(POLL_S)
+
+    async def _time(self, partition: PartitionId, offset: int) -> int | None:
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                async for batch in self._stretches.read(partition, offset, offset + 1):
+                    if not batch.is_old and batch.header.attributes & CONTROL:
+                        continue
+                    records = decode(batch.buffer, batch.start, batch.end)
+                    return next((each.time_ms for each in records if each.offset >= offset), None)
+        except (ReadFailed, TimeoutError, ValueError):
+            return None
+        return None

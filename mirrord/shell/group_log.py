@@ -1,0 +1,243 @@
+"""Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
+
+What a transaction has committed counts when the transaction has. Nothing of a partition is told before all was read
+that stood in it at first: until then there may be a newer word.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import structlog
+
+from mirrord.flow.compare import Record
+from mirrord.flow.signals import Chunk, FetchFrom
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId
+from mirrord.shell.asks import Asks
+from mirrord.shell.links import ask
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.reading import aborted_of
+from mirrord.shell.records import decode
+from mirrord.shell.source import Source, Tap
+from mirrord.wire import metadata
+from mirrord.wire.apis import METADATA
+from mirrord.wire.batch import CONTROL, Scanned, scan
+from mirrord.wire.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
+from mirrord.wire.errors import ErrorCode, OldMagic, WireError
+from mirrord.wire.old_messages import group as old_messages
+
+PARTITION_BYTES = 256 << 10
+"""What a fetch may bring of one partition: it is decoded in one go."""
+AGAIN_S = 0.5
+
+log = structlog.get_logger()
+
+
+class MayNotRead(EnvironmentFault):
+    """The right to READ `__consumer_offsets` is missing."""
+
+
+class NoSuchTopic(EnvironmentFault):
+    """No group has ever committed anything."""
+
+
+class GroupLog:
+    """Tells each commit of wanted groups."""
+
+    def __init__(
+        self,
+        source: Source,
+        asks: Asks,
+        passes: Callable[[str], bool],
+        take: Callable[[OffsetKey, OffsetValue | None], None],
+        changed: Callable[[set[str]], None],
+    ) -> None:
+        """`take` gets each record of a group that `passes`; `changed` names groups whose newest commits are known."""
+        self.skipped = 0
+        """Records that could not be read."""
+        self.lost = ""
+        """Why nothing more is read; empty while it is."""
+        self._source = source
+        self._asks = asks
+        self._passes = passes
+        self._take = take
+        self._changed = changed
+        self._followed: list[_Partition] = []
+
+    @property
+    def ready(self) -> bool:
+        """Whether all was read that stood there at first."""
+        return all(each.ready for each in self._followed)
+
+    async def open(self, view: ClusterView) -> None:
+        """Begin to follow. Raises MayNotRead, NoSuchTopic, EnvironmentFault when nobody answers."""
+        connection = await view.any_broker()
+        version = connection.version(METADATA)
+        body = metadata.encode(version, [TOPIC])
+        told = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
+        topic = next((each for each in told.topics if each.name == TOPIC), None)
+        if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")
+        if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise MayNotRead(f"READ on the topic {TOPIC} of {view.alias} is missing")
+        if topic.error:
+            raise EnvironmentFault(f"{TOPIC} of {view.alias}: {ErrorCode.name_of(topic.error)}")
+        view.watch(TOPIC, TopicId(topic.id))
+        self._followed = [
+            _Partition(self, PartitionId(TOPIC, TopicId(topic.id), each.partition)) for each in topic.partitions
+        ]
+        for each in self._followed:
+            each.start(self._source, self._asks)
+
+    def close(self, view: ClusterView) -> None:
+        """Read no more."""
+        for each in self._followed:
+            each.stop(self._source)
+        if self._followed:
+            view.unwatch(self._followed[0].partition.topic_id)
+        self._followed = []
+
+    def records(self, records: list[Record], position: int) -> set[str]:
+        """Take these; the groups that they are about."""
+        groups: set[str] = set()
+        for record in records:
+            if record.offset < position or record.key is None:
+                continue
+            try:
+                key = decode_key(record.key)
+                if isinstance(key, int) or not self._passes(key.group):
+                    continue
+                value = None if record.value is None else decode_value(record.value)
+            except WireError as error:
+                self.skip(str(error))
+                continue
+            self._take(key, value)
+            groups.add(key.group)
+        return groups
+
+    def changed(self, groups: set[str]) -> None:
+        """The newest commits of these groups are known."""
+        if groups:
+            self._changed(groups)
+
+    def skip(self, reason: str) -> None:
+        """Something cannot be read."""
+        if not self.skipped:
+            log.warning("group_records_skipped", reason=reason)
+        self.skipped += 1
+
+
+class _Partition:
+    """One partition of the topic."""
+
+    def __init__(self, owner: GroupLog, partition: PartitionId) -> None:
+        self.partition = partition
+        self.ready = False
+        self._owner = owner
+        self._end = -1
+        """Where it ended at first."""
+        self._position = 0
+        self._behind = 0
+        """The offset behind what was found in the last chunk."""
+        self._waiting: set[str] = set()
+        """Groups of which something was read before it was ready."""
+        self._stopped = False
+        self._tap = Tap(partition, PARTITION_BYTES, self._deliver)
+
+    def start(self, source: Source, asks: Asks) -> None:
+        if not self._stopped:
+            asks.bounds(self.partition, -1, partial(self._bounds, source, asks))
+
+    def stop(self, source: Source) -> None:
+        self._stopped = True
+        source.stop(self._tap)
+
+    def _bounds(self, source: Source, asks: Asks, error: int, high_watermark: int, log_start: int) -> None:
+        if self._stopped:
+            return
+        if error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
+            self._owner.lost = self._owner.lost or ErrorCode.name_of(error)
+        elif error:
+            asks.view.refresh()
+            asyncio.get_running_loop().call_later(AGAIN_S, self.start, source, asks)
+        else:
+            self._source = source
+            self._position, self._end = log_start, high_watermark
+            self._find_ready(high_watermark)
+            self._want()
+
+    def _want(self, delay_s: float = 0.0) -> None:
+        if not self._stopped:
+            wish = FetchFrom(0, 0, self._position, -1, delay_s, refresh=delay_s > 0)
+            self._source.want(self._tap, wish)
+
+    def _deliver(self, chunk: Chunk) -> None:
+        if self._stopped:
+            return
+        if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The log was cut off; what is left is read again, and the newest commit counts.
+            self._position = max(chunk.log_start, 0)
+            self._want(AGAIN_S)
+        elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
+            self._owner.lost = self._owner.lost or ErrorCode.name_of(chunk.error)
+        elif chunk.error:
+            self._want(AGAIN_S)
+        else:
+            try:
+                self._read(chunk)
+            except WireError as error:
+                self._owner.lost = self._owner.lost or str(error)
+                return
+            self._find_ready(chunk.last_stable)
+            self._want()
+
+    def _read(self, chunk: Chunk) -> None:
+        groups: set[str] = set()
+        for records in self._batches(chunk):
+            groups |= self._owner.records(records, self._position)
+        self._position = max(self._position, self._behind)
+        if self.ready:
+            self._owner.changed(groups)
+        else:
+            self._waiting |= groups
+
+    def _batches(self, chunk: Chunk) -> Iterator[list[Record]]:
+        """The records of each batch that counts."""
+        start = chunk.start
+        while start < chunk.end:
+            batches, start, is_old = _scan(chunk, start)
+            aborted = aborted_of(chunk.aborted, [batch[6] for batch in batches])
+            for number, (at, behind, _, last, _, attributes, _) in enumerate(batches):
+                self._behind = last + 1
+                if not attributes & CONTROL and number not in aborted:
+                    yield self._decode(chunk, at, behind)
+            if not is_old:
+                return
+            messages = old_messages(chunk.buffer, start, chunk.end)
+            if messages is None:
+                return
+            yield self._decode(chunk, messages.start, messages.end)
+            start, self._behind = messages.end, messages.last + 1
+
+    def _decode(self, chunk: Chunk, start: int, end: int) -> list[Record]:
+        try:
+            return decode(chunk.buffer, start, end)
+        except ValueError as error:
+            self._owner.skip(str(error))
+            return []
+
+    def _find_ready(self, last_stable: int) -> None:
+        if not self.ready and self._position >= min(self._end, last_stable):
+            self.ready = True
+            waiting, self._waiting = self._waiting, set()
+            self._owner.changed(waiting)
+
+
+def _scan(chunk: Chunk, start: int) -> tuple[list[Scanned], int, bool]:
+    """Batches, the position behind them, and whether messages of an old format follow there."""
+    try:
+        batches, behind = scan(chunk.buffer, start, chunk.end)
+    except OldMagic as old:
+        return scan(chunk.buffer, start, old.at)[0], old.at, True
+    return batches, behind, False

@@ -1,0 +1,84 @@
+"""A group's position at the source as one at the target, by the ledger as it stands."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.cluster.groups import Mapped
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.translation import Copied, LaneMap, Translation
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId
+from mirrord.wire.groups import TopicPartition
+
+NOT_COPIED = "the topic is not copied"
+
+
+class Lanes:
+    """The newest lane of each source partition."""
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._count = -1
+        self._lanes: dict[TopicPartition, LaneState] = {}
+
+    def of(self, state: FlowState) -> Mapping[TopicPartition, LaneState]:
+        """By topic and partition of the source. A topic that was made anew has new lanes."""
+        if state is not self._of or len(state.lanes) != self._count:
+            self._of, self._count = state, len(state.lanes)
+            self._lanes = {
+                (lane.source_topic, lane.partition): lane
+                for lane in sorted(state.lanes.values(), key=lambda lane: lane.changed_at)
+            }
+        return self._lanes
+
+
+class Position(NamedTuple):
+    """A position of the source, to be translated."""
+
+    offset: int
+    topic_id: str | None = None
+
+
+class Atlas:
+    """The maps of all lanes at one moment.
+
+    `marks` must have been taken before the ledger was read to its end: whatever lies below a mark is then explained by
+    runs that were read.
+    """
+
+    def __init__(self, lanes: Mapping[TopicPartition, LaneState], marks: Mapping[LaneId, Progress]) -> None:
+        self._lanes = lanes
+        self._marks = marks
+        self._maps: dict[LaneId, LaneMap] = {}
+
+    def lane(self, place: TopicPartition) -> LaneState | None:
+        """The lane that copies this source partition."""
+        return self._lanes.get(place)
+
+    def mapped(self, place: TopicPartition, position: Position) -> Mapped:
+        """The target's position."""
+        lane = self._lanes.get(place)
+        if lane is None:
+            return Mapped(None, 0, NOT_COPIED)
+        if position.topic_id not in {None, lane.key.source_topic_id}:
+            return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
+        known = self._maps.get(lane.key.id)
+        if known is None:
+            mark = self._marks.get(lane.key.id)
+            known = self._maps[lane.key.id] = LaneMap(lane, Copied.by(mark) if mark is not None else None)
+        told = known.to_target(position.offset)
+        return Mapped(told.offset, told.ahead, _line(told))
+
+
+def _line(told: Translation) -> str:
+    match told.kind:
+        case "before_map" if told.reason == "inherited":
+            return "MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"
+        case "before_map":
+            return "it lies in front of all that is mapped"
+        case "not_copied":
+            return f"there is no copied record at it ({told.reason})" if told.reason else "there is no record at it"
+        case "unknown":
+            return told.reason
+        case _:
+            return ""

@@ -1,0 +1,255 @@
+"""Rounds of one flow's groups: what is due is translated, held against the target, and committed there.
+
+What the target has is asked for right before each commit, and a group with members is refused by its broker: so nothing
+is overwritten that was committed by others in between, but for a moment of a few milliseconds.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+import structlog
+
+from mirrord.cluster.groups import Course, GroupBook, Hold, Mapped, Write, plan, waiting_line
+from mirrord.ledger.translation import NOTHING
+from mirrord.model.config_features import GroupsMode
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.groups import GroupStatus, Translated
+from mirrord.shell.group_admin import LATER
+from mirrord.shell.group_map import NOT_COPIED, Atlas, Position
+from mirrord.wire.consumer_offsets import OffsetValue
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+
+_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
+"""The broker's words for a group that has members."""
+_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
+"""org.apache.kafka.common.GroupState."""
+
+log = structlog.get_logger()
+
+
+class Target(Protocol):
+    """What a round needs of the target (`shell.group_admin.GroupAdmin`)."""
+
+    async def listed(self) -> Mapping[str, ListedGroup]:
+        """All groups."""
+        ...
+
+    async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """What these have committed."""
+        ...
+
+    async def commit(
+        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        """Commit for them; the error of each partition."""
+        ...
+
+
+class _Planned(NamedTuple):
+    """A write that is to be carried out."""
+
+    place: TopicPartition
+    """At the source."""
+    value: OffsetValue
+    write: Write
+    mapped: Mapped
+
+
+class GroupRounds:
+    """The groups of one flow. `book` is kept up to date by somebody else, who says `want`."""
+
+    def __init__(
+        self,
+        book: GroupBook,
+        target: Target,
+        mode: GroupsMode,
+        chart: Callable[[], Awaitable[Atlas]],
+        may_write: Callable[[], bool],
+    ) -> None:
+        """`chart` gives the maps as they are at that moment."""
+        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        """By group and partition of the source, as of the last round that it was in."""
+        self._translated: dict[tuple[str, TopicPartition], Translated] = {}
+        """The newest of each group and partition that nobody has taken yet."""
+        self._book = book
+        self._target = target
+        self._mode: GroupsMode = mode
+        self._chart = chart
+        self._may_write = may_write
+        self._due: set[str] = set()
+        self._waiting: set[str] = set()
+        self._members: dict[str, str] = {}
+        """Groups with members at the target, and their state."""
+
+    @property
+    def due(self) -> bool:
+        """Whether there is something to do."""
+        return bool(self._due)
+
+    def want(self, groups: Iterable[str]) -> None:
+        """These are to be looked at in the next round."""
+        self._due.update(groups)
+
+    def want_all(self) -> None:
+        """All are."""
+        self._due.update(self._book.groups())
+
+    def want_waiting(self) -> None:
+        """Those that wait for data are: some were copied."""
+        self._due |= self._waiting
+
+    async def look(self) -> None:
+        """Which groups have members at the target. Raises EnvironmentFault, WireError."""
+        listed = await self._target.listed()
+        before = self._members
+        self._members = {name: each.state for name, each in listed.items() if each.state not in _WITHOUT_MEMBERS}
+        self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
+
+    async def round(self) -> None:
+        """All that is due, once. Raises EnvironmentFault, WireError; then it is still due."""
+        groups, self._due = self._due, set()
+        try:
+            atlas = await self._chart()
+            told = await self._target.offsets(groups)
+            planned = {group: self._decide(group, told[group], atlas) for group in groups}
+            planned = {group: writes for group, writes in planned.items() if writes}
+            if planned:
+                if not self._may_write():
+                    raise EnvironmentFault("the lease does not allow to commit now")
+                await self._commit(planned, atlas)
+        except MirrordError:
+            self._due |= groups
+            raise
+
+    def _decide(self, group: str, told: GroupOffsets, atlas: Atlas) -> list[_Planned]:
+        """What is to be committed; the rest is told in the statuses."""
+        self._waiting.discard(group)
+        if told.error in LATER:
+            self._due.add(group)
+            return []
+        writes: list[_Planned] = []
+        statuses = self.statuses[group] = {}
+        for place, course in self._book.courses(group):
+            lane = atlas.lane(place)
+            if lane is None:
+                if course.newest is not None:
+                    statuses[place] = _status(group, place, "", course, None, None, Hold("not copied", NOT_COPIED))
+                continue
+            mapped = _mapped(atlas, place, course)
+            self._tell(group, place, lane.target_topic, course, mapped)
+            present = told.offsets.get((lane.target_topic, place[1]))
+            if told.error:
+                name = ErrorCode.name_of(told.error)
+                hold = Hold("refused", f"what the target has is not told: {name}")
+                statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
+                continue
+            step = self._step(group, place, course, mapped, present, atlas)
+            if isinstance(step, Write) and course.newest is not None:
+                writes.append(_Planned(place, course.newest, step, mapped))
+                hold = Hold("behind", step.why)
+            else:
+                assert isinstance(step, Hold)  # noqa: S101 - without a commit nothing is written
+                hold = step
+            statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
+            if hold.state == "in step":
+                self._book.settled(group, place)
+            if mapped.missing or hold.why == NOTHING:
+                self._waiting.add(group)
+        return writes
+
+    def _step(
+        self,
+        group: str,
+        place: TopicPartition,
+        course: Course,
+        mapped: Mapped,
+        present: CommittedOffset | None,
+        atlas: Atlas,
+    ) -> Write | Hold:
+        step = plan(course, mapped, present, lambda: atlas.mapped(place, Position(course.peak)), self._mode)
+        if isinstance(step, Write) and group in self._members:
+            return Hold("active", f"the group is {self._members[group]} at the target, and left alone")
+        return step
+
+    def _tell(self, group: str, place: TopicPartition, target: str, course: Course, mapped: Mapped) -> None:
+        if course.newest is None or mapped.offset is None:
+            return
+        topic, partition = place
+        positions = (course.newest.offset, mapped.offset)
+        self._translated[group, place] = Translated(group, topic, target, partition, *positions, course.newest.metadata)
+
+    def take_translated(self) -> list[Translated]:
+        """What was translated since this was last called."""
+        taken, self._translated = self._translated, {}
+        return list(taken.values())
+
+    async def _commit(self, planned: Mapping[str, list[_Planned]], atlas: Atlas) -> None:
+        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for group, writes in planned.items():
+            for each in writes:
+                lane = atlas.lane(each.place)
+                if lane is not None:
+                    commits.setdefault(group, {})[lane.target_topic, each.place[1]] = each.write.commit
+        answers = await self._target.commit(commits)
+        for group, writes in planned.items():
+            for each in writes:
+                status = self.statuses[group][each.place]
+                error = answers[group][status.target_topic, each.place[1]]
+                self.statuses[group][each.place] = self._answered(group, each, status, error)
+
+    def _answered(self, group: str, planned: _Planned, status: GroupStatus, error: int) -> GroupStatus:
+        replace = msgspec.structs.replace
+        if error in LATER:
+            self._due.add(group)
+            return status
+        if error in _MEMBERS:
+            self._members.setdefault(group, "active")
+            return replace(status, state="active", why="the group has members at the target, and is left alone")
+        if error:
+            reason = ErrorCode.name_of(error)
+            need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in reason else ""
+            log.warning("group_not_committed", group=group, topic=status.target_topic, reason=reason)
+            return replace(status, state="refused", why=f"the target does not take the commit: {reason}{need}")
+        offset = planned.write.commit.offset
+        if planned.write.why == "the source went back":
+            log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
+        if planned.write.waits:
+            self._waiting.add(group)
+            return replace(status, state="waits", target_offset=offset, why=waiting_line(planned.mapped))
+        for place, course in self._book.courses(group):
+            # What came in the meantime is due already, and is compared with this one.
+            if place == planned.place and course.newest == planned.value:
+                self._book.settled(group, place)
+        return replace(status, state="in step", target_offset=offset, why=planned.mapped.why)
+
+
+def _mapped(atlas: Atlas, place: TopicPartition, course: Course) -> Mapped:
+    newest = course.newest
+    return Mapped(None) if newest is None else atlas.mapped(place, Position(newest.offset, newest.topic_id))
+
+
+def _status(
+    group: str,
+    place: TopicPartition,
+    target: str,
+    course: Course,
+    mapped: Mapped | None,
+    present: CommittedOffset | None,
+    hold: Hold,
+) -> GroupStatus:
+    newest = course.newest
+    why = hold.why or (mapped.why if mapped is not None else "")
+    return GroupStatus(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        target_topic=target,
+        source_offset=newest.offset if newest is not None else None,
+        committed_ms=newest.commit_ms or None if newest is not None else None,
+        target_offset=present.offset if present is not None else None,
+        translated=mapped.offset if mapped is not None else None,
+        state=hold.state,
+        why=why,
+    )

@@ -1,0 +1,210 @@
+"""Keeps consumer groups at the target where they are at the source: one flow's follower, beside its replicators.
+
+Commits are learnt of by `shell.group_source`, and carried over in the rounds of `shell.group_rounds`, under the flow's
+lease. Nothing has to be remembered: after a restart the source's log, the ledger's map and what the target has tell all
+of it again.
+"""
+
+import asyncio
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+
+from mirrord.ledger.records import StateRecord
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.errors import MirrordError
+from mirrord.model.facts import Holder, Progress
+from mirrord.model.groups import GroupsNews, GroupsReport, GroupStatus
+from mirrord.shell.asks import Asks
+from mirrord.shell.budget import Budget
+from mirrord.shell.clock import Clock, SystemClock
+from mirrord.shell.connections import ConnectionOptions
+from mirrord.shell.frames import BufferPool
+from mirrord.shell.group_admin import GroupAdmin
+from mirrord.shell.group_lag import TargetLags
+from mirrord.shell.group_map import Atlas, Lanes
+from mirrord.shell.group_rounds import GroupRounds
+from mirrord.shell.group_source import GroupSource
+from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.ledger_log import LedgerLog
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.source import Source
+
+BUFFER_BYTES = 16 << 20
+ROUND_S = 0.1
+"""Commits that come within this share a round."""
+RETRY_S = 1.0
+CHECK_S = 60.0
+"""All positions are compared this often, whether anything was committed or not: a target may have forgotten them."""
+
+log = structlog.get_logger()
+
+
+class GroupSync:
+    """Serves one flow. All methods belong on the event loop that it was opened on."""
+
+    def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
+        self.name = name
+        self._setup = setup
+        self._clock = clock or SystemClock()
+        self._store = LedgerStore(topics, self._clock)
+        holder = Holder(socket.gethostname(), os.getpid(), name, "")
+        self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
+        self._wanted = asyncio.Event()
+        self._lanes = Lanes()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._faults: dict[str, str] = {}
+        self._parts: _Parts | None = None
+
+    async def open(self) -> None:
+        """Read the ledger, then begin. Raises what opening the ledger raises."""
+        await self._store.open()
+        await self._lease.join(self._setup.lease_epoch)
+        self._parts = parts = _Parts(self._setup, self._chart, lambda: self._lease.is_valid, self._want)
+        self._store.on_record(self._see_progress)
+        work = (parts.source.run(), self._rounds(parts.rounds), self._looks(parts.rounds))
+        self._tasks = [asyncio.create_task(each) for each in work]
+
+    async def report(self) -> GroupsReport:
+        """All groups as they are now, with their lags at the target."""
+        flow = self._setup.flow.name
+        if self._parts is None:
+            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), source="starting")
+        source, rounds = self._parts.source, self._parts.rounds
+        statuses = [each for group in sorted(rounds.statuses) for _, each in sorted(rounds.statuses[group].items())]
+        return GroupsReport(
+            flow=flow,
+            at_ms=self._clock.wall_ms(),
+            source=source.kind,
+            note=self.note,
+            skipped=source.skipped,
+            groups=tuple(await self._with_lags(statuses, self._parts.lags)),
+        )
+
+    def news(self) -> GroupsNews:
+        """What there is to say since this was last called."""
+        taken = self._parts.rounds.take_translated() if self._parts is not None else ()
+        return GroupsNews(self.note, tuple(taken))
+
+    @property
+    def note(self) -> str:
+        """One line for people, or empty: why groups are not followed, or not fully."""
+        fault = next(filter(None, self._faults.values()), "")
+        return fault or (self._parts.source.note if self._parts is not None else "")
+
+    async def close(self) -> None:
+        """End everything. What was decided and not committed is decided again by whoever comes next."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._parts is not None:
+            await self._parts.close()
+        await self._lease.close()
+        await self._store.close()
+
+    async def _chart(self) -> Atlas:
+        """The marks come first: what lies below them is explained by what the ledger held by then."""
+        marks = dict(self._store.state.progress)
+        await self._store.read_to_end()
+        return Atlas(self._lanes.of(self._store.state), marks)
+
+    async def _rounds(self, rounds: GroupRounds) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            await asyncio.sleep(ROUND_S)
+            if rounds.due:
+                await self._try("commits", rounds.round)
+            if rounds.due:
+                self._wanted.set()
+
+    async def _looks(self, rounds: GroupRounds) -> None:
+        every_s = (self._setup.flow.groups.refresh_ms or 5_000) / 1000
+        checked, lanes = self._clock.monotonic(), 0
+        while True:
+            await self._try("members", rounds.look)
+            now = self._clock.monotonic()
+            if now - checked >= CHECK_S or len(self._store.state.lanes) != lanes:
+                checked, lanes = now, len(self._store.state.lanes)
+                rounds.want_all()
+            if rounds.due:
+                self._wanted.set()
+            await asyncio.sleep(every_s)
+
+    async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        line = ""
+        try:
+            await work()
+        except MirrordError as fault:
+            line = str(fault)
+            if line != self._faults.get(what):
+                log.warning("groups_not_in_step", flow=self._setup.flow.name, what=what, reason=line)
+        self._faults[what] = line
+        if line:
+            await asyncio.sleep(RETRY_S)
+
+    def _want(self, groups: set[str]) -> None:
+        if self._parts is not None:
+            self._parts.rounds.want(groups)
+            self._wanted.set()
+
+    def _see_progress(self, record: StateRecord) -> None:
+        if isinstance(record, Progress) and self._parts is not None:
+            self._parts.rounds.want_waiting()
+            if self._parts.rounds.due:
+                self._wanted.set()
+
+    async def _with_lags(self, statuses: list[GroupStatus], lags: TargetLags) -> list[GroupStatus]:
+        lanes = self._lanes.of(self._store.state)
+        places: dict[int, tuple[PartitionId, int]] = {}
+        wanted: dict[PartitionId, set[int]] = {}
+        for at, each in enumerate(statuses):
+            lane = lanes.get((each.topic, each.partition))
+            if lane is not None and each.target_offset is not None:
+                partition = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
+                places[at] = (partition, each.target_offset)
+                wanted.setdefault(partition, set()).add(each.target_offset)
+        found = await lags.ask(wanted) if wanted else {}
+        now_ms = self._clock.wall_ms()
+        for at, place in places.items():
+            lag = found.get(place)
+            if lag is not None:
+                lag_s = max(0, now_ms - lag.first_ms) / 1000 if lag.first_ms is not None else None
+                lag_s = 0.0 if lag.records == 0 else lag_s
+                statuses[at] = msgspec.structs.replace(statuses[at], lag_records=lag.records, lag_s=lag_s)
+        return statuses
+
+
+class _Parts:
+    """What works on connections to the clusters."""
+
+    def __init__(
+        self,
+        setup: FlowSetup,
+        chart: Callable[[], Awaitable[Atlas]],
+        may_write: Callable[[], bool],
+        changed: Callable[[set[str]], None],
+    ) -> None:
+        flow = setup.flow
+        options = ConnectionOptions(client_id=f"mirrord-{flow.name}-groups", request_timeout_s=setup.request_timeout_s)
+        pool = BufferPool(BUFFER_BYTES)
+        self._from = ClusterView(flow.source, setup.source, pool, options, setup.source_cluster_id)
+        self._to = ClusterView(flow.target, setup.target, pool, options, setup.target_cluster_id)
+        for view in (self._from, self._to):
+            view.start()
+        self._asks = Asks(self._from, read_committed=True)
+        self._fetches = Source(self._from, self._asks, Budget(BUFFER_BYTES), read_committed=True)
+        self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
+        self.rounds = GroupRounds(self.source.book, GroupAdmin(self._to), flow.groups.mode, chart, may_write)
+        self.lags = TargetLags(self._to, setup.target)
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._fetches.close()
+        self._asks.close()
+        for view in (self._from, self._to):
+            await view.close()

@@ -1,0 +1,220 @@
+"""Groups of real brokers: where they are at the source they are at the target."""
+
+import asyncio
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AclOperation
+
+from mirrord.lab.cluster import Cluster
+from mirrord.model.acls import AclRule
+from mirrord.model.config import ClusterConfig
+from mirrord.model.config_features import GroupsConfig
+from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
+from tests.fixtures.daemon import unique
+from tests.fixtures.groups import commit, committed, consume, first_value, following, forget, member
+from tests.fixtures.lab import Allow, LabPair, client_settings
+from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, mirror, write
+from tests.fixtures.wire import security_of
+
+
+def numbered(count: int, first: int = 0, partition: int = 0) -> list[Written]:
+    return [
+        Written(b"%d" % number, b"value %d" % number, partition=partition) for number in range(first, first + count)
+    ]
+
+
+def only(group: str) -> GroupsConfig:
+    """The groups of one test: the brokers are shared."""
+    return GroupsConfig(match=(f"{group}.*",), refresh_ms=300, every_ms=300)
+
+
+async def test_a_group_that_is_older_than_the_mirror(lab_pair: LabPair) -> None:
+    group = unique("old")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic(partitions=2)
+        await asyncio.to_thread(write, flow.source, topic, [*numbered(1000), *numbered(500, 1000, 1)])
+        await asyncio.to_thread(commit, flow.source, group, topic, {0: 137, 1: 500}, "kept")
+        # Somebody else's records at the target: offsets there are other ones.
+        await asyncio.to_thread(write, flow.target, copy_of(topic), numbered(7, 9_000))
+        await flow.caught_up(await flow.copying())
+        async with following(flow) as follower:
+            status = await follower.in_step(group, 137)
+            assert status.target_offset is not None
+            assert await asyncio.to_thread(first_value, flow.target, copy_of(topic), 0, status.target_offset) == (
+                b"value 137"
+            )
+            assert (status.lag_records, status.lag_s is not None) == (1000 - 137, True)
+            other = await follower.in_step(group, 500, 1)
+            assert (other.target_offset, other.lag_records, other.lag_s) == (500, 0, 0.0)
+            assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic), (0, 1)) == {
+                0: status.target_offset,
+                1: 500,
+            }
+            assert (await follower.report()).source == "log"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str) -> None:
+    group = unique(protocol)
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(300))
+        replicator = await flow.copying()
+
+        def at(cluster: Cluster, name: str, records: int) -> list[bytes]:
+            with member(cluster, group, name, group_protocol=protocol) as (consumer, pending):
+                return consume(consumer, pending, records)
+
+        async with following(flow) as follower:
+            await asyncio.to_thread(at, flow.source, topic, 100)
+            await follower.in_step(group, 100)
+            await asyncio.to_thread(at, flow.source, topic, 20)
+            await follower.in_step(group, 120)
+            await flow.caught_up(replicator)
+            values = await asyncio.to_thread(at, flow.target, copy_of(topic), 30)
+            assert values == [b"value %d" % number for number in range(120, 150)]
+            # It went on at the target: nothing of the source takes that back.
+            status = await follower.until(lambda each: each.target_offset == 150, group)
+            assert status.state == "ahead"
+            await asyncio.to_thread(at, flow.source, topic, 10)
+            status = await follower.until(lambda each: each.source_offset == 130, group)
+            assert (status.state, status.target_offset) == ("ahead", 150)
+            await asyncio.to_thread(at, flow.source, topic, 40)
+            await follower.in_step(group, 170)
+
+
+async def test_members_at_the_target_are_left_alone(lab_pair: LabPair) -> None:
+    group = unique("active")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        with member(flow.target, group, copy_of(topic)):
+            async with following(flow) as follower:
+                await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
+                status = await follower.until(lambda each: each.state == "active" and each.translated == 40, group)
+                assert status.target_offset is None
+                assert "left alone" in status.why
+                assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic)) == {0: None}
+        async with following(flow) as follower:
+            await follower.in_step(group, 40)
+
+
+async def test_a_rewind_is_followed_also_after_a_restart(lab_pair: LabPair) -> None:
+    group = unique("rewind")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        async with following(flow) as follower:
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+            await follower.in_step(group, 80)
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 10})
+            assert (await follower.in_step(group, 10)).target_offset == 10
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 90})
+            await follower.in_step(group, 90)
+        await asyncio.to_thread(commit, flow.source, group, topic, {0: 5})
+        async with following(flow) as follower:
+            assert (await follower.in_step(group, 5)).target_offset == 5
+
+
+async def test_forward_only_stays_in_front(lab_pair: LabPair) -> None:
+    group = unique("forward")
+    groups = GroupsConfig(match=(group,), mode="forward-only", refresh_ms=300)
+    async with mirror(lab_pair.source, lab_pair.target, groups=groups) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        async with following(flow) as follower:
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+            await follower.in_step(group, 80)
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 10})
+            status = await follower.until(lambda each: each.source_offset == 10, group)
+            assert (status.state, status.target_offset) == ("ahead", 80)
+
+
+async def test_what_the_source_forgets_stays_at_the_target(lab_pair: LabPair) -> None:
+    group = unique("expired")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        async with following(flow) as follower:
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+            await follower.in_step(group, 80)
+            await asyncio.to_thread(forget, flow.source, group)
+            status = await follower.until(lambda each: each.state == "expired", group)
+            assert (status.source_offset, status.target_offset) == (None, 80)
+            assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic)) == {0: 80}
+
+
+async def test_a_group_waits_for_its_data(lab_pair: LabPair) -> None:
+    group = unique("waits")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+        async with following(flow) as follower:
+            await replicator.close(10)
+            flow.replicators.remove(replicator)
+            await asyncio.to_thread(write, flow.source, topic, numbered(50, 100))
+            await asyncio.to_thread(commit, flow.source, group, topic, {0: 130})
+            status = await follower.until(lambda each: each.state == "waits", group)
+            assert status.target_offset == 100
+            assert status.why == "30 source offsets in front of it are not copied yet"
+            await flow.copying("left")
+            assert (await follower.in_step(group, 130)).target_offset == 130
+
+
+async def test_without_the_right_to_read_commits_they_are_asked_for(
+    lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
+) -> None:
+    group = unique("asked")
+    async with mirror(lab_sasl, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        rights = KafkaUpkeepAdmin(config_of(lab_sasl), SECONDS)
+        describe = AclRule("GROUP", "PREFIXED", group, "User:mirrord", "*", "DESCRIBE", "ALLOW")
+        assert await rights.add_rules([describe]) == {}
+        allow("mirrord", AclOperation.READ, topic)
+        try:
+            less = ClusterConfig(tuple(lab_sasl.bootstrap.split(",")), security_of(lab_sasl, "mirrord"))
+            async with following(flow, less) as follower:
+                await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+                await follower.in_step(group, 80)
+                report = await follower.report()
+                assert report.source == "polling"
+                assert report.note.startswith("READ on the topic __consumer_offsets of eu is missing")
+                await asyncio.to_thread(commit, flow.source, group, topic, {0: 20})
+                assert (await follower.in_step(group, 20)).target_offset == 20
+        finally:
+            await rights.remove_rules([describe])
+            await rights.close()
+
+
+async def test_commits_of_transactions_count_when_these_do(lab_pair: LabPair) -> None:
+    group = unique("transactions")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+
+        def in_transaction(offset: int, *, abort: bool) -> None:
+            producer = Producer({**client_settings(flow.source), "transactional.id": group})
+            consumer = Consumer({**client_settings(flow.source), "group.id": group})
+            producer.init_transactions(SECONDS)
+            producer.begin_transaction()
+            member_of = consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction([TopicPartition(topic, 0, offset)], member_of, SECONDS)
+            (producer.abort_transaction if abort else producer.commit_transaction)(SECONDS)
+            consumer.close()
+
+        async with following(flow) as follower:
+            await asyncio.to_thread(in_transaction, 30, abort=False)
+            await follower.in_step(group, 30)
+            await asyncio.to_thread(in_transaction, 60, abort=True)
+            await asyncio.to_thread(in_transaction, 40, abort=False)
+            await follower.in_step(group, 40)

@@ -1,0 +1,100 @@
+"""The follower of a flow's groups: started, replaced, restarted, and its news handed on."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import msgspec
+import pytest
+
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.model.config_features import GroupsConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import Translated
+from mirrord.model.names import ClusterId
+from mirrord.model.security import Security
+from mirrord.shell import group_keeper
+from mirrord.shell.group_keeper import GroupKeeper
+from mirrord.shell.ledger_memory import MemoryLedger
+from tests.fixtures.supervision import FakeEngine, eventually
+
+FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",))
+CLUSTER = ClusterConfig(("127.0.0.1:1",), Security())
+SETUP = FlowSetup(FLOW, CLUSTER, CLUSTER, RuntimeConfig(), 3, ClusterId("a"), ClusterId("b"))
+
+
+@pytest.fixture(autouse=True)
+def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_keeper, "POLL_S", 0.01)
+    monkeypatch.setattr(group_keeper, "SILENT_S", 0.05)
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.engine = FakeEngine(MemoryLedger())
+        self.keeper = GroupKeeper(self.engine, "mirrord")
+        self.flow = FLOW
+
+
+@asynccontextmanager
+async def kept(flow: FlowConfig = FLOW, refusal: EnvironmentFault | None = None) -> AsyncGenerator[Kept]:
+    made = Kept()
+    made.flow, made.engine.refusal = flow, refusal
+    running = asyncio.create_task(made.keeper.run(SETUP, lambda: made.flow))
+    try:
+        yield made
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        assert all(each.dead for each in made.engine.groups)
+
+
+async def test_one_follower_runs_and_is_asked() -> None:
+    async with kept() as made:
+        await eventually(lambda: made.engine.groups)
+        (follower,) = made.engine.groups
+        assert follower.name == "mirrord/eu-us/groups.g3.1"
+        told: list[Translated] = []
+        made.keeper.on_translated = told.extend
+        position = Translated("billing", "orders", "eu.orders", 0, 10, 7, "")
+        follower.translated = (position,)
+        follower.note = "READ is missing"
+        await eventually(lambda: told and made.keeper.remarks)
+        assert (told, made.keeper.remarks) == ([position], ("READ is missing",))
+        report = await made.keeper.report()
+        assert report is not None
+        assert report.flow == "eu-us"
+    assert await made.keeper.report() is None
+
+
+async def test_one_that_dies_or_falls_silent_is_replaced() -> None:
+    async with kept() as made:
+        await eventually(lambda: made.engine.groups)
+        made.engine.groups[0].die()
+        await eventually(lambda: len(made.engine.groups) == 2)
+        made.engine.groups[1].silent = True
+        await eventually(lambda: len(made.engine.groups) == 3)
+        assert [each.name[-2:] for each in made.engine.groups] == [".1", ".2", ".3"]
+        await eventually(lambda: made.engine.groups[0].dead and made.engine.groups[1].dead)
+
+
+async def test_another_configuration_has_another_follower() -> None:
+    async with kept() as made:
+        await eventually(lambda: made.engine.groups)
+        made.flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(mode="forward-only"))
+        await eventually(lambda: len(made.engine.groups) == 2)
+        assert made.engine.groups[1].setup.flow == made.flow
+        made.flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(mode="off"))
+        await eventually(lambda: all(each.dead for each in made.engine.groups))
+        assert await made.keeper.report() is None
+
+
+async def test_why_there_is_none_is_told() -> None:
+    async with kept(refusal=EnvironmentFault("no room")) as made:
+        await eventually(lambda: made.keeper.note)
+        assert made.keeper.remarks == ("groups are not followed: no room",)
+        made.engine.refusal = None
+        await eventually(lambda: made.engine.groups)
+        await eventually(lambda: not made.keeper.remarks)

@@ -1,0 +1,206 @@
+"""Rounds of groups without Kafka: what is asked, committed and told."""
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.ledger.state import LaneState
+from mirrord.model.config_features import GroupsConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import Progress
+from mirrord.model.groups import GroupStatus, Translated
+from mirrord.model.names import LaneKey, TopicId
+from mirrord.shell.group_map import Atlas
+from mirrord.shell.group_rounds import GroupRounds
+from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.wire.errors import ErrorCode
+from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+
+ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
+KEY = LaneKey(ID, 0, OTHER_ID)
+
+
+def atlas(copied: int) -> Atlas:
+    """Source offset o of orders-0 stands at o + 5; so many are copied."""
+    lane = LaneState(KEY, "orders", "eu.orders", 1, 0, "", "sequence", grant=1)
+    lane.source_runs.add(0, 0)
+    lane.target_runs.add(0, 5)
+    mark = Progress(KEY.id, 1, 1, copied, copied + 5, 0, copied, copied, 0, 0, True, "copying")
+    return Atlas({("orders", 0): lane}, {KEY.id: mark})
+
+
+class FakeTarget:
+    """A target that takes what it is not told to refuse."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        self.members: dict[str, str] = {}
+        self.errors: dict[str, int] = {}
+        self.commits: list[list[str]] = []
+
+    async def listed(self) -> Mapping[str, ListedGroup]:
+        return {name: ListedGroup(name, "consumer", state) for name, state in self.members.items()}
+
+    async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
+        return {group: GroupOffsets(0, dict(self.groups.get(group, {}))) for group in wanted}
+
+    async def commit(
+        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        self.commits.append(sorted(commits))
+        answers: dict[str, dict[TopicPartition, int]] = {}
+        for group, offsets in commits.items():
+            active = self.members.get(group, "Empty") != "Empty"
+            error = int(ErrorCode.UNKNOWN_MEMBER_ID) if active else self.errors.get(group, 0)
+            if not error:
+                self.groups.setdefault(group, {}).update(offsets)
+            answers[group] = dict.fromkeys(offsets, error)
+        return answers
+
+
+class World:
+    def __init__(self, copied: int = 100) -> None:
+        self.copied = copied
+        self.target = FakeTarget()
+        self.book = GroupBook(lambda _: True)
+        self.may_write = True
+        self.rounds = GroupRounds(self.book, self.target, "follow", self._chart, lambda: self.may_write)
+
+    async def _chart(self) -> Atlas:
+        return atlas(self.copied)
+
+    def commit(self, group: str, offset: int | None, topic: str = "orders", topic_id: str | None = None) -> None:
+        value = None if offset is None else OffsetValue(offset, 2, "note", 1_000, topic_id)
+        self.book.take(OffsetKey(group, topic, 0), value)
+        self.rounds.want([group])
+
+    def status(self, group: str, topic: str = "orders") -> GroupStatus:
+        return self.rounds.statuses[group][topic, 0]
+
+
+async def test_many_groups_share_a_round() -> None:
+    world = World()
+    for group in ("a", "b", "c"):
+        world.commit(group, 10)
+    await world.rounds.round()
+    assert world.target.commits == [["a", "b", "c"]]
+    assert world.target.groups["a"] == {("eu.orders", 0): CommittedOffset(15, -1, "note")}
+    status = world.status("a")
+    assert (status.state, status.source_offset, status.target_offset, status.translated) == ("in step", 10, 15, 15)
+    assert world.rounds.take_translated()[0] == Translated("a", "orders", "eu.orders", 0, 10, 15, "note")
+    assert world.rounds.take_translated() == []
+    assert not world.rounds.due
+
+
+async def test_it_waits_for_data_and_goes_on_when_that_comes() -> None:
+    world = World(copied=20)
+    world.commit("a", 50)
+    await world.rounds.round()
+    assert world.target.groups["a"]["eu.orders", 0].offset == 25
+    assert (world.status("a").state, world.status("a").why) == (
+        "waits",
+        "30 source offsets in front of it are not copied yet",
+    )
+    assert not world.rounds.due
+    world.copied = 60
+    world.rounds.want_waiting()
+    await world.rounds.round()
+    assert (world.status("a").state, world.status("a").target_offset) == ("in step", 55)
+    world.rounds.want_waiting()
+    assert not world.rounds.due
+
+
+async def test_members_at_the_target_are_told_and_waited_for() -> None:
+    world = World()
+    world.target.members = {"a": "Stable"}
+    world.commit("a", 10)
+    await world.rounds.round()
+    assert (world.status("a").state, "a" in world.target.groups) == ("active", False)
+    await world.rounds.look()
+    assert not world.rounds.due, "the same was known before"
+    world.target.members = {"a": "Empty"}
+    await world.rounds.look()
+    assert world.rounds.due
+    await world.rounds.round()
+    assert world.status("a").state == "in step"
+
+
+async def test_members_that_are_known_are_not_even_tried() -> None:
+    world = World()
+    world.target.members = {"a": "PreparingRebalance"}
+    await world.rounds.look()
+    world.commit("a", 10)
+    await world.rounds.round()
+    assert world.target.commits == []
+    assert world.status("a").why == "the group is PreparingRebalance at the target, and left alone"
+
+
+async def test_what_is_refused_is_told_and_what_is_only_late_is_tried_again() -> None:
+    world = World()
+    world.target.errors = {"a": int(ErrorCode.GROUP_AUTHORIZATION_FAILED), "b": int(ErrorCode.NOT_COORDINATOR)}
+    world.commit("a", 10)
+    world.commit("b", 10)
+    await world.rounds.round()
+    assert world.status("a").state == "refused"
+    assert world.status("a").why.endswith("GROUP_AUTHORIZATION_FAILED; READ on the group or its topic is missing")
+    assert world.rounds.due
+    world.target.errors = {}
+    await world.rounds.round()
+    assert world.status("b").state == "in step"
+
+
+async def test_topics_that_are_not_copied_or_were_made_anew() -> None:
+    world = World()
+    world.commit("a", 10, topic="other")
+    world.commit("b", 10, topic_id=OTHER_ID)
+    world.commit("c", 10, topic_id=ID)
+    await world.rounds.round()
+    assert world.status("a", "other").state == "not copied"
+    assert world.status("b").state == "unknown"
+    assert "another topic orders" in world.status("b").why
+    assert world.status("c").state == "in step"
+
+
+async def test_nothing_is_written_without_the_lease() -> None:
+    world = World()
+    world.may_write = False
+    world.commit("a", 10)
+    with pytest.raises(EnvironmentFault, match="the lease does not allow"):
+        await world.rounds.round()
+    assert world.target.groups == {}
+    assert world.rounds.due
+
+
+async def test_a_rewind_is_followed_once() -> None:
+    world = World()
+    for offset in (80, 30):
+        world.commit("a", offset)
+        await world.rounds.round()
+    assert world.status("a").target_offset == 35
+    # From here on it is somebody else's: an old client of the target, which tells no epoch.
+    world.target.groups["a"]["eu.orders", 0] = CommittedOffset(60, -1, "")
+    world.rounds.want_all()
+    await world.rounds.round()
+    assert (world.status("a").state, world.status("a").target_offset) == ("ahead", 60)
+
+
+async def test_the_source_forgets() -> None:
+    world = World()
+    world.commit("a", 80)
+    await world.rounds.round()
+    world.commit("a", None)
+    await world.rounds.round()
+    assert (world.status("a").state, world.status("a").target_offset) == ("expired", 85)
+
+
+def test_groups_are_filtered_by_whole_names() -> None:
+    passes = GroupFilter(GroupsConfig(match=("billing.*", "audit"))).passes
+    assert [passes(name) for name in ("billing-1", "audit", "audit-2", "my-billing")] == [True, True, False, False]
+    by_default = GroupFilter(GroupsConfig()).passes
+    assert [by_default(name) for name in ("anything", "connect-sink", "__x", "console-consumer-1")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
