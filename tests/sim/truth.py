@@ -1,5 +1,6 @@
 """What must always be true, checked against fakes that know everything."""
 
+from mirrord.ledger.translation import Copied, LaneMap
 from tests.sim.host import LANE
 from tests.sim.world import World
 
@@ -87,6 +88,31 @@ def _target_map(world: World) -> None:
                 raise Violation(f"ordinal {stored.sequence + at} stands at {stored.base + at}, the ledger says {told}")
 
 
+def _translations(world: World) -> None:
+    """Every offset of either side, translated, against what the logs hold."""
+    log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
+    places = [(stored.base + at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    pairs = [(world.source.offset_of[number], place) for place, number in places]
+    end, ordinal = places[-1][0] + 1, log[-1].sequence + log[-1].count
+    record = world.truth.lanes[LANE]
+    lane = LaneMap(record, Copied(ordinal, end, world.source.end))
+    goes_on = record.source_runs.offset_of(ordinal)
+    for offset in range(world.source.end + 1):
+        told = lane.to_target(offset)
+        true = min((there for here, there in pairs if here >= offset), default=end)
+        stands = [there for here, there in pairs if here == offset]
+        if told.offset != true or (told.kind in {"exact", "reordered"}) != bool(stands):
+            raise Violation(f"source offset {offset} is told to be {told}, it is {true}, {stands}")
+        if stands and told.record not in stands:
+            raise Violation(f"the record at source offset {offset} stands at {stands}, told is {told}")
+    for offset in range(end + 1):
+        told = lane.to_source(offset)
+        true = min((here for here, there in pairs if there >= offset), default=goes_on)
+        stands = [here for here, there in pairs if there == offset]
+        if told.offset != true or (stands and told.record != stands[0]):
+            raise Violation(f"target offset {offset} is told to be {told}, it is {true}, {stands}")
+
+
 def _complete(world: World, numbers: list[int]) -> None:
     """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
     record = world.truth.lanes.get(LANE)
@@ -101,6 +127,8 @@ def _complete(world: World, numbers: list[int]) -> None:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
     if record is not None and not world.excused:
         _target_map(world)
+        if numbers and not world.source.cut:
+            _translations(world)
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
     for host in world.hosts:
