@@ -7,13 +7,15 @@ import msgspec
 
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
-from policies.flows import LOADING
+from mirrord.model.config_policies import PolicyCheck, Unjudged
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
     """What `add_subparsers` returns; argparse has no public name for it."""
 else:
     Verbs = object
+
+UNJUDGED = Unjudged()
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:
@@ -72,9 +74,12 @@ def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--watch", action="store_true", help="ask again each second, until Ctrl-C")
 
 
-def load_conf(arguments: argparse.Namespace) -> Config:
-    """The configuration that `add_conf` named. Raises ConfigError, also when `--flow` names none of its flows."""
-    config = load_file(arguments.conf, LOADING).config
+def load_conf(arguments: argparse.Namespace, policies: PolicyCheck = UNJUDGED) -> Config:
+    """The configuration that `add_conf` named; `policies` is for verbs that ask policies.
+
+    Raises ConfigError, also when `--flow` names none of its flows.
+    """
+    config = load_file(arguments.conf, policies).config
     if getattr(arguments, "flow", None) is not None:
         config.flow(arguments.flow)
     return config

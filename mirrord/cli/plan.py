@@ -21,6 +21,7 @@ from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.planned import planned_steps
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
+from policies.flows import LOADING
 
 _EPILOG = f"""Exit code 0: nothing is to be done; 3: there is a difference; 1: a cluster does not answer.
 
@@ -46,7 +47,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the steps; the exit code. Raises ConfigError, EnvironmentFault."""
-    config = load_conf(arguments)
+    config = load_conf(arguments, LOADING)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     plan = asyncio.run(_gather(msgspec.structs.replace(config, flows=flows)))
     if arguments.json:

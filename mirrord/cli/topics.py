@@ -17,6 +17,7 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, recorded_lines, survey_flows
+from policies.flows import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
 excluded, not-included, cycle, left-out (it is not selected). Where the source does not answer, what the ledger at
@@ -45,7 +46,7 @@ def register(verbs: Verbs) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the topics. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
-    config = load_conf(arguments)
+    config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
     flows = asyncio.run(_gather(config))

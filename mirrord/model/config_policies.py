@@ -55,6 +55,19 @@ class BuiltIn:
         return flow.naming == "prefix"
 
 
+class Unjudged:
+    """A `PolicyCheck` for whoever asks no policy anything: what only loading can tell counts as right.
+
+    So a daemon can be seen, and stopped, from where its policies are not installed.
+    """
+
+    def faults(self, flow: "FlowConfig") -> Iterator[tuple[str, str]]:
+        return needless_settings(flow)
+
+    def tells_origin(self, flow: "FlowConfig") -> bool:
+        return flow.naming == "prefix" or not is_built_in(flow.naming)
+
+
 def is_template(naming: str) -> bool:
     """Whether this text holds a place for the topic's name."""
     return "{topic}" in naming

@@ -1,5 +1,6 @@
 """Policies of third parties: what is refused while a file is read, and with which line."""
 
+import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import mirrord.cli.main as cli
+from mirrord.cli.arguments import load_conf
 from mirrord.model.config import Config, load_text
 from mirrord.model.config_writer import conf_toml
 from mirrord.model.errors import ConfigError
@@ -245,11 +247,20 @@ def test_two_flows_of_one_naming_meet_where_that_can_be_told() -> None:
     assert "would both copy topics such as" in faults(again.replace("[[flows]]", '[[flows]]\nname = "a"', 1))
 
 
-def test_every_verb_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_that_asks_policies_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "conf.toml"
     path.write_text(conf(value=f"{SAMPLE}:SufixNaming"))
-    for verb in ("start", "apply", "check", "plan", "topics", "status"):
+    for verb in ("start", "apply", "check", "plan", "topics"):
         assert cli.main([verb, str(path)]) == 2
         line = capsys.readouterr().err
         assert line.startswith(f"mirrord: {path}: 1 fault\n  {path}:9: flows[0].naming: found ")
         assert "Traceback" not in line
+
+
+def test_a_daemon_can_be_seen_and_stopped_without_its_policies(tmp_path: Path) -> None:
+    path = tmp_path / "conf.toml"
+    path.write_text(conf(value="no_such_module:Naming"))
+    assert load_conf(argparse.Namespace(conf=str(path))).flows[0].naming == "no_such_module:Naming"
+    path.write_text(conf(value="a b"))
+    with pytest.raises(ConfigError, match="naming: found"):
+        load_conf(argparse.Namespace(conf=str(path)))
