@@ -48,7 +48,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
     cluster: Alias
     resource: Resource
     name: str
-    """`*` stands for all that the configuration selects."""
+    """Of a group it may be the beginning of names, with `*` behind it."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -105,10 +105,12 @@ def needed_rights(
         known = needs.get(need.right)
         if known is None or worse(need.missing, known.missing):
             needs[need.right] = need
+    groups = [right for right in needs if right.resource == "group"]
     return [
         need
         for right, need in needs.items()
         if not any(_with(right, other) in needs for other in _IMPLY.get(right.operation, ()))
+        and not any(_covers(other, right) for other in groups)
     ]
 
 
@@ -117,8 +119,26 @@ def named_topics(flow: FlowConfig) -> set[str]:
     return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
 
 
+def _groups(flow: FlowConfig) -> list[str]:
+    names = {
+        literal_prefix(pattern) + ("" if _is_literal(pattern) else "*") for pattern in flow.groups.match if pattern
+    }
+    return ["*"] if "*" in names else sorted(names)
+
+
 def _is_literal(pattern: str) -> bool:
     return literal_prefix(pattern) == pattern.replace("\\.", ".") and bool(pattern)
+
+
+def _covers(one: Right, other: Right) -> bool:
+    """Whether a right on groups whose names begin so holds another one, too."""
+    return (
+        (one.cluster, one.resource) == (other.cluster, other.resource)
+        and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
+        and one.name.endswith("*")
+        and other.name.startswith(one.name[:-1])
+        and other.name != one.name
+    )
 
 
 def _with(right: Right, operation: Operation) -> Right:
@@ -209,8 +229,11 @@ def _features(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
         for name in sorted(plan.targets):
             yield from _topic(flow.target, name, ("DELETE", "warning", "to delete it when the source topic is deleted"))
     if _acts(flow, "groups"):
-        yield Need(Right(flow.source, "group", "*", "DESCRIBE"), "warning", "to read what groups have committed")
-        yield Need(Right(flow.target, "group", "*", "READ"), "warning", "to commit for groups")
+        at_once = "to learn of commits when they are made; without it groups are asked for them again and again"
+        yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
+        for name in _groups(flow):
+            yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
+            yield Need(Right(flow.target, "group", name, "READ"), "warning", "to commit for groups")
     if _acts(flow, "heartbeats.emit"):
         for cluster in _heartbeat_clusters(flow):
             yield from _written(cluster, "heartbeats", "to write heartbeats")

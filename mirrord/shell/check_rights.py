@@ -15,11 +15,19 @@ from mirrord.shell.check_settings import expiry_ms
 from mirrord.shell.cluster_look import ClusterSeen, any_node
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.mm2_offsets import default_topic, workers_group
+from mirrord.shell.requests import Asker, NotOffered
 from mirrord.shell.rights import UNAUTHORIZED, RightSeen, see_rights
 from mirrord.shell.survey import FlowSurvey
 from mirrord.shell.topics import Admin, TopicAdmin
+from mirrord.wire.apis import OFFSET_COMMIT
 from mirrord.wire.errors import ErrorCode
+from mirrord.wire.groups import CommittedOffset, decode_commit, encode_commit
 from policies.flows import selection_of
+
+_ANY_GROUP = "mirrord-check"
+"""In place of a pattern's open end: nobody else calls a group so."""
+_NO_TOPIC = ":"
+"""No topic can have this name (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
 
 
 async def rights_findings(
@@ -115,9 +123,9 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Bits are told only to those who may DESCRIBE; to see settings, or a group, is tried."""
+    """Bits are told only to those who may DESCRIBE; to see settings, or to use a group, is tried."""
     if right.resource == "group":
-        return await _may_describe(config, right, cluster) if right.operation == "DESCRIBE" else None
+        return await _may_use_group(config, right, cluster)
     if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":
         return (await expiry_ms(config, cluster)) is not None
     if cluster.allowed is None:
@@ -125,13 +133,25 @@ async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | No
     return bool(cluster.allowed >> CODES[right.operation] & 1)
 
 
-async def _may_describe(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Raises Unreachable."""
+async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
+    """Any broker looks at the right before it says that another one keeps the group (kafka.server.KafkaApis). To ask
+    for the group's own broker could create a topic. Raises EnvironmentFault."""
     node = any_node(cluster)
-    if node is None or right.name == "*":
+    if node is None:
         return None
-    async with Admin(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000) as admin:
-        # A broker looks at the right before it says that another one coordinates the group
-        # (kafka.server.KafkaApis.handleDescribeGroupsRequest). To ask for the coordinator could create a topic.
-        (answer,) = cast(Any, await admin.describe_consumer_groups([right.name], node))
-    return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
+    group = right.name.replace("*", _ANY_GROUP)
+    timeout_s = config.runtime.request_timeout_ms / 1000
+    if right.operation == "DESCRIBE":
+        async with Admin(config.clusters[right.cluster], timeout_s) as admin:
+            # The client's answers come without types.
+            (answer,) = cast(Any, await admin.describe_consumer_groups([group], node))
+        return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
+    asker = Asker(config.clusters[right.cluster], timeout_s)
+    body = encode_commit(group, {(_NO_TOPIC, 0): CommittedOffset(0, -1, "")})
+    try:
+        errors = await asker.ask(OFFSET_COMMIT, lambda _: body, lambda _, reader: decode_commit(reader))
+    except NotOffered:
+        return None
+    finally:
+        asker.close()
+    return ErrorCode.GROUP_AUTHORIZATION_FAILED not in errors.values()

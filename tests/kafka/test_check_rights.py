@@ -78,6 +78,7 @@ def _all_of(principal: str) -> AclBindingFilter:
 def _words(
     right: Right,
 ) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
+    # "*" alone is every name, as a literal one.
     literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
     return KINDS[right.resource], right.name, literal, f"User:{USER}", "*", AclOperation[right.operation], allowed
 
@@ -189,7 +190,6 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
     before = grant_what_is_listed(checks, granting, seen)
     assert {right.operation for right in before if right.cluster == "eu"} == {"READ", "DESCRIBE", "DESCRIBE_CONFIGS"}
     assert Right("us", "topic", "mm2-offsets.eu.internal", "READ") in before
-    assert Right("us", "group", "eu-mm2", "DESCRIBE") in before
     # The topics are alike: one stands for all.
     once: dict[Right, Severity] = {
         right: severity for right, severity in sorted(before.items()) if bills not in right.name
@@ -220,7 +220,9 @@ def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named
     group = unique("eu-mm2")
     path.write_text(
         path.read_text().replace(
-            "[runtime]", f'from_mm2 = {{ offsets_topic = "{offsets}", workers_group = "{group}" }}\n[runtime]'
+            "[runtime]",
+            f'from_mm2 = {{ offsets_topic = "{offsets}", workers_group = "{group}" }}\n'
+            'groups = { mode = "off" }  # they need rights on all groups\n[runtime]',
         )
     )
     every = grant_what_is_listed(Checks(path), granting, ()).keys()

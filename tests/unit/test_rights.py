@@ -97,6 +97,7 @@ def test_mirrords_own_topics() -> None:
         ("propagate_deletes", Right("us", "topic", "eu.orders", "DELETE")),
         ("groups", Right("eu", "group", "*", "DESCRIBE")),
         ("groups", Right("us", "group", "*", "READ")),
+        ("groups", Right("eu", "topic", "__consumer_offsets", "READ")),
         ("heartbeats.emit", Right("us", "topic", "heartbeats", "WRITE")),
         ("mm2_records.checkpoints", Right("us", "topic", "eu.checkpoints.internal", "CREATE")),
         ("mm2_records.offset_syncs", Right("us", "topic", "mm2-offset-syncs.eu.internal", "WRITE")),
@@ -118,6 +119,33 @@ def test_what_is_built_and_asked_for_needs_more(monkeypatch: pytest.MonkeyPatch,
         mm2_records=msgspec.structs.replace(FLOW.mm2_records, checkpoints=False, offset_syncs="off"),
     )
     assert right not in {need.right for need in needed_rights(off, *plan())}
+
+
+def test_a_right_on_all_groups_is_one_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = LeftByMm2("mm2-offsets.eu.internal", "eu-mm2")
+    monkeypatch.delitem(rights_module.NOT_YET, "groups")
+    for match, alone in (((".*",), False), (("eu-.*",), False), (("eu-mm2",), False), (("shop",), True)):
+        flow = msgspec.structs.replace(FLOW, groups=msgspec.structs.replace(FLOW.groups, match=match))
+        rights = {need.right for need in needed_rights(flow, *plan(2, 2), left=left)}
+        assert (Right("us", "group", "eu-mm2", "DESCRIBE") in rights) == alone
+
+
+@pytest.mark.parametrize(
+    ("match", "names"),
+    [
+        ((".*", "billing"), ["*"]),
+        (("billing", r"shop\..*", "audit-[0-9]+"), ["audit-*", "billing", "shop.*"]),
+        (("a|b",), ["*"]),
+    ],
+)
+def test_groups_are_named_as_far_as_the_patterns_name_them(
+    monkeypatch: pytest.MonkeyPatch, match: tuple[str, ...], names: list[str]
+) -> None:
+    monkeypatch.delitem(rights_module.NOT_YET, "groups")
+    flow = msgspec.structs.replace(FLOW, groups=msgspec.structs.replace(FLOW.groups, match=match))
+    rights = [need.right for need in needed_rights(flow, *plan()) if need.right.resource == "group"]
+    assert [right.name for right in rights if right == Right("us", "group", right.name, "READ")] == names
+    assert [right.name for right in rights if right == Right("eu", "group", right.name, "DESCRIBE")] == names
 
 
 def test_what_is_implied_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
