@@ -13,7 +13,7 @@ from mirrord.model.config_checks import literal_prefix
 from mirrord.model.errors import ConfigError
 
 TEXTS = st.sampled_from(
-    ["", "eu", "us", "5s", "8MiB", "env:X", "a(", "local", "auto", "prefix", "earliest", "dr-{topic}"]
+    ["", "eu", "us", "5s", "8MiB", "env:X", "a(", "local", "auto", "prefix", "earliest", "dr-{topic}", "a:B"]
 ) | st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
 SCALARS = TEXTS | st.integers(-1, 2**40) | st.booleans() | st.floats(allow_nan=False, allow_infinity=False)
 KEYS = [
@@ -43,6 +43,7 @@ KEYS += [
     "x",
 ]
 KEYS += ["groups", "sync", "heartbeats", "mm2_records", "match", "mode", "every", "acls", "emit", "separator"]
+KEYS += ["select", "naming_settings", "select_settings", "filter_configs", "filter_settings"]
 
 
 def inline(value: object) -> str:

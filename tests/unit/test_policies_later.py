@@ -14,10 +14,12 @@ from mirrord.model.acls import AclRule
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, load
 from mirrord.model.config_changes import compare
 from mirrord.model.config_features import SyncConfig
-from mirrord.model.errors import PolicyFault
+from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Security
 from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.ledger_memory import MemoryLedger
+from mirrord.shell.supervise import Supervisor
 from mirrord.shell.upkeep import Upkeep
 from mirrord.wire.configs import Setting
 from policies import flows
@@ -26,7 +28,7 @@ from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
 from policies.flows import LOADING, naming_of, properties_of, selection_of
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.sample_policies import BROKEN, Filter, SuffixNaming, Without
-from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeUpkeep
+from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = "tests.fixtures.sample_policies"
@@ -199,6 +201,19 @@ def test_orders_by_http_bring_no_code() -> None:
     found = compare(new, msgspec.structs.replace(new, flows=(other,)), new_clusters=True).flows
     assert (found[0].restarts, found[0].lines) == (False, ('select_settings.endings: null -> ["x"]',))
     assert compare(new, msgspec.structs.replace(new, flows=(other,)), new_clusters=False).refused
+
+
+async def test_a_daemon_that_cannot_use_a_policy_neither_starts_nor_takes_it() -> None:
+    cluster = ClusterConfig(("127.0.0.1:1",), Security())
+    flow = msgspec.structs.replace(FLOW, naming="no_such_module:Naming")
+    config = Config(clusters={"eu": cluster, "us": cluster}, flows=(flow,))
+    line = 'flow eu-us: naming: found "no_such_module:Naming"; there is no module no_such_module'
+    with pytest.raises(EnvironmentFault, match=line):
+        await Supervisor(config, FakeEngine(MemoryLedger())).start()
+    sound = Supervisor(msgspec.structs.replace(config, flows=(FLOW,)), FakeEngine(MemoryLedger()))
+    (refused,) = (await sound.apply(config, new_clusters=True, dry_run=False)).refused
+    assert refused.startswith(line)
+    assert sound.config.flows == (FLOW,)
 
 
 def test_the_page_and_the_sample_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import mirrord.cli.main as cli
@@ -221,6 +222,9 @@ def test_a_configuration_with_policies_survives_being_printed() -> None:
     odd = {"time_ms": 5, "yes": True, "share": 0.5, "words": ["a", 1], "none": [], "quoted": 'it\'s "so" \\d'}
     config = load_text(conf(value="module:Class", given=odd), "conf.toml")
     assert load_text(conf_toml(config), "conf.toml") == config
+    # As it travels to daemons and actors.
+    assert msgspec.json.decode(msgspec.json.encode(config), type=Config) == config
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(config), type=Config) == config
 
 
 @pytest.mark.parametrize(
