@@ -28,6 +28,7 @@ VERBS = {
     "check": "mirrord.cli.check",
     "plan": "mirrord.cli.plan",
     "topics": "mirrord.cli.topics",
+    "groups": "mirrord.cli.groups",
     "translate": "mirrord.cli.translate",
     "convert": "mirrord.cli.convert",
 }

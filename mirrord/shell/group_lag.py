@@ -1,12 +1,17 @@
 """How far positions are behind the end of their partitions, in records and in time; asked when somebody wants it."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
+from mirrord.ledger.state import LaneState
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import GroupStatus
 from mirrord.model.names import TopicPartition
+from mirrord.shell.clock import Clock
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.reading import ReadFailed, Stretches
@@ -81,3 +86,27 @@ class TargetLags:
         except (ReadFailed, TimeoutError, ValueError):
             return None
         return None
+
+
+async def with_lags(
+    statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
+) -> tuple[GroupStatus, ...]:
+    """The same with what the target tells of their lags; `lanes` are those of the source's partitions."""
+    places: dict[int, tuple[PartitionId, int]] = {}
+    wanted: dict[PartitionId, set[int]] = {}
+    for at, each in enumerate(statuses):
+        lane = lanes.get((each.topic, each.partition))
+        if lane is not None and each.target_offset is not None:
+            partition = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
+            places[at] = (partition, each.target_offset)
+            wanted.setdefault(partition, set()).add(each.target_offset)
+    found = await lags.ask(wanted) if wanted else {}
+    now_ms = clock.wall_ms()
+    told = list(statuses)
+    for at, place in places.items():
+        lag = found.get(place)
+        if lag is not None:
+            lag_s = max(0, now_ms - lag.first_ms) / 1000 if lag.first_ms is not None else None
+            lag_s = 0.0 if lag.records == 0 else lag_s
+            told[at] = msgspec.structs.replace(told[at], lag_records=lag.records, lag_s=lag_s)
+    return tuple(told)

@@ -88,6 +88,10 @@ class GroupRounds:
         """Whether there is something to do."""
         return bool(self._due)
 
+    def sorted_statuses(self) -> list[GroupStatus]:
+        """By group, topic and partition."""
+        return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
+
     def want(self, groups: Iterable[str]) -> None:
         """These are to be looked at in the next round."""
         self._due.update(groups)
@@ -111,10 +115,7 @@ class GroupRounds:
         """All that is due, once. Raises EnvironmentFault, WireError; then it is still due."""
         groups, self._due = self._due, set()
         try:
-            atlas = await self._chart()
-            told = await self._target.offsets(groups)
-            planned = {group: self._decide(group, told[group], atlas) for group in groups}
-            planned = {group: writes for group, writes in planned.items() if writes}
+            atlas, planned = await self._plan(groups)
             if planned:
                 if not self._may_write():
                     raise EnvironmentFault("the lease does not allow to commit now")
@@ -122,6 +123,17 @@ class GroupRounds:
         except MirrordError:
             self._due |= groups
             raise
+
+    async def survey(self) -> None:
+        """All that is due, without a commit. Raises EnvironmentFault, WireError."""
+        groups, self._due = self._due, set()
+        await self._plan(groups)
+
+    async def _plan(self, groups: Collection[str]) -> tuple[Atlas, dict[str, list[_Planned]]]:
+        atlas = await self._chart()
+        told = await self._target.offsets(groups)
+        planned = {group: self._decide(group, told[group], atlas) for group in groups}
+        return atlas, {group: writes for group, writes in planned.items() if writes}
 
     def _decide(self, group: str, told: GroupOffsets, atlas: Atlas) -> list[_Planned]:
         """What is to be committed; the rest is told in the statuses."""

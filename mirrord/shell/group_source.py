@@ -16,7 +16,7 @@ from mirrord.shell.metadata import ClusterView
 from mirrord.shell.source import Source
 from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.wire.errors import ErrorCode
-from mirrord.wire.groups import GroupOffsets
+from mirrord.wire.groups import GroupOffsets, TopicPartition
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
@@ -116,7 +116,7 @@ class GroupSource:
             if told.error:
                 if told.error not in LATER:
                     self._tell(f"what {group} has committed is not told: {ErrorCode.name_of(told.error)}")
-            elif self.book.replace(group, _values(told)):
+            elif self.book.replace(group, values_of(told)):
                 changed.add(group)
         if changed:
             self._changed(changed)
@@ -127,7 +127,8 @@ class GroupSource:
         self.note = line
 
 
-def _values(told: GroupOffsets) -> dict[tuple[str, int], OffsetValue]:
+def values_of(told: GroupOffsets) -> dict[TopicPartition, OffsetValue]:
+    """What was asked for as if it had been read; when it was committed is not told to who asks."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in told.offsets.items()
     }

@@ -10,28 +10,27 @@ import os
 import socket
 from collections.abc import Awaitable, Callable
 
-import msgspec
 import structlog
 
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Holder, Progress
-from mirrord.model.groups import GroupsNews, GroupsReport, GroupStatus
+from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.group_admin import GroupAdmin
-from mirrord.shell.group_lag import TargetLags
+from mirrord.shell.group_lag import TargetLags, with_lags
 from mirrord.shell.group_map import Atlas, Lanes
 from mirrord.shell.group_rounds import GroupRounds
 from mirrord.shell.group_source import GroupSource
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.metadata import ClusterView
 from mirrord.shell.source import Source
 
 BUFFER_BYTES = 16 << 20
@@ -75,14 +74,14 @@ class GroupSync:
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), source="starting")
         source, rounds = self._parts.source, self._parts.rounds
-        statuses = [each for group in sorted(rounds.statuses) for _, each in sorted(rounds.statuses[group].items())]
+        statuses = rounds.sorted_statuses()
         return GroupsReport(
             flow=flow,
             at_ms=self._clock.wall_ms(),
             source=source.kind,
             note=self.note,
             skipped=source.skipped,
-            groups=tuple(await self._with_lags(statuses, self._parts.lags)),
+            groups=await with_lags(statuses, self._lanes.of(self._store.state), self._parts.lags, self._clock),
         )
 
     def news(self) -> GroupsNews:
@@ -157,26 +156,6 @@ class GroupSync:
             self._parts.rounds.want_waiting()
             if self._parts.rounds.due:
                 self._wanted.set()
-
-    async def _with_lags(self, statuses: list[GroupStatus], lags: TargetLags) -> list[GroupStatus]:
-        lanes = self._lanes.of(self._store.state)
-        places: dict[int, tuple[PartitionId, int]] = {}
-        wanted: dict[PartitionId, set[int]] = {}
-        for at, each in enumerate(statuses):
-            lane = lanes.get((each.topic, each.partition))
-            if lane is not None and each.target_offset is not None:
-                partition = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
-                places[at] = (partition, each.target_offset)
-                wanted.setdefault(partition, set()).add(each.target_offset)
-        found = await lags.ask(wanted) if wanted else {}
-        now_ms = self._clock.wall_ms()
-        for at, place in places.items():
-            lag = found.get(place)
-            if lag is not None:
-                lag_s = max(0, now_ms - lag.first_ms) / 1000 if lag.first_ms is not None else None
-                lag_s = 0.0 if lag.records == 0 else lag_s
-                statuses[at] = msgspec.structs.replace(statuses[at], lag_records=lag.records, lag_s=lag_s)
-        return statuses
 
 
 class _Parts:

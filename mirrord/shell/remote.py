@@ -6,9 +6,12 @@ import msgspec
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import GroupsReport
 from mirrord.model.status import Status
 
 ANSWER_S = 2.0
+GROUPS_S = 15.0
+"""The daemon asks the target first."""
 APPLIED_S = 15.0
 """The daemon asks both clusters first."""
 
@@ -29,6 +32,17 @@ async def ask_status(http: str) -> Status:
                 raise NoAnswer(f"{http} answers with {response.status}")
             return Status.decode(await response.read())
     except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
+async def ask_groups(http: str) -> list[GroupsReport]:
+    """Where groups stand, by the daemon at this address. Raises NoAnswer."""
+    try:
+        async with _session(GROUPS_S) as session, session.get(f"{http}/groups") as response:
+            if response.status != 200:
+                raise NoAnswer(f"{http} answers with {response.status}")
+            return msgspec.json.decode(await response.read(), type=dict[str, list[GroupsReport]])["flows"]
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
 
 

@@ -1,7 +1,9 @@
 """Groups of real brokers: where they are at the source they are at the target."""
 
 import asyncio
+from pathlib import Path
 
+import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation
@@ -10,11 +12,12 @@ from mirrord.lab.cluster import Cluster
 from mirrord.model.acls import AclRule
 from mirrord.model.config import ClusterConfig
 from mirrord.model.config_features import GroupsConfig
+from mirrord.model.groups import GroupsReport
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
-from tests.fixtures.daemon import unique
+from tests.fixtures.daemon import Daemon, conf, mirrord, unique
 from tests.fixtures.groups import commit, committed, consume, first_value, following, forget, member
 from tests.fixtures.lab import Allow, LabPair, client_settings
-from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, mirror, write
+from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
 from tests.fixtures.wire import security_of
 
 
@@ -218,3 +221,47 @@ async def test_commits_of_transactions_count_when_these_do(lab_pair: LabPair) ->
             await asyncio.to_thread(in_transaction, 60, abort=True)
             await asyncio.to_thread(in_transaction, 40, abort=False)
             await follower.in_step(group, 40)
+
+
+def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, tmp_path: Path) -> None:
+    topic, group, flow = unique("orders"), unique("verb"), unique("flow")
+    create_topic(lab_pair.source, topic)
+    write(lab_pair.source, topic, numbered(100))
+    path = conf(
+        tmp_path,
+        lab_pair.source,
+        lab_pair.target,
+        topic,
+        flow=flow,
+        flow_more=f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}',
+    )
+
+    def told() -> GroupsReport:
+        answer = mirrord("groups", path, "--json")
+        assert answer.returncode == 0, answer.stderr
+        (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
+        return report
+
+    with Daemon(path) as daemon:
+        daemon.until_copied({(topic, 0): 100})
+        commit(lab_pair.source, group, topic, {0: 40})
+        daemon.until(lambda: [each.target_offset for each in told().groups] == [40])
+        report = told()
+        (status,) = report.groups
+        assert (report.source, report.note) == ("log", "")
+        assert (status.state, status.lag_records, status.target_topic) == ("in step", 60, f"eu.{topic}")
+        assert daemon.stop() == 0
+    commit(lab_pair.source, group, topic, {0: 70})
+    report = told()
+    (status,) = report.groups
+    assert report.note == "no daemon answers: found out from both clusters, and nothing is committed"
+    assert (status.state, status.source_offset, status.target_offset, status.translated) == ("behind", 70, 40, 70)
+    lines = mirrord("groups", path).stdout
+    assert group in lines
+    assert "the source has moved on" in lines
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text().replace(lab_pair.source.bootstrap, "127.0.0.1:1"))
+    answer = mirrord("groups", other, "--json")
+    (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
+    (status,) = report.groups
+    assert (status.target_offset, status.lag_records, status.why) == (40, 60, "the source does not answer")
