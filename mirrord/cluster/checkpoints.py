@@ -8,24 +8,11 @@ ever taken back: a record without a value breaks the Java readers.
 
 from collections.abc import Iterable
 
-import msgspec
-
+from mirrord.model.groups import Translated
 from mirrord.wire.mm2_records import Checkpoint
 
 Place = tuple[str, str, int]
 """Group, topic as the target names it, partition."""
-
-
-class GroupPosition(msgspec.Struct, frozen=True):
-    """Where a group stands, on both sides. `downstream` is the next offset to be read at the target, never above the
-    end of its log."""
-
-    group: str
-    target_topic: str
-    partition: int
-    upstream: int
-    downstream: int
-    metadata: str = ""
 
 
 class CheckpointBook:
@@ -44,8 +31,9 @@ class CheckpointBook:
         if place in self._stand:
             self._changed.add(place)
 
-    def tell(self, position: GroupPosition) -> None:
-        """A group stands here now; what was told before and is not written yet is superseded."""
+    def tell(self, position: Translated) -> None:
+        """A group stands here now, at the target never in front of the end of the log; what was told before and is not
+        written yet is superseded."""
         if position.upstream < 0 or position.downstream < 0:
             return
         checkpoint = Checkpoint(

@@ -37,7 +37,10 @@ def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tu
     `mark` is the lane's next ordinal, all below it are acknowledged. `told` is None at first: then only the last record
     is told, as the beginnings of runs before it may be in the topic already.
     """
-    if told is None or mark < told.mark:
+    if told is not None and _moved(lane, told):
+        # A pair below the last one makes MirrorMaker 2 forget those that it has (OffsetSyncStore.backfillOffsets).
+        told, begins = Told(mark), sorted({max(min(told.last, mark) - 1, 0), max(mark - 1, 0)})
+    elif told is None or mark < told.mark:
         told, begins = Told(mark), [mark - 1] if mark else []
     elif told.mark == mark:
         begins = [mark - 1] if told.last < mark - 1 else []
@@ -56,6 +59,13 @@ def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tu
     return pairs, told
 
 
+def _moved(lane: LaneState, told: Told) -> bool:
+    """What was told last stands elsewhere: the target lost its end, and was written anew."""
+    upstream, downstream = lane.source_runs.offset_of(told.last), lane.target_runs.offset_of(told.last)
+    known = told.last >= 0 and upstream is not None and downstream is not None
+    return known and (upstream, downstream) != (told.upstream, told.downstream)
+
+
 def _begins(runs: Runs, first: int, end: int) -> list[int]:
     return [runs.at(position).ordinal for position in range(runs.position(first), runs.position(end))[-MOST:]]
 
@@ -67,4 +77,6 @@ def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)
     if upstream is None or downstream is None:
         return None
+    if any(ordinal < first and upstream >= offset for first, offset in lane.cuts):
+        return None  # the source uses the offset for another record by now
     return OffsetSync(lane.source_topic, lane.partition, upstream, downstream)

@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 
 from mirrord.model.config import FlowConfig
 
-NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {
-    "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
-}
+NOT_YET: dict[str, Callable[[FlowConfig], bool]] = {}
 """Setting of a flow to whether that flow asks for it."""
 
 

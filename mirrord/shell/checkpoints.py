@@ -9,9 +9,10 @@ from collections.abc import Iterable
 
 import structlog
 
-from mirrord.cluster.checkpoints import CheckpointBook, GroupPosition
+from mirrord.cluster.checkpoints import CheckpointBook
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.groups import Translated
 from mirrord.shell.mm2_topic import SMALL, Mm2Topic
 from mirrord.wire.errors import WireError
 from mirrord.wire.mm2_records import Checkpoint
@@ -33,7 +34,7 @@ class Checkpoints:
         self._book = CheckpointBook()
         self._fault = ""
 
-    def tell(self, positions: Iterable[GroupPosition]) -> None:
+    def tell(self, positions: Iterable[Translated]) -> None:
         """Groups stand here now; their records are acknowledged at the target."""
         for position in positions:
             self._book.tell(position)

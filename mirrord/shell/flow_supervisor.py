@@ -81,8 +81,8 @@ class FlowSupervisor:
         self._target = services.watches[flow.target]
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
-        self._upkeep, self._discovery = self._look_after(flow)
         self.groups = GroupKeeper(services.engine, services.config.instance)
+        self._upkeep, self._discovery = self._look_after(flow)
         self._next: FlowConfig | None = None
         """What is to be taken up instead of `flow`."""
         self._untold: list[str] = []
@@ -340,6 +340,7 @@ class FlowSupervisor:
         services = self._services
         clusters = (services.upkeep(flow.source), services.upkeep(flow.target))
         upkeep = Upkeep(flow, *clusters, services.clock, services.mm2(flow))
+        self.groups.on_translated = upkeep.see_groups
         admins = (self._source_admin, self._target_admin)
         return upkeep, Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Coroutine, Iterable
 import structlog
 
 from mirrord.cluster.beats import SentBeats
-from mirrord.cluster.checkpoints import GroupPosition
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_not_yet import NOT_YET
+from mirrord.model.groups import Translated
 from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
 from mirrord.shell.checkpoints import Checkpoints
@@ -25,6 +24,8 @@ from policies.mm2_names import HEARTBEATS
 LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
 """After an error of our own."""
+
+NO_GROUPS = "no checkpoints are written for MirrorMaker 2's clients, as consumer groups are not followed (groups.mode)"
 
 log = structlog.get_logger()
 
@@ -39,8 +40,10 @@ class Mm2Upkeep:
         self._flow = flow
         self._heartbeats = Heartbeats(flow, clusters, patience_s, clock, sent)
         records = flow.mm2_records
-        emits = records.checkpoints and "mm2_records.checkpoints" not in NOT_YET
-        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if emits else None
+        followed = flow.groups.mode != "off"
+        wanted = records.checkpoints and followed
+        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if wanted else None
+        self._note = NO_GROUPS if records.checkpoints and not followed else ""
         self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
         self._topics: dict[str, TopicId] = {}
         self._failed: dict[str, str] = {}
@@ -58,7 +61,7 @@ class Mm2Upkeep:
                     self._checkpoints.forget(topic)
         self._topics |= topics
 
-    def tell(self, positions: Iterable[GroupPosition]) -> None:
+    def tell(self, positions: Iterable[Translated]) -> None:
         """Groups stand here now; their records are acknowledged at the target."""
         if self._checkpoints is not None:
             self._checkpoints.tell(positions)
@@ -72,7 +75,8 @@ class Mm2Upkeep:
     def remarks(self) -> tuple[str, ...]:
         """What does not succeed, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
-        return (*self._failed.values(), *(line for part in parts if part is not None for line in part.remarks))
+        notes = (self._note, *self._failed.values())
+        return (*filter(None, notes), *(line for part in parts if part is not None for line in part.remarks))
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Until it is cancelled."""

@@ -4,7 +4,7 @@ Each has its own loop and its own faults, which are told and tried again; none o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 
@@ -13,6 +13,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.facts import AnyFact, TopicDeleted
+from mirrord.model.groups import Translated
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.shell.acl_sync import AclSync
 from mirrord.shell.clock import Clock
@@ -61,6 +62,11 @@ class Upkeep:
         self._refreshed.set()
         if self._mm2 is not None:
             self._mm2.see(discovered)
+
+    def see_groups(self, positions: Iterable[Translated]) -> None:
+        """Consumer groups stand here now."""
+        if self._mm2 is not None:
+            self._mm2.tell(positions)
 
     async def run(self, ledger: Callable[[], FlowState], recorder: Recorder) -> None:
         """Until it is cancelled."""

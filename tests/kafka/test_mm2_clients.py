@@ -10,14 +10,15 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.cluster.checkpoints import GroupPosition
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.config_features import Mm2RecordsConfig
+from mirrord.model.groups import Translated
 from mirrord.model.status import LatencyStatus
 from mirrord.shell.checkpoints import Checkpoints
 from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
+from tests.fixtures.groups import commit
 from tests.fixtures.java_clients import JavaClients, java_clients
 from tests.fixtures.lab import LabFactory, LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, write
@@ -160,6 +161,35 @@ def test_offset_syncs_are_pairs_of_copied_records(
     ]
 
 
+def test_groups_of_a_daemon_are_translated(java: JavaClients, lab_pair: LabPair, tmp_path: Path) -> None:
+    topic, group = create_topic(lab_pair.source, unique("orders"), 2), unique("billing")
+    fill(lab_pair.source, topic, 2, 1_000)
+    commit(lab_pair.source, group, topic, {0: 137, 1: 500}, "kept")
+    more = (
+        'heartbeats = { emit = "off", replicate = false }\n'
+        f'groups = {{ match = ["{group}"], refresh = "500ms" }}\n'
+        'mm2_records = { offset_syncs = "off", checkpoints_every = "200ms" }'
+    )
+    mirror = Mirror(tmp_path, lab_pair, more, topic)
+    copy = create_topic(lab_pair.target, f"{mirror.source}.{topic}", 2)
+    # Somebody else's records: offsets at the target are other ones.
+    write(lab_pair.target, copy, (Written(b"foreign", b"foreign") for _ in range(7)))
+
+    def translated() -> dict[tuple[str, int], int]:
+        checkpoints = f"{mirror.source}.checkpoints.internal"
+        return (
+            java.translate_offsets(lab_pair.target, mirror.source, group, {})
+            if checkpoints in topics(lab_pair.target)
+            else {}
+        )
+
+    with mirror.daemon as daemon:
+        daemon.until(lambda: translated() == {(copy, 0): 144, (copy, 1): 500})
+        commit(lab_pair.source, group, topic, {0: 100})
+        daemon.until(lambda: translated() == {(copy, 0): 107, (copy, 1): 500})
+        assert daemon.stop() == 0
+
+
 @asynccontextmanager
 async def writing(target: Cluster, source: str, separator: str = ".") -> AsyncGenerator[Checkpoints]:
     """The writer of checkpoints by itself."""
@@ -183,8 +213,8 @@ async def until(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.05)
 
 
-def positions(group: str, topic: str, *pairs: tuple[int, int]) -> Iterable[GroupPosition]:
-    return (GroupPosition(group, topic, partition, *pair) for partition, pair in enumerate(pairs))
+def positions(group: str, topic: str, *pairs: tuple[int, int]) -> Iterable[Translated]:
+    return (Translated(group, "-", topic, partition, *pair, "") for partition, pair in enumerate(pairs))
 
 
 async def test_remote_cluster_utils_translate(java: JavaClients, lab_pair: LabPair) -> None:

@@ -1,11 +1,12 @@
 """Which checkpoints are written: never back unless the group went back, and only what is new."""
 
-from mirrord.cluster.checkpoints import CheckpointBook, GroupPosition
+from mirrord.cluster.checkpoints import CheckpointBook
+from mirrord.model.groups import Translated
 from mirrord.wire.mm2_records import Checkpoint
 
 
-def at(upstream: int, downstream: int, group: str = "billing", topic: str = "eu.orders") -> GroupPosition:
-    return GroupPosition(group, topic, 0, upstream, downstream)
+def at(upstream: int, downstream: int, group: str = "billing", topic: str = "eu.orders") -> Translated:
+    return Translated(group, "orders", topic, 0, upstream, downstream, "")
 
 
 def write(book: CheckpointBook) -> list[tuple[int, int]]:
@@ -71,7 +72,7 @@ def test_places_do_not_mix_and_negative_offsets_are_none() -> None:
 
 def test_metadata_travel_along() -> None:
     book = CheckpointBook()
-    book.tell(GroupPosition("billing", "eu.orders", 3, 1, 1, "note"))
+    book.tell(Translated("billing", "orders", "eu.orders", 3, 1, 1, "note"))
     assert book.due() == [Checkpoint("billing", "eu.orders", 3, 1, 1, "note")]
 
 
