@@ -1,0 +1,196 @@
+"""Translated offsets on real brokers, by content: they point at exactly the record that is meant."""
+
+import asyncio
+import json
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.translate import Question, translate_all
+from tests.fixtures.daemon import mirrord
+from tests.fixtures.lab import LabPair, client_settings, pair_of
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, write
+
+LAGS = (0, 1, 137, 10_000)
+DEAD = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def pair() -> Generator[LabPair]:
+    """A source that compacts at once."""
+    with pair_of(LabOptions(properties={"log.cleaner.backoff.ms": "300"}), LabOptions()) as pair:
+        yield pair
+
+
+def contents(cluster: Cluster, topic: str) -> dict[int, bytes]:
+    """What a reader of committed records finds, by offset."""
+    end = ends(cluster, topic)[0]
+    settings = {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True}
+    consumer = Consumer({**client_settings(cluster), **settings, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    found: dict[int, bytes] = {}
+    deadline = time.monotonic() + SECONDS
+    try:
+        while consumer.position([TopicPartition(topic, 0)])[0].offset < end:
+            for message in consumer.consume(5_000, 0.5):
+                if message.error() is None:
+                    found[message.offset() or 0] = message.value() or b""
+            assert time.monotonic() < deadline
+        return found
+    finally:
+        consumer.close()
+
+
+def write_transactions(cluster: Cluster, topic: str, first: int, transactions: int) -> None:
+    """100 records each; every fourth is aborted."""
+    producer = Producer({**client_settings(cluster), "transactional.id": topic, "linger.ms": 5})
+    producer.init_transactions(SECONDS)
+    for number in range(first, first + transactions):
+        producer.begin_transaction()
+        for record in range(100):
+            producer.produce(topic, b"%d of %d" % (record, number), partition=0)
+        if number % 4 == 3:
+            producer.abort_transaction(SECONDS)
+        else:
+            producer.commit_transaction(SECONDS)
+
+
+def write_foreign(flow: Mirror, topic: str, time_ms: int = 0) -> None:
+    """Somebody else writes into the copy."""
+    write(flow.target, copy_of(topic), [Written(b"k", b"foreign %d" % each, time_ms=time_ms) for each in range(7)])
+
+
+async def write_compacted(flow: Mirror) -> str:
+    """A topic with holes."""
+    topic = flow.topic(
+        cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", min_compaction_lag_ms="0"
+    )
+    for turn in range(4):
+        keys = [Written(b"%d" % (number % 50), b"%d in turn %d" % (number, turn)) for number in range(500)]
+        write(flow.source, topic, keys, batch_num_messages=20)
+        await asyncio.sleep(0.3)
+    deadline, last = time.monotonic() + SECONDS, 0
+    while len(await asyncio.to_thread(contents, flow.source, topic)) > 1_500:
+        # Only a segment that is no longer written to is compacted.
+        write(flow.source, topic, [Written(b"last", b"the last one, %d" % last)])
+        last += 1
+        assert time.monotonic() < deadline
+    return topic
+
+
+def conf(folder: Path, flow: Mirror) -> Path:
+    """As `mirror` runs it, but for the source, which is dead."""
+    path = folder / "conf.toml"
+    path.write_text(
+        f'[clusters.eu]\nbootstrap = "{DEAD}"\n[clusters.us]\nbootstrap = "{flow.target.bootstrap}"\n'
+        f'[[flows]]\nname = "{flow.setup.flow.name}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+    )
+    return path
+
+
+async def marked(flow: Mirror) -> None:
+    """Wait until all that was copied lies below the marks."""
+    await flow.caught_up()
+    sources = {topic: (await asyncio.to_thread(ends, flow.source, topic))[0] for topic in flow.topics}
+
+    def is_marked() -> bool:
+        marks = [flow.state.progress.get(lane) for lane in flow.state.lanes]
+        wanted = [sources[lane.source_topic] for lane in flow.state.lanes.values()]
+        return all(mark and mark.source_offset >= end for mark, end in zip(marks, wanted, strict=True))
+
+    await until(is_marked)
+
+
+def expect(here: dict[int, bytes], there: dict[int, bytes], end: int) -> dict[int, int]:
+    """For each offset of one side up to `end` where the first record from there on stands at the other side."""
+    places = {value: offset for offset, value in there.items()}
+    assert len(places) == len(there)
+    known = [(offset, places[value]) for offset, value in sorted(here.items(), reverse=True) if value in places]
+    expected: dict[int, int] = {}
+    next_one = known[0][1] + 1
+    for offset in range(end, -1, -1):
+        while known and known[0][0] >= offset:
+            next_one = known.pop(0)[1]
+        expected[offset] = next_one
+    return expected
+
+
+async def test_every_offset_points_at_the_same_record(pair: LabPair, tmp_path: Path) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        compacted = await write_compacted(flow)
+        before = await asyncio.to_thread(contents, flow.source, compacted)
+        transactional = flow.topic()
+        await asyncio.to_thread(write_transactions, flow.source, transactional, 0, 80)
+        write_foreign(flow, transactional)
+        await flow.copying()
+        await flow.caught_up()
+        for topic in (transactional, compacted):
+            write_foreign(flow, topic)
+        await asyncio.to_thread(write_transactions, flow.source, transactional, 80, 80)
+        await marked(flow)
+        path = conf(tmp_path, flow)
+        original = await asyncio.to_thread(contents, flow.source, transactional)
+        assert len(original) >= max(LAGS)
+        await asyncio.to_thread(compare, flow, path, transactional, original)
+        await asyncio.to_thread(compare, flow, path, compacted, before)
+
+
+def compare(flow: Mirror, path: Path, topic: str, source: dict[int, bytes]) -> None:
+    """Ask for every offset of both sides."""
+    name, end = flow.setup.flow.name, ends(flow.source, topic)[0]
+    target = {at: value for at, value in contents(flow.target, copy_of(topic)).items() if b"foreign" not in value}
+    copied = set(target.values())
+    assert len(copied) == len(target) < len(source) + 1 <= end
+    expected = expect(source, target, end)
+    asked = [Question(flow=name, topic=topic, partition=0, offset=offset) for offset in expected]
+    told = {answer.asked: answer for answer in translate_all(path, asked)}
+    assert {offset: answer.offset for offset, answer in told.items()} == expected
+    assert {offset for offset, each in told.items() if each.kind == "exact"} == {
+        offset for offset, value in source.items() if value in copied
+    }
+    for lag in LAGS:
+        position = sorted(source)[-lag] if 0 < lag <= len(source) else end
+        if (there := told[position]).kind == "exact":
+            assert target[there.offset or 0] == source[position]
+    expected = expect(target, source, max(target) + 1)
+    asked = [Question(flow=name, topic=copy_of(topic), partition=0, offset=offset, reverse=True) for offset in expected]
+    back = {answer.asked: answer.offset for answer in translate_all(path, asked)}
+    assert {at: offset for at, offset in back.items() if at <= max(target)} == {
+        at: offset for at, offset in expected.items() if at <= max(target)
+    }
+    # Behind the last record the source may hold markers, which nobody reads.
+    assert max(source) < (back[max(target) + 1] or 0) <= end
+
+
+async def test_the_verb_by_offset_and_by_time(pair: LabPair, tmp_path: Path) -> None:
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic()
+        began = int(time.time() * 1000) - 100_000
+        write(flow.source, topic, [Written(None, b"%d" % at, time_ms=began + at) for at in range(50)])
+        write_foreign(flow, topic, began - 1)
+        await flow.copying()
+        await marked(flow)
+        path, name = conf(tmp_path, flow), flow.setup.flow.name
+
+        def ask(*arguments: str, code: int = 0) -> str:
+            done = mirrord("translate", path, name, *arguments)
+            assert done.returncode == code, done.stderr
+            return done.stdout if code != 2 else done.stderr
+
+        told = await asyncio.to_thread(ask, topic, "0", "20")
+        assert f"go on at offset 27 of {copy_of(topic)}-0 of us: there stands the very record" in told
+        back = await asyncio.to_thread(ask, copy_of(topic), "0", f"@{began + 20}", "--reverse", "--json")
+        answer = json.loads(back)
+        assert (answer["asked"], answer["offset"], answer["time_ms"]) == (27, 20, began + 20)
+        assert "partition 4" in await asyncio.to_thread(lambda: ask(topic, "4", "20", code=2))
+        text = path.read_text().replace(DEAD, flow.source.bootstrap)
+        path.write_text(text)
+        answer = json.loads(await asyncio.to_thread(ask, topic, "0", f"@{began + 30}", "--json"))
+        assert (answer["asked"], answer["offset"], answer["kind"]) == (30, 37, "exact")
+        answer = json.loads(await asyncio.to_thread(ask, topic, "0", f"@{began + 90_000}", "--json"))
+        assert (answer["asked"], answer["offset"], answer["kind"]) == (50, 57, "at_end")
