@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from bench.mirror_maker import MirrorMaker
 from mirrord.lab.checker import TopicPair, compare
-from mirrord.lab.mirror_maker import MirrorMaker
 from mirrord.lab.settings import LabOptions
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, pair_of

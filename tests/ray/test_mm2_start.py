@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from bench.mirror_maker import MirrorMaker
 from mirrord.lab.checker import TopicPair, compare
-from mirrord.lab.mirror_maker import MirrorMaker
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
