@@ -10,12 +10,18 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mirrord.cluster.beats import SentBeats
 from mirrord.lab.cluster import Cluster
+from mirrord.ledger.state import FlowState
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.config_features import Mm2RecordsConfig
 from mirrord.model.groups import Translated
 from mirrord.model.status import LatencyStatus
 from mirrord.shell.checkpoints import Checkpoints
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_clock import ClusterClock
+from mirrord.shell.heartbeats import Heartbeats
+from mirrord.shell.offset_syncs import OffsetSyncs
 from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.groups import commit
@@ -298,3 +304,41 @@ async def test_a_topic_that_cannot_be_used_is_told(lab_pair: LabPair) -> None:
         assert re.fullmatch(
             r"checkpoints are not written: the topic .* has 2 partitions; it must have one", checkpoints.remarks[0]
         )
+
+
+async def test_what_may_not_be_done_is_told(lab_sasl: Cluster) -> None:
+    user = ClusterConfig(tuple(lab_sasl.bootstrap.split(",")), security_of(lab_sasl, "mirrord"))
+    source = unique("eu")
+    flow = FlowConfig(name="made-up", source=source, target="us", topics=(".*",))
+    clusters = {source: user, "us": user}
+    checkpoints, syncs = Checkpoints(flow, user, LIMIT_S), OffsetSyncs(flow, clusters, LIMIT_S)
+    heartbeats = Heartbeats(flow, clusters, LIMIT_S, SystemClock(), SentBeats())
+    running = [asyncio.create_task(each) for each in (checkpoints.run(), syncs.run(FlowState), heartbeats.run())]
+    try:
+        await until(lambda: checkpoints.remarks and syncs.remarks and heartbeats.remarks)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    assert checkpoints.remarks == [
+        f"checkpoints are not written: the topic {source}.checkpoints.internal may not be used: "
+        "TOPIC_AUTHORIZATION_FAILED"
+    ]
+    assert syncs.remarks[0].startswith("offset syncs are not written to us: the topic mm2-offset-syncs.")
+    assert heartbeats.remarks[0].startswith("heartbeats are not written to us: the topic heartbeats may not be used")
+    clock = ClusterClock("us", user, LIMIT_S, SystemClock())
+    await clock.look()
+    assert clock.ahead is None
+    assert clock.why_unknown == (
+        "the clock of us is not known: CLUSTER_AUTHORIZATION_FAILED; DESCRIBE on the cluster is missing"
+    )
+    clock.close()
+
+
+async def test_an_old_brokers_clock(lab_old: Cluster) -> None:
+    config = ClusterConfig(tuple(lab_old.bootstrap.split(",")), security_of(lab_old, "admin"))
+    clock = ClusterClock("old", config, LIMIT_S, SystemClock())
+    await clock.look()
+    assert clock.ahead is not None
+    assert abs(clock.ahead.offset_ms) <= clock.ahead.error_ms, "it runs on this machine"
+    clock.close()
