@@ -122,7 +122,7 @@ class Mm2RecordsConfig(msgspec.Struct, frozen=True):
     """On which cluster the topic stands. At the source, mirrord needs the right to write there."""
     offset_syncs_replication_factor: InternalFactor = "broker"
     offset_lag_max: int = 100
-    """A pair of offsets is written at the latest after so many records; 0: after each."""
+    """A pair of offsets is written after so many records, but not more often than once a second."""
     separator: str = "."
     """Between the parts of the topics' names, such as `eu.checkpoints.internal`."""
 

@@ -17,7 +17,7 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Secret, Security
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LeaseStatus, Status, Totals
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, LeaseStatus, Status, Totals
 from mirrord.shell import http
 from mirrord.shell.http import HttpServer
 from mirrord.shell.metrics import metrics_text
@@ -51,6 +51,7 @@ FLOW = FlowStatus(
     lanes=LANES,
     guarantee="at-least-once",
     guarantee_note="not kept: a gap is refused",
+    latency=LatencyStatus(latency_ms=12.5, latency_error_ms=0.0, note="the clock of us is not known"),
 )
 STATUS = Status(version="0.1.0", instance="mirrord", at_ms=1, gathered="daemon", flows=(FLOW,))
 
@@ -165,8 +166,11 @@ async def test_metrics(base: str) -> None:
         'mirrord_flow_exactly_once{flow="eu-us"} 0.0',
         'mirrord_lease_age_seconds{flow="eu-us"} 1.5',
         'mirrord_cluster_reachable{cluster="us",flow="eu-us",role="target"} 0.0',
+        'mirrord_latency_seconds{flow="eu-us"} 0.0125',
+        'mirrord_latency_error_seconds{flow="eu-us"} 0.0',
     ):
         assert line in text.splitlines()
+    assert "mirrord_clock_offset_seconds{" not in text
     assert 'mirrord_lag_records{flow="eu-us",partition="1"' not in text, "what is not known is not zero"
 
 

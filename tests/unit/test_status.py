@@ -2,8 +2,10 @@
 
 import msgspec
 import pytest
+from rich.console import Console
 
-from mirrord.model.status import LaneStatus, Status, Totals
+from mirrord.cli.tables import status_table
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, Status, Totals
 
 
 def lane(partition: int, **known: object) -> LaneStatus:
@@ -45,3 +47,36 @@ def test_the_document_survives_json() -> None:
     assert Status.decode(status.encode().replace(b"{", b'{"later":1,', 1)) == status
     with pytest.raises(ValueError, match="malformed"):
         Status.decode(b"<html>")
+
+
+@pytest.mark.parametrize(
+    ("told", "line"),
+    [
+        (LatencyStatus(), "latency unknown; clocks not compared"),
+        (
+            LatencyStatus(latency_ms=4.25, latency_error_ms=0.0, note="the clock of eu is not known: no right"),
+            "latency 4.2 ms; clocks not compared: the clock of eu is not known: no right",
+        ),
+        (
+            LatencyStatus(latency_ms=1_250.0, latency_error_ms=3.0, clock_offset_ms=-40.0, clock_error_ms=3.5),
+            "latency 1.2 s ± 3.0 ms; the clock of eu is 40 ms behind ± 3.5 ms",
+        ),
+    ],
+)
+def test_latency_is_told_with_what_it_is_worth(told: LatencyStatus, line: str) -> None:
+    clusters = [ClusterStatus(alias, None, reachable=True) for alias in ("eu", "us")]
+    flow = FlowStatus(
+        name="eu-us",
+        source=clusters[0],
+        target=clusters[1],
+        state="running",
+        lease=None,
+        totals=Totals.of(()),
+        lanes=(),
+        latency=told,
+    )
+    status = Status(version="0.1.0", instance="blue", at_ms=1, gathered="daemon", flows=(flow,))
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(status_table(status))
+    assert f"eu-us: {line}\n" in printed.get()
