@@ -39,6 +39,7 @@ _WORDS = {
     "idle": "Idle",
     "topics": "New topics beside a busy one",
     "discovery": "A thousand topics",
+    "map": "The offset map",
 }
 """The headings of the questions of `make bench`."""
 

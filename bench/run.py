@@ -9,21 +9,21 @@ import random
 import sys
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 from rich.console import Console
 
-from bench import discovery, idle, latency, memory, recovery, report, tables, throughput, topics
+from bench import discovery, idle, latency, map_cost, memory, recovery, report, tables, throughput, topics
 from bench.pair import LASTING, pair
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
-Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "discovery"]
+Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "discovery", "map"]
 Engine = Literal["ray", "process"]
 
-QUESTIONS: tuple[Question, ...] = ("throughput", "memory", "latency", "recovery", "idle", "topics", "discovery")
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
@@ -73,6 +73,10 @@ def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[s
     return [discovery.measure(source, target, order.share, tell)]
 
 
+def _map(_: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(map_cost.measure(target, order.share, order.seed, tell))
+
+
 _MEASURES: dict[Question, Measure] = {
     "throughput": _throughput,
     "memory": _memory,
@@ -81,6 +85,7 @@ _MEASURES: dict[Question, Measure] = {
     "idle": _idle,
     "topics": _topics,
     "discovery": _discovery,
+    "map": _map,
 }
 
 

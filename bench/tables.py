@@ -189,6 +189,41 @@ def idle(results: Sequence[Result]) -> list[Table]:
     ]
 
 
+def offset_map(results: Sequence[Result]) -> list[Table]:
+    """What the map costs."""
+    return [
+        Table(
+            "The offset map",
+            [
+                "map",
+                "partitions",
+                "runs",
+                "bytes a run in snapshots",
+                "start",
+                "memory of a reader",
+                "bytes a run",
+                "translation, newest runs",
+                "anywhere",
+            ],
+            [
+                [
+                    each["what"],
+                    f"{each['partitions']:,}",
+                    f"{each['runs']:,}",
+                    f"{each['snapshot_bytes'] / each['runs']:.2f}",
+                    f"{opened['open_s']:.1f} s",
+                    f"{opened['rss_bytes'] / 1e6:.0f} MB",
+                    f"{opened['rss_bytes'] / each['runs']:.1f}",
+                    f"{opened['newest_us']:.0f} us",
+                    f"{opened['any_us']:.0f} us",
+                ]
+                for each in results
+                for opened in [each["opened"]]
+            ],
+        )
+    ]
+
+
 def topics(results: Sequence[Result]) -> list[Table]:
     """How long a busy topic stands, and how soon new ones begin."""
     gaps = [
@@ -265,6 +300,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "latency": latency,
     "recovery": recovery,
     "idle": idle,
+    "map": offset_map,
     "topics": topics,
     "discovery": discovery,
 }

@@ -1,0 +1,175 @@
+"""What does the offset map cost: in the ledger, at a start, in memory, and for each translation?
+
+A ledger on a real cluster is filled with runs and trimmed, so that its snapshots hold them all. A fresh process then
+opens it as every reader does, and translates. Two maps: one partition with ten million runs, and 100 partitions of a
+transactional source with 10 commits a second each, for 10 minutes, which is told to the ledger fact by fact.
+"""
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+
+import msgspec
+import psutil
+
+from mirrord.lab.cluster import Cluster
+from mirrord.ledger.codec import encode_state
+from mirrord.ledger.records import LedgerMark
+from mirrord.ledger.snapshot import Kept, snapshots
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.translation import Copied, LaneMap
+from mirrord.model.config import ClusterConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import AnyFact, FlowOpened, Holder, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
+from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
+from mirrord.model.runs import PIECE_RUNS, Run
+from mirrord.model.security import Security
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import LedgerStore, open_flow
+
+RUNS = 10_000_000
+LANES = 100
+COMMITS = 6_000
+LONGEST_TRANSACTION = 199
+TOLD_TOGETHER = 500
+TRANSLATIONS = 20_000
+DEADLINE_S = 120.0
+
+Tell = Callable[[str], None]
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True):
+    """What a fresh process found."""
+
+    open_s: float
+    rss_bytes: int
+    """What its resident memory grew by."""
+    newest_us: float
+    """A translation among the newest runs of a partition, both directions in turn."""
+    any_us: float
+    """One anywhere in the map."""
+
+
+class MapCost(msgspec.Struct, frozen=True, kw_only=True):
+    """One map."""
+
+    what: str
+    partitions: int
+    runs: int
+    snapshot_bytes: int
+    opened: Opened
+
+
+def measure(target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
+    """Both maps. Raises EnvironmentFault."""
+    chance = random.Random(seed)
+    return [
+        asyncio.run(_measure(target.bootstrap, "one partition", 1, round(RUNS * share), chance, tell)),
+        asyncio.run(_measure(target.bootstrap, "transactions", LANES, round(COMMITS * share), chance, tell)),
+    ]
+
+
+async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: random.Random, tell: Tell) -> MapCost:
+    flow = f"map-{uuid.uuid4().hex[:8]}"
+    tell(f"map: {what}: {lanes * runs:,} runs")
+    store = _store(flow, bootstrap)
+    await store.open()
+    try:
+        await open_flow(store, FlowOpened(flow, ClusterId("source"), ClusterId("target")))
+        await store.append(1, [LeaseTaken(1, Holder("bench", 0, "bench", ""), 60_000)])
+        for number in range(lanes):
+            await _fill(store, _lane(number), runs, chance, is_told=lanes > 1)
+        tell(f"map: {what}: filled")
+        await store.trim(0)
+        size = _snapshot_bytes(store.state)
+    finally:
+        await store.close()
+    opened = await asyncio.to_thread(_open_in_a_fresh_process, flow, bootstrap)
+    return MapCost(what=what, partitions=lanes, runs=lanes * runs, snapshot_bytes=size, opened=opened)
+
+
+async def _fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_told: bool) -> None:
+    key = LaneKey.parse(lane)
+    opening: tuple[AnyFact, ...] = (
+        LaneOpened(lane, "orders", "eu.orders", key.partition, 1, 0, "all"),
+        LaneTaken(lane, 1, "bench"),
+        TargetRun(lane, 1, 0, 0, 0),
+    )
+    await store.append(1, opening)
+    state = store.state.lanes[lane].source_runs
+    ordinal = offset = 0
+    facts: list[AnyFact] = []
+    for _ in range(runs):
+        if is_told:
+            facts.append(SourceRun(lane, 1, (Run(ordinal, offset),)))
+        else:
+            # As if it had been told: only what a reader of the snapshots does is measured.
+            state.add(ordinal, offset)
+        length = chance.randint(1, LONGEST_TRANSACTION)
+        ordinal, offset = ordinal + length, offset + length + 1
+        if len(facts) == TOLD_TOGETHER:
+            await store.append(1, facts)
+            facts.clear()
+    if facts:
+        await store.append(1, facts)
+
+
+def _snapshot_bytes(state: FlowState) -> int:
+    cut = snapshots(state, Kept(), LedgerMark(TopicId("ledger"), 0, 0))
+    return sum(len(encode_state(record)) for record in cut.records)
+
+
+def _open_in_a_fresh_process(flow: str, bootstrap: str) -> Opened:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.map_cost", flow, bootstrap], capture_output=True, check=False, text=True
+    )
+    if done.returncode:
+        raise EnvironmentFault(f"the ledger could not be opened: {done.stderr[-500:]}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Opened)
+
+
+async def _open(flow: str, bootstrap: str) -> Opened:
+    process = psutil.Process()
+    before = process.memory_info().rss
+    store = _store(flow, bootstrap)
+    began = time.perf_counter()
+    await store.open(read_only=True)
+    open_s = time.perf_counter() - began
+    await store.close()
+    lane = store.state.lanes[_lane(0)]
+    last = lane.source_runs.last
+    if last is None:
+        raise EnvironmentFault("the map is empty")
+    lane_map = LaneMap(lane, Copied(last.ordinal, last.ordinal, last.offset))
+    newest = lane.source_runs.at(max(len(lane.source_runs) - PIECE_RUNS, 0)).offset
+    newest_us = _translation_us(lane_map, newest, last.offset)
+    any_us = _translation_us(lane_map, 0, last.offset)
+    return Opened(open_s=open_s, rss_bytes=process.memory_info().rss - before, newest_us=newest_us, any_us=any_us)
+
+
+def _translation_us(lane_map: LaneMap, first: int, end: int) -> float:
+    chance = random.Random(1)
+    asked = [chance.randrange(first, end) for _ in range(TRANSLATIONS)]
+    began = time.perf_counter()
+    for offset in asked:
+        told = lane_map.to_target(offset)
+        lane_map.to_source(told.offset or 0)
+    return (time.perf_counter() - began) / TRANSLATIONS / 2 * 1e6
+
+
+def _store(flow: str, bootstrap: str) -> LedgerStore:
+    cluster = ClusterConfig(tuple(bootstrap.split(",")), Security())
+    return LedgerStore(KafkaLog(flow, cluster, deadline_seconds=DEADLINE_S), SystemClock(), deadline_seconds=DEADLINE_S)
+
+
+def _lane(number: int) -> LaneId:
+    return LaneKey(TopicId("source-topic-id-000000"), number, TopicId("target-topic-id-000000")).id
+
+
+if __name__ == "__main__":
+    print(msgspec.json.encode(asyncio.run(_open(*sys.argv[1:3]))).decode())
