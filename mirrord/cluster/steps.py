@@ -43,7 +43,7 @@ def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic])
     for create in plan.create:
         number = create.source.partitions
         factor = replication_factor(flow.replication_factor, create.source.replicas)
-        detail = f"for {create.source.name}: {_partitions(number)}, {_replicas(factor)}"
+        detail = f"for {create.source.name}: {_partitions(number)}, {replicas(factor)}"
         yield step("create", create.target_topic, detail)
     for grow in plan.grow:
         yield step("grow", grow.target.name, f"from {grow.target.partitions} to {_partitions(grow.source.partitions)}")
@@ -62,7 +62,8 @@ def _partitions(number: int) -> str:
     return f"{number} partition{'' if number == 1 else 's'}"
 
 
-def _replicas(factor: int) -> str:
+def replicas(factor: int) -> str:
+    """How many a new topic gets."""
     if factor != BROKER_DEFAULT:
         return f"{factor} replica{'' if factor == 1 else 's'}"
-    return "the target's default replication"
+    return "the brokers' default replication"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+from mirrord.cluster.mm2_topics import mm2_steps
 from mirrord.cluster.steps import Step, topic_steps
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
@@ -25,4 +26,5 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
         upkeep = await upkeep_steps(flow, looked, ledger, source, target)
     finally:
         await asyncio.gather(source.close(), target.close())
-    return [*topic_steps(flow, looked.plan, looked.target.topics), *upkeep]
+    there = (looked.source.topics, looked.target.topics)
+    return [*topic_steps(flow, looked.plan, looked.target.topics), *upkeep, *mm2_steps(flow, *there)]

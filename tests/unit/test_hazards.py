@@ -85,7 +85,7 @@ def test_the_steps_of_a_first_start_and_of_a_later_one() -> None:
     plan = plan_topics([topic("new", 1), topic("old", 3)], target, names.target_topic, {})
     steps = list(topic_steps(FLOW, plan, target))
     assert [(step.action, step.name, step.detail) for step in steps[:2]] == [
-        ("create", "eu.new", "for new: 1 partition, the target's default replication"),
+        ("create", "eu.new", "for new: 1 partition, the brokers' default replication"),
         ("grow", "eu.old", "from 1 to 3 partitions"),
     ]
     assert [step.name for step in steps[2:]] == ["mirrord.eu-us.ledger", "mirrord.eu-us.probe", "mirrord.eu-us.state"]
