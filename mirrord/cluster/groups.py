@@ -121,6 +121,8 @@ class Mapped(NamedTuple):
     missing: int = 0
     """So many source offsets in front of it are not copied yet: then `offset` is the end of the copy."""
     why: str = ""
+    provisional: bool = False
+    """It may turn out to be a little higher, and is to be asked for again."""
 
 
 class Write(NamedTuple):

@@ -83,7 +83,7 @@ async def _both(
         note = f"no daemon answers, and the source neither: {fault}"
         return await _target_alone(GroupAdmin(target), flow, lanes), note
 
-    async def chart() -> Atlas:
+    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
         return Atlas(lanes, view.state.progress)
 
     rounds = GroupRounds(book, GroupAdmin(target), flow.groups.mode, chart, lambda: False)

@@ -39,16 +39,42 @@ class Position(NamedTuple):
     topic_id: str | None = None
 
 
+def ahead_of(
+    lanes: Mapping[TopicPartition, LaneState],
+    marks: Mapping[LaneId, Progress],
+    positions: Mapping[TopicPartition, int],
+) -> list[LaneState]:
+    """The lanes whose marks may be behind the copy by what matters for these positions of the source.
+
+    Only where the target's broker itself refuses gaps (`protected`), its end says how far a lane is copied.
+    """
+    found: list[LaneState] = []
+    for place, offset in positions.items():
+        lane = lanes.get(place)
+        mark = marks.get(lane.key.id) if lane is not None else None
+        if lane is not None and mark is not None and mark.protected and offset > mark.source_offset and not lane.halted:
+            found.append(lane)
+    return found
+
+
 class Atlas:
     """The maps of all lanes at one moment.
 
-    `marks` must have been taken before the ledger was read to its end: whatever lies below a mark is then explained by
-    runs that were read.
+    `marks` and `ends` must have been taken before the ledger was read to its end: whatever lies below them is then
+    explained by intents that were read (an intent comes before its records). Marks are a second old at most; `ends` are
+    the high watermarks of some target partitions, whose lanes are copied up to there: where others write, too, the
+    answer is a little low until the next mark, never high.
     """
 
-    def __init__(self, lanes: Mapping[TopicPartition, LaneState], marks: Mapping[LaneId, Progress]) -> None:
+    def __init__(
+        self,
+        lanes: Mapping[TopicPartition, LaneState],
+        marks: Mapping[LaneId, Progress],
+        ends: Mapping[LaneId, int] | None = None,
+    ) -> None:
         self._lanes = lanes
         self._marks = marks
+        self._ends = ends or {}
         self._maps: dict[LaneId, LaneMap] = {}
 
     def lane(self, place: TopicPartition) -> LaneState | None:
@@ -62,12 +88,28 @@ class Atlas:
             return Mapped(None, 0, NOT_COPIED)
         if position.topic_id not in {None, lane.key.source_topic_id}:
             return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
+        mark = self._marks.get(lane.key.id)
         known = self._maps.get(lane.key.id)
         if known is None:
-            mark = self._marks.get(lane.key.id)
             known = self._maps[lane.key.id] = LaneMap(lane, Copied.by(mark) if mark is not None else None)
         told = known.to_target(position.offset)
+        end = self._ends.get(lane.key.id)
+        if told.ahead and mark is not None and end is not None:
+            newer = _by_end(lane, mark, end)
+            sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else told
+            if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
+                return Mapped(sooner.offset, 0, "", provisional=True)
         return Mapped(told.offset, told.ahead, _line(told))
+
+
+def _by_end(lane: LaneState, mark: Progress, end: int) -> Copied | None:
+    """How far a lane is copied, by the end of its target partition; None when the mark says as much."""
+    run = lane.target_runs.last
+    if run is None or end <= mark.target_offset or end < run.offset:
+        return None
+    ordinal = run.ordinal + end - run.offset
+    source_offset = lane.source_runs.offset_of(ordinal)
+    return Copied(ordinal, end, mark.source_offset if source_offset is None else source_offset)
 
 
 def _line(told: Translation) -> str:

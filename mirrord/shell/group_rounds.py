@@ -65,10 +65,11 @@ class GroupRounds:
         book: GroupBook,
         target: Target,
         mode: GroupsMode,
-        chart: Callable[[], Awaitable[Atlas]],
+        chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
     ) -> None:
-        """`chart` gives the maps as they are at that moment."""
+        """`chart` gives the maps as they are at that moment, and is told the furthest position that will be asked
+        for of each partition of the source."""
         self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
         """By group and partition of the source, as of the last round that it was in."""
         self._translated: dict[tuple[str, TopicPartition], Translated] = {}
@@ -130,7 +131,12 @@ class GroupRounds:
         await self._plan(groups)
 
     async def _plan(self, groups: Collection[str]) -> tuple[Atlas, dict[str, list[_Planned]]]:
-        atlas = await self._chart()
+        furthest: dict[TopicPartition, int] = {}
+        for group in groups:
+            for place, course in self._book.courses(group):
+                if course.newest is not None:
+                    furthest[place] = max(furthest.get(place, 0), course.newest.offset)
+        atlas = await self._chart(furthest)
         told = await self._target.offsets(groups)
         planned = {group: self._decide(group, told[group], atlas) for group in groups}
         return atlas, {group: writes for group, writes in planned.items() if writes}
@@ -167,7 +173,7 @@ class GroupRounds:
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
             if hold.state == "in step":
                 self._book.settled(group, place)
-            if mapped.missing or hold.why == NOTHING:
+            if mapped.missing or mapped.provisional or hold.why == NOTHING:
                 self._waiting.add(group)
         return writes
 
@@ -227,8 +233,9 @@ class GroupRounds:
         offset = planned.write.commit.offset
         if planned.write.why == "the source went back":
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
-        if planned.write.waits:
+        if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
+        if planned.write.waits:
             return replace(status, state="waits", target_offset=offset, why=waiting_line(planned.mapped))
         for place, course in self._book.courses(group):
             # What came in the meantime is due already, and is compared with this one.

@@ -8,7 +8,7 @@ of it again.
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
@@ -23,8 +23,9 @@ from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.group_admin import GroupAdmin
+from mirrord.shell.group_ends import TargetEnds
 from mirrord.shell.group_lag import TargetLags, with_lags
-from mirrord.shell.group_map import Atlas, Lanes
+from mirrord.shell.group_map import Atlas, Lanes, ahead_of
 from mirrord.shell.group_rounds import GroupRounds
 from mirrord.shell.group_source import GroupSource
 from mirrord.shell.lease import LeaseKeeper
@@ -32,6 +33,7 @@ from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.source import Source
+from mirrord.wire.groups import TopicPartition
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
@@ -105,11 +107,13 @@ class GroupSync:
         await self._lease.close()
         await self._store.close()
 
-    async def _chart(self) -> Atlas:
-        """The marks come first: what lies below them is explained by what the ledger held by then."""
+    async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
+        """Marks and ends come first: what lies below them is explained by what the ledger holds by then."""
         marks = dict(self._store.state.progress)
+        lanes = ahead_of(self._lanes.of(self._store.state), marks, furthest)
+        ends = await self._parts.ends.ask(lanes) if self._parts is not None and lanes else {}
         await self._store.read_to_end()
-        return Atlas(self._lanes.of(self._store.state), marks)
+        return Atlas(self._lanes.of(self._store.state), marks, ends)
 
     async def _rounds(self, rounds: GroupRounds) -> None:
         while True:
@@ -164,7 +168,7 @@ class _Parts:
     def __init__(
         self,
         setup: FlowSetup,
-        chart: Callable[[], Awaitable[Atlas]],
+        chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
         changed: Callable[[set[str]], None],
     ) -> None:
@@ -180,10 +184,12 @@ class _Parts:
         self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
         self.rounds = GroupRounds(self.source.book, GroupAdmin(self._to), flow.groups.mode, chart, may_write)
         self.lags = TargetLags(self._to, setup.target)
+        self.ends = TargetEnds(self._to)
 
     async def close(self) -> None:
         """End all connections."""
         self._fetches.close()
         self._asks.close()
+        self.ends.close()
         for view in (self._from, self._to):
             await view.close()

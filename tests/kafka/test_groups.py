@@ -14,8 +14,8 @@ from mirrord.model.config import ClusterConfig
 from mirrord.model.config_features import GroupsConfig
 from mirrord.model.groups import GroupsReport
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
-from tests.fixtures.daemon import Daemon, conf, mirrord, unique
-from tests.fixtures.groups import commit, committed, consume, first_value, following, forget, member
+from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
+from tests.fixtures.groups import Watch, commit, committed, consume, first_value, following, forget, member
 from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
 from tests.fixtures.wire import security_of
@@ -265,3 +265,32 @@ def test_the_verb_tells_of_groups_with_and_without_a_daemon(lab_pair: LabPair, t
     (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
     (status,) = report.groups
     assert (status.target_offset, status.lag_records, status.why) == (40, 60, "the source does not answer")
+
+
+def test_kill_9_sets_no_group_back_nor_in_front_of_its_data(lab_pair: LabPair, tmp_path: Path) -> None:
+    topic, group, flow = unique("orders"), unique("killed"), unique("flow")
+    create_topic(lab_pair.source, topic)
+    create_topic(lab_pair.target, f"eu.{topic}")
+    # Somebody else's records: offsets are other ones on the two sides.
+    write(lab_pair.target, f"eu.{topic}", numbered(7, 1_000_000))
+    groups = f'groups = {{ match = ["{group}.*"], refresh = "300ms" }}'
+    path = conf(tmp_path, lab_pair.source, lab_pair.target, topic, flow=flow, flow_more=groups)
+    read: list[bytes] = []
+    watch = Watch(lab_pair.target, group, f"eu.{topic}")
+    with Load(lab_pair.source, topic, 1).running() as load, watch.running():
+        with member(lab_pair.source, group, topic) as (consumer, pending):
+            for _ in range(3):
+                with Daemon(path) as daemon:
+                    seen = len(watch.seen)
+                    while len(watch.seen) < seen + 5:
+                        read += consume(consumer, pending, 20)
+                        assert daemon.process.poll() is None, daemon.output
+                    daemon.kill()
+        with Daemon(path) as daemon:
+            load.wait_for(100)
+            behind = len(read) + 7
+            daemon.until(lambda: watch.seen[-1] == behind)
+            assert watch.wrong == []
+            with member(lab_pair.target, group, f"eu.{topic}") as (consumer, pending):
+                read += consume(consumer, pending, 50)
+    assert read == [b"value %d" % number for number in range(len(read))]

@@ -21,13 +21,13 @@ ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
 KEY = LaneKey(ID, 0, OTHER_ID)
 
 
-def atlas(copied: int) -> Atlas:
+def atlas(copied: int, end: int | None = None) -> Atlas:
     """Source offset o of orders-0 stands at o + 5; so many are copied."""
     lane = LaneState(KEY, "orders", "eu.orders", 1, 0, "", "sequence", grant=1)
     lane.source_runs.add(0, 0)
     lane.target_runs.add(0, 5)
     mark = Progress(KEY.id, 1, 1, copied, copied + 5, 0, copied, copied, 0, 0, True, "copying")
-    return Atlas({("orders", 0): lane}, {KEY.id: mark})
+    return Atlas({("orders", 0): lane}, {KEY.id: mark}, {} if end is None else {KEY.id: end})
 
 
 class FakeTarget:
@@ -62,13 +62,16 @@ class FakeTarget:
 class World:
     def __init__(self, copied: int = 100) -> None:
         self.copied = copied
+        self.end: int | None = None
+        """The target's, if it was asked for."""
         self.target = FakeTarget()
         self.book = GroupBook(lambda _: True)
         self.may_write = True
         self.rounds = GroupRounds(self.book, self.target, "follow", self._chart, lambda: self.may_write)
 
-    async def _chart(self) -> Atlas:
-        return atlas(self.copied)
+    async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
+        self.furthest = furthest
+        return atlas(self.copied, self.end)
 
     def commit(self, group: str, offset: int | None, topic: str = "orders", topic_id: str | None = None) -> None:
         value = None if offset is None else OffsetValue(offset, 2, "note", 1_000, topic_id)
@@ -109,6 +112,25 @@ async def test_it_waits_for_data_and_goes_on_when_that_comes() -> None:
     world.rounds.want_waiting()
     await world.rounds.round()
     assert (world.status("a").state, world.status("a").target_offset) == ("in step", 55)
+    world.rounds.want_waiting()
+    assert not world.rounds.due
+
+
+@pytest.mark.parametrize("position", [40, 50])
+async def test_the_end_of_the_target_tells_more_than_a_mark(position: int) -> None:
+    world = World(copied=20)
+    world.end = 55
+    world.commit("a", position)
+    await world.rounds.round()
+    assert (world.status("a").state, world.status("a").target_offset) == ("in step", position + 5)
+    assert world.furthest == {("orders", 0): position}
+    # Until a mark tells the same: others may have written to the target as well.
+    world.rounds.want_waiting()
+    assert world.rounds.due
+    world.copied, world.end = 60, None
+    await world.rounds.round()
+    assert world.status("a").state == "in step"
+    assert not world.rounds.due
     world.rounds.want_waiting()
     assert not world.rounds.due
 
