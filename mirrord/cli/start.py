@@ -6,6 +6,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from typing import Protocol
 
 import structlog
@@ -34,6 +35,8 @@ from mirrord.shell.supervise import Supervisor, Surroundings
 from policies.flows import LOADING
 
 LOOK_S = 1.0
+LOOK_SHARE = 0.01
+"""Gathering the status of thousands of lanes takes a while: it is done so seldom that it takes this much of a core."""
 PROGRESS_S = 10.0
 """Without a terminal, progress is logged this often, and every change of a flow's state at once."""
 _EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
@@ -141,12 +144,14 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
         while not waiting.done():
+            began = time.thread_time()
             status = await daemon.status()
+            took_s = time.thread_time() - began
             if status is not None:
                 view.show(status)
                 if ended is not None and await ended.now(status):
                     await daemon.stop()
-            await asyncio.wait([waiting], timeout=LOOK_S)
+            await asyncio.wait([waiting], timeout=min(max(LOOK_S, took_s / LOOK_SHARE), PROGRESS_S))
     await waiting
     if telling is not None:
         telling.cancel()

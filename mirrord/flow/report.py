@@ -61,6 +61,14 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     )
 
 
+def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
+    """Whether there is a mark to be saved that is not `saved`, times aside; None: there may be one later, untold."""
+    if lane.phase in {Phase.GONE, Phase.DRAINED}:
+        return False
+    now = progress(lane, lease_epoch, 0 if saved is None else saved.at_ms)
+    return None if now is None else now != saved
+
+
 def is_protected(lane: Lane, at_ms: int) -> bool:
     """Whether the target broker remembers the lane's producer: by its own word, or by the age of the last record taken.
 

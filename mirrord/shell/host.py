@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from mirrord.flow.halting import halt
 from mirrord.flow.lane import STILL, step
-from mirrord.flow.report import describe, progress
+from mirrord.flow.report import describe, differs, progress
 from mirrord.flow.signals import (
     Append,
     AppendFailed,
@@ -99,10 +99,10 @@ class Hosted:
         self.outlet: Outlet | None = None
         self.outlet_round = -1
         self.connections = 0
-        self.started = False
-        self.forgotten = False
+        self.started = self.forgotten = False
         self.saved: Progress | None = None
         """What the state topic is known to hold."""
+        self.touched = True  # told something, or saved, since it was last found to be as it is saved
         self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         """Set when the lane has come to its end here: whether it was left cleanly."""
 
@@ -273,6 +273,7 @@ class Host:
 
     def tell(self, hosted: Hosted, signal: Input) -> None:
         """Tell a lane something, and do what it wants."""
+        hosted.touched = True
         try:
             for effect in step(hosted.lane, self._loop.time(), signal):
                 self._perform[type(effect)](hosted, effect)
@@ -436,7 +437,7 @@ class Host:
     def _look_round(self) -> None:
         """Once per beat: save what moved, and ask where the logs end that nobody fetches from."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
-        moved = [hosted for hosted in self._lanes.values() if self._has_moved(hosted)]
+        moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
         if moved:
             self._begin(self._save(moved))
         for hosted in self._lanes.values():
@@ -445,11 +446,9 @@ class Host:
                 self._source.ask_end(hosted.tap)
 
     def _has_moved(self, hosted: Hosted) -> bool:
-        if hosted.lane.phase in {Phase.GONE, Phase.DRAINED}:
-            return False
-        saved = hosted.saved
-        now = progress(hosted.lane, self._setup.lease_epoch, 0 if saved is None else saved.at_ms)
-        return now is not None and now != saved
+        moved = differs(hosted.lane, self._setup.lease_epoch, hosted.saved)
+        hosted.touched = moved is not False
+        return bool(moved)
 
     async def _save(self, lanes: Iterable[Hosted]) -> None:
         at_ms = self._clock.wall_ms()
@@ -468,6 +467,7 @@ class Host:
         else:
             for hosted, mark in marks.items():
                 hosted.saved = mark
+                hosted.touched = True
 
     # ends
 
