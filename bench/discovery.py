@@ -28,7 +28,7 @@ from mirrord.model.facts import FlowOpened, Holder
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Security
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.discovery import Claims, Discovery, next_look_s
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -52,9 +52,9 @@ REFRESH_S = (FLOW.refresh_ms or 0) / 1000
 
 Tell = Callable[[str], None]
 
-FIRST = "discovery: all topics are new"
+FIRST = "discovery: all topics are new, all looks together"
 AT_REST = "discovery: nothing has changed"
-CHANGED = "discovery: one topic is new"
+CHANGED = "discovery: one topic is new, all looks together"
 SETTINGS_FIRST = "settings: first look"
 SETTINGS_AT_REST = "settings: nothing has changed"
 SETTINGS_CHANGED = "settings: one topic is new"
@@ -132,7 +132,7 @@ async def _look_after(source: Cluster, target: Cluster, share: float, tell: Tell
         discovery, settings, recorder = works.discovery, works.upkeep.settings, works.recorder
         await _shown(source, TOPICS)
         tell("discovery: the first look, which creates all copies")
-        await costs.measure(FIRST, 1, discovery.refresh)
+        await costs.measure(FIRST, 1, lambda: _until_lanes(discovery, TOPICS * PARTITIONS))
         tell("discovery: more looks")
         await costs.measure(AT_REST, rounds, discovery.refresh)
         lanes = (await discovery.refresh()).lanes
@@ -140,7 +140,7 @@ async def _look_after(source: Cluster, target: Cluster, share: float, tell: Tell
         await costs.measure(SETTINGS_AT_REST, rounds, lambda: settings.round(lanes, recorder))
         Admin(source.bootstrap).create([_topic("topic-new")])
         await _shown(source, TOPICS + 1)
-        await costs.measure(CHANGED, 1, discovery.refresh)
+        await costs.measure(CHANGED, 1, lambda: _until_lanes(discovery, (TOPICS + 1) * PARTITIONS))
         lanes = (await discovery.refresh()).lanes
         await costs.measure(SETTINGS_CHANGED, 1, lambda: settings.round(lanes, recorder))
         tell(f"discovery: at rest for {STEADY_S * share:.0f} s")
@@ -158,6 +158,15 @@ async def _shown(cluster: Cluster, topics: int) -> None:
             await asyncio.sleep(_POLL_S)
     finally:
         await admin.close()
+
+
+async def _until_lanes(discovery: Discovery, lanes: int) -> None:
+    """As many looks as it takes, as often as a daemon takes them. Raises EnvironmentFault."""
+    deadline = time.monotonic() + START_S
+    while len((found := await discovery.refresh()).lanes) < lanes:
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"there are {len(found.lanes):,} of {lanes:,} lanes after {START_S:g} s")
+        await asyncio.sleep(next_look_s(FLOW, found, untold=False) or 0)
 
 
 async def _steady(works: Works, seconds: float) -> Rest:
