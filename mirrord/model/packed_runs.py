@@ -14,10 +14,10 @@ from itertools import accumulate
 from operator import add, sub
 from sys import byteorder
 
-BLOCK_RUNS = 256
+BLOCK_RUNS = 128
 """A part of the form: what is written so is read so."""
-UNPACKED_BLOCKS = 1024
-"""So many blocks, of 4 KiB each, are kept unpacked in a process."""
+UNPACKED_BLOCKS = 2048
+"""So many blocks, of 2 KiB each, are kept unpacked in a process."""
 
 _HEAD = struct.Struct("<IIIqq")
 """Runs, blocks, turns, last ordinal, last offset."""
