@@ -23,6 +23,7 @@ _HEAD = struct.Struct("<IIIqq")
 """Runs, blocks, turns, last ordinal, last offset."""
 _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
+_HALF = 1 << 63
 
 Columns = tuple["array[int]", "array[int]"]
 """Ordinals and offsets of runs that follow each other."""
@@ -61,12 +62,17 @@ class Piece:
         return max(bisect_right(self.ordinals, ordinal) - 1, 0)
 
     def unpack(self) -> Columns:
-        """All of its runs."""
+        """All of its runs. Raises ValueError when they are damaged."""
         ordinals, offsets = array("q"), array("q")
-        for number in range(len(self.ordinals)):
-            more = self.inflate(number)
-            ordinals += more[0]
-            offsets += more[1]
+        try:
+            for number in range(len(self.ordinals)):
+                more = self.inflate(number)
+                ordinals += more[0]
+                offsets += more[1]
+        except (zlib.error, IndexError, OverflowError, ValueError) as error:
+            raise ValueError(f"damaged packed runs: {error}") from None
+        if not len(ordinals) == len(offsets) == self.count:
+            raise ValueError("damaged packed runs: not as many as there should be")
         return ordinals, offsets
 
     def inflate(self, number: int) -> Columns:
@@ -80,7 +86,11 @@ class Piece:
         gaps = _numbers(columns[width:], _OFFSET_CODES[widths >> 2])
         ordinals = array("q", accumulate(steps, initial=self.ordinals[number]))
         ahead = accumulate(gaps, initial=self.offsets[number] - self.ordinals[number])
-        return ordinals, array("q", map(add, ordinals, ahead))
+        offsets = list(map(add, ordinals, ahead))
+        try:
+            return ordinals, array("q", offsets)
+        except OverflowError:
+            return ordinals, array("q", map(_wrapped, offsets))
 
 
 @lru_cache(maxsize=UNPACKED_BLOCKS)
@@ -96,10 +106,8 @@ def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) ->
     numbers.extend(offsets[at] for at in starts)
     numbers.extend(accumulate(map(len, blocks)))
     numbers.extend(turns)
-    if byteorder == "big":
-        numbers.byteswap()
     head = _HEAD.pack(len(ordinals), len(blocks), len(turns), ordinals[-1], offsets[-1])
-    return b"".join((head, numbers.tobytes(), *blocks))
+    return b"".join((head, _bytes(numbers), *blocks))
 
 
 def _pack_block(ordinals: "array[int]", offsets: "array[int]") -> bytes:
@@ -114,13 +122,22 @@ def _narrow(codes: str, numbers: Iterator[int]) -> tuple[int, bytes]:
     wide = list(numbers)
     for width, code in enumerate(codes):
         try:
-            column = array(code, wide)
+            return width, _bytes(array(code, wide))
         except OverflowError:
             continue
-        if byteorder == "big":
-            column.byteswap()
-        return width, column.tobytes()
-    raise ValueError("offsets are not that far apart")
+    # Offsets more than half of all that can be apart: the differences are right modulo 2^64.
+    return len(codes) - 1, _bytes(array(codes[-1], map(_wrapped, wide)))
+
+
+def _wrapped(number: int) -> int:
+    """The same modulo 2^64, as an int64."""
+    return (number + _HALF) % (2 * _HALF) - _HALF
+
+
+def _bytes(column: "array[int]") -> bytes:
+    if byteorder == "big":
+        column.byteswap()
+    return column.tobytes()
 
 
 def _numbers(packed: bytes, code: str = "q") -> "array[int]":

@@ -212,7 +212,13 @@ class Runs:
         runs._index(packed)
         for piece in last:
             runs._ordinals, runs._offsets = piece.unpack()
-        runs._turns = [turn for piece in (*packed, *last) for turn in piece.turns if turn > runs.at(0).ordinal]
+        if any(after <= before for before, after in pairwise(runs._ordinals)):
+            raise ValueError("runs out of order")
+        first = runs.at(0).ordinal if len(runs) else 0
+        runs._turns = [turn for piece in packed for turn in piece.turns if turn > first]
+        before = [(piece.last_ordinal, piece.last_offset) for piece in packed[-1:]]
+        ordinals = array("q", [ordinal for ordinal, _ in before]) + runs._ordinals
+        runs._turns += _turns(ordinals, array("q", [offset for _, offset in before]) + runs._offsets)
         return runs
 
     def extend_columns(self, columns: bytes) -> None:
