@@ -14,7 +14,7 @@ from mirrord.cluster.beats import SentBeats
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_features import Mm2RecordsConfig
+from mirrord.model.config_features import HeartbeatsConfig, Mm2RecordsConfig
 from mirrord.model.groups import Translated
 from mirrord.model.status import LatencyStatus
 from mirrord.shell.checkpoints import Checkpoints
@@ -27,7 +27,7 @@ from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.groups import commit
 from tests.fixtures.java_clients import JavaClients, java_clients
 from tests.fixtures.lab import LabFactory, LabPair, client_settings
-from tests.fixtures.mirror import Written, create_topic, write
+from tests.fixtures.mirror import Written, config_of, create_topic, write
 from tests.fixtures.wire import security_of
 
 SECONDS = 60.0
@@ -342,3 +342,29 @@ async def test_an_old_brokers_clock(lab_old: Cluster) -> None:
     assert clock.ahead is not None
     assert abs(clock.ahead.offset_ms) <= clock.ahead.error_ms, "it runs on this machine"
     clock.close()
+
+
+async def test_heartbeats_of_others_are_corrected_by_the_sources_clock(lab_pair: LabPair) -> None:
+    copy = create_topic(lab_pair.target, unique("eu.heartbeats"), 1)
+    clusters = {"eu": config_of(lab_pair.source), "us": config_of(lab_pair.target)}
+    flow = FlowConfig(name="made-up", source="eu", target="us", topics=(".*",), heartbeats=HeartbeatsConfig(emit="off"))
+    heartbeats = Heartbeats(flow, clusters, LIMIT_S, SystemClock(), SentBeats())
+    heartbeats.carry(copy)
+    running = asyncio.create_task(heartbeats.run())
+
+    def told() -> LatencyStatus:
+        beat = Heartbeat("us", "eu", SystemClock().wall_ms() - 5_000)
+        write(lab_pair.target, copy, [Written(b"other", b"bytes"), Written(beat.key, beat.value)])
+        return heartbeats.status() or LatencyStatus()
+
+    try:
+        await until(lambda: told().latency_ms is not None)
+        status = heartbeats.status()
+        assert status is not None
+        assert status.latency_ms is not None
+        assert status.latency_error_ms is not None
+        assert status.latency_ms + status.latency_error_ms >= 5_000
+        assert status.latency_error_ms > 0
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
