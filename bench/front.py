@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import recovery
+from bench import recovery, topics
 
 Results = Mapping[str, list[dict[str, Any]]]
 """By kind, what bench/results holds; a kind without results is missing."""
@@ -85,6 +85,14 @@ def _idle(results: Results) -> str | None:
     return ", ".join(told) or None
 
 
+def _stands(results: Results) -> str | None:
+    told: list[str] = []
+    for each in _ray_first(_last(results, "topics")):
+        ms = {gap["what"]: statistics.median(gap["target_ms"]) for gap in each["gaps"]}
+        told.append(f"{ms[topics.CREATED]:.0f} ms {_engine(each)}, {ms[topics.QUIET]:.0f} when nothing happens")
+    return "; ".join(told) or None
+
+
 def _ray_first(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: each["engine"] != "ray")
 
@@ -101,6 +109,7 @@ ROWS: dict[str, Callable[[Results], str | None]] = {
     "added latency, p99 at 1,000 records/s": _latency,
     "memory during a catch-up": _memory,
     "new topic: first record after": _wait(recovery.NEW_TOPIC),
+    "a busy topic stands at most, while 100 topics are created": _stands,
     "1,000 idle partitions": _idle,
     "start to the first record": _wait(recovery.START),
 }
