@@ -12,12 +12,14 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from mirrord.cluster.mm2_topics import WrittenTopic, written_topics
 from mirrord.cluster.topics import Topic, TopicsPlan
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import literal_prefix
 from mirrord.model.config_not_yet import NOT_YET
 from mirrord.model.findings import Severity, worse
 from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
+from policies.mm2_names import HEARTBEATS
 
 Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
 Resource = Literal["cluster", "topic", "group"]
@@ -98,7 +100,7 @@ def needed_rights(
         _hidden(flow, hidden),
         _own_topics(flow, target),
         _copies(flow, plan),
-        _features(flow, plan),
+        _features(flow, plan, target),
         _legacy(flow, left),
     )
     for need in chain.from_iterable(every):
@@ -217,7 +219,7 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
     yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)
 
 
-def _features(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> Iterator[Need]:
     """What else the configuration asks for and this version does."""
     if _acts(flow, "sync.configs"):
         for name in sorted(plan.targets):
@@ -234,18 +236,13 @@ def _features(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
         for name in _groups(flow):
             yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
             yield Need(Right(flow.target, "group", name, "READ"), "warning", "to commit for groups")
-    if _acts(flow, "heartbeats.emit"):
-        for cluster in _heartbeat_clusters(flow):
-            yield from _written(cluster, "heartbeats", "to write heartbeats")
-    between = flow.mm2_records.separator
-    if _acts(flow, "mm2_records.checkpoints"):
-        name = f"{flow.source}{between}checkpoints{between}internal"
-        yield from _written(flow.target, name, "to write checkpoints")
-    if _acts(flow, "mm2_records.offset_syncs"):
-        at_source = flow.mm2_records.offset_syncs == "source"
-        cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
-        name = f"mm2-offset-syncs{between}{other}{between}internal"
-        yield from _written(cluster, name, "to write offset syncs")
+    for topic in written_topics(flow):
+        if _acts(flow, topic.setting):
+            yield from _written(flow, topic, target)
+    if HEARTBEATS in plan.targets.values():
+        clocks = "to compare the clocks of both clusters, for the latency by heartbeats that others write"
+        for cluster in (flow.source, flow.target):
+            yield Need(Right(cluster, "cluster", KAFKA_CLUSTER, "DESCRIBE"), "note", clocks)
 
 
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
@@ -260,20 +257,14 @@ def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
     yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
 
 
-def _written(cluster: Alias, name: str, purpose: str) -> Iterator[Need]:
-    return _topic(
-        cluster, name, ("CREATE", "warning", purpose), ("READ", "warning", purpose), ("WRITE", "warning", purpose)
-    )
-
-
-def _heartbeat_clusters(flow: FlowConfig) -> tuple[Alias, ...]:
-    match flow.heartbeats.emit:
-        case "both":
-            return flow.source, flow.target
-        case "source":
-            return (flow.source,)
-        case _:
-            return (flow.target,)
+def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
+    purpose = f"to write {topic.what}"
+    # Which topics the source has besides those that are copied is not told here.
+    if topic.cluster == flow.source or topic.name not in target:
+        yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic is not there"))
+    yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))
+    if topic.is_read:
+        yield from _topic(topic.cluster, topic.name, ("READ", "warning", f"{purpose} that never go back"))
 
 
 def _acts(flow: FlowConfig, setting: str) -> bool:

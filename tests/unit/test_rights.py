@@ -121,6 +121,24 @@ def test_what_is_built_and_asked_for_needs_more(monkeypatch: pytest.MonkeyPatch,
     assert right not in {need.right for need in needed_rights(off, *plan())}
 
 
+def test_a_topic_for_mm2s_clients_that_is_there_need_not_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights_module, "NOT_YET", {})
+    planned, there = plan()
+    there["eu.checkpoints.internal"] = Topic("eu.checkpoints.internal", TopicId("c"), 1)
+    needs = needed_rights(FLOW, planned, there)
+    assert table(needs, "eu.checkpoints.internal") == {"WRITE": "warning", "READ": "warning"}
+    assert table(needs, "heartbeats") == {"CREATE": "warning", "WRITE": "warning"}
+
+
+def test_clocks_are_compared_where_heartbeats_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rights_module, "NOT_YET", {"sync.acls": None})
+    names = naming("prefix", "eu")
+    copied = plan_topics([Topic("heartbeats", TopicId("h"), 1)], OWN, names.target_topic, {})
+    for cluster in ("eu", "us"):
+        assert "DESCRIBE" not in table(needed_rights(FLOW, *plan()), "kafka-cluster", cluster)
+        assert table(needed_rights(FLOW, copied, OWN), "kafka-cluster", cluster)["DESCRIBE"] == "note"
+
+
 def test_a_right_on_all_groups_is_one_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
     left = LeftByMm2("mm2-offsets.eu.internal", "eu-mm2")
     monkeypatch.delitem(rights_module.NOT_YET, "groups")
