@@ -3,8 +3,11 @@
 import asyncio
 import json
 import time
+import urllib.request
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,9 +15,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.translate import Question, translate_all
-from tests.fixtures.daemon import mirrord
+from tests.fixtures.daemon import Daemon, all_ends, fill, mirrord, unique
+from tests.fixtures.daemon import conf as configured
 from tests.fixtures.lab import LabPair, client_settings, pair_of
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, write
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, ends, mirror, until, write
 
 LAGS = (0, 1, 137, 10_000)
 DEAD = "127.0.0.1:1"
@@ -188,9 +192,28 @@ async def test_the_verb_by_offset_and_by_time(pair: LabPair, tmp_path: Path) -> 
         answer = json.loads(back)
         assert (answer["asked"], answer["offset"], answer["time_ms"]) == (27, 20, began + 20)
         assert "partition 4" in await asyncio.to_thread(lambda: ask(topic, "4", "20", code=2))
-        text = path.read_text().replace(DEAD, flow.source.bootstrap)
+        text = path.read_text().replace(f'"{DEAD}"', f'"{flow.source.bootstrap}"')
         path.write_text(text)
         answer = json.loads(await asyncio.to_thread(ask, topic, "0", f"@{began + 30}", "--json"))
         assert (answer["asked"], answer["offset"], answer["kind"]) == (30, 37, "exact")
         answer = json.loads(await asyncio.to_thread(ask, topic, "0", f"@{began + 90_000}", "--json"))
         assert (answer["asked"], answer["offset"], answer["kind"]) == (50, 57, "at_end")
+
+
+def test_a_daemon_answers_over_http(pair: LabPair, tmp_path: Path) -> None:
+    topic, flow = create_topic(pair.source, unique("orders"), 2), unique("http")
+    path = configured(tmp_path, pair.source, pair.target, topic, flow=flow)
+    fill(pair.source, topic, 2, 200)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(pair.source, topic))
+
+        def ask(query: str) -> dict[str, Any]:
+            with urllib.request.urlopen(f"{daemon.http()}/translate?flow={flow}&{query}", timeout=SECONDS) as answer:
+                return json.loads(answer.read())
+
+        daemon.until(lambda: ask(f"topic={topic}&partition=1&offset=99")["kind"] == "exact")
+        told = ask(f"topic=eu.{topic}&partition=1&offset=100&reverse")
+        assert (told["kind"], told["offset"], told["there"]["topic"]) == ("at_end", 100, topic)
+        with pytest.raises(HTTPError, match="404"):
+            ask("topic=nothing&partition=0&offset=1")
+        assert daemon.stop() == 0
