@@ -23,6 +23,11 @@ END_S = 1.0
 log = structlog.get_logger()
 
 
+def wanted(flow: FlowConfig) -> bool:
+    """Whether a flow needs a follower: to commit, or to translate what becomes MirrorMaker 2's checkpoints."""
+    return flow.groups.mode != "off" or flow.mm2_records.checkpoints
+
+
 class GroupKeeper:
     """The follower of one flow's groups; there is none while nobody wants one."""
 
@@ -42,7 +47,7 @@ class GroupKeeper:
         pause_s = POLL_S
         while True:
             present = flow()
-            if present.groups.mode == "off":
+            if not wanted(present):
                 self.note = ""
                 await asyncio.sleep(POLL_S)
                 continue

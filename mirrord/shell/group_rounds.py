@@ -187,6 +187,8 @@ class GroupRounds:
         atlas: Atlas,
     ) -> Write | Hold:
         step = plan(course, mapped, present, lambda: atlas.mapped(place, Position(course.peak)), self._mode)
+        if isinstance(step, Write) and self._mode == "off":
+            return Hold("behind", 'groups.mode is "off": nothing is committed')
         if isinstance(step, Write) and group in self._members:
             return Hold("active", f"the group is {self._members[group]} at the target, and left alone")
         return step

@@ -9,7 +9,7 @@ import pytest
 
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.config_features import GroupsConfig
+from mirrord.model.config_features import GroupsConfig, Mm2RecordsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import Translated
 from mirrord.model.names import ClusterId
@@ -86,7 +86,10 @@ async def test_another_configuration_has_another_follower() -> None:
         made.flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(mode="forward-only"))
         await eventually(lambda: len(made.engine.groups) == 2)
         assert made.engine.groups[1].setup.flow == made.flow
+        # MirrorMaker 2's checkpoints are translated positions, too.
         made.flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(mode="off"))
+        await eventually(lambda: len(made.engine.groups) == 3)
+        made.flow = msgspec.structs.replace(made.flow, mm2_records=Mm2RecordsConfig(checkpoints=False))
         await eventually(lambda: all(each.dead for each in made.engine.groups))
         assert await made.keeper.report() is None
 

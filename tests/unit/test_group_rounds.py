@@ -6,7 +6,7 @@ import pytest
 
 from mirrord.cluster.groups import GroupBook, GroupFilter
 from mirrord.ledger.state import LaneState
-from mirrord.model.config_features import GroupsConfig
+from mirrord.model.config_features import GroupsConfig, GroupsMode
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import Progress
 from mirrord.model.groups import GroupStatus, Translated
@@ -60,14 +60,14 @@ class FakeTarget:
 
 
 class World:
-    def __init__(self, copied: int = 100) -> None:
+    def __init__(self, copied: int = 100, mode: GroupsMode = "follow") -> None:
         self.copied = copied
         self.end: int | None = None
         """The target's, if it was asked for."""
         self.target = FakeTarget()
         self.book = GroupBook(lambda _: True)
         self.may_write = True
-        self.rounds = GroupRounds(self.book, self.target, "follow", self._chart, lambda: self.may_write)
+        self.rounds = GroupRounds(self.book, self.target, mode, self._chart, lambda: self.may_write)
 
     async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
         self.furthest = furthest
@@ -194,6 +194,15 @@ async def test_nothing_is_written_without_the_lease() -> None:
         await world.rounds.round()
     assert world.target.groups == {}
     assert world.rounds.due
+
+
+async def test_off_translates_and_commits_nothing() -> None:
+    world = World(mode="off")
+    world.commit("a", 10)
+    await world.rounds.round()
+    assert world.target.commits == []
+    assert (world.status("a").state, world.status("a").translated) == ("behind", 15)
+    assert len(world.rounds.take_translated()) == 1
 
 
 async def test_a_rewind_is_followed_once() -> None:
