@@ -31,8 +31,8 @@ class Tier:
 
 TIERS = (
     Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 3, ("-n", "2")),
-    Tier("kafka", ("kafka",), 8),
-    Tier("ray", ("ray",), 4),
+    Tier("kafka", ("kafka",), 14),
+    Tier("ray", ("ray",), 5),
     Tier("spark", ("spark",), 4),
 )
 
