@@ -23,7 +23,6 @@ from mirrord.cli.tables import status_table
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_file import load_file
-from mirrord.model.config_not_yet import not_yet
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.shell import logs
@@ -100,8 +99,6 @@ def run(arguments: argparse.Namespace) -> int:
     """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
-    missing = not_yet(config.flows)
-    remarks += (missing,) if missing else ()
     if arguments.json and not arguments.dry_run:
         raise ConfigError("--json goes with --dry-run only; `mirrord status --json` tells what runs")
     if arguments.dry_run:

@@ -15,8 +15,6 @@ from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
 class WrittenTopic(msgspec.Struct, frozen=True):
     """One topic, of one partition."""
 
-    setting: str
-    """The setting that asks for it."""
     cluster: Alias
     name: str
     what: str
@@ -32,17 +30,17 @@ def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
     for cluster, where in ((flow.source, "source"), (flow.target, "target")):
         if emit in {where, "both"}:
             factor = flow.heartbeats.replication_factor
-            topics.append(WrittenTopic("heartbeats.emit", cluster, HEARTBEATS, "heartbeats", factor))
-    if records.checkpoints and flow.groups.mode != "off":
+            topics.append(WrittenTopic(cluster, HEARTBEATS, "heartbeats", factor))
+    if records.checkpoints:
         name = checkpoints_topic(flow.source, records.separator)
         factor = records.checkpoints_replication_factor
-        topics.append(WrittenTopic("mm2_records.checkpoints", flow.target, name, "checkpoints", factor, is_read=True))
+        topics.append(WrittenTopic(flow.target, name, "checkpoints", factor, is_read=True))
     if records.offset_syncs != "off":
         at_source = records.offset_syncs == "source"
         cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
         name = offset_syncs_topic(other, records.separator)
         factor = records.offset_syncs_replication_factor
-        topics.append(WrittenTopic("mm2_records.offset_syncs", cluster, name, "offset syncs", factor))
+        topics.append(WrittenTopic(cluster, name, "offset syncs", factor))
     return topics
 
 

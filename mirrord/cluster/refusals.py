@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.model.config import FlowConfig
-from mirrord.model.config_not_yet import NOT_YET
 from mirrord.model.findings import Finding, Severity
 
 BROKER_NAMES = {
@@ -56,7 +55,7 @@ def refusals(flow: FlowConfig, pairs: Iterable[TopicPair]) -> Iterator[Finding]:
 
 def _will_be(flow: FlowConfig, pair: TopicPair) -> Mapping[str, str]:
     """The target's settings once those of the source topic itself have been carried over, if they are."""
-    if not flow.sync.configs or "sync.configs" in NOT_YET:
+    if not flow.sync.configs:
         return pair.target
     kept = [re.compile(pattern) for pattern in flow.sync.exclude_configs]
     carried = {

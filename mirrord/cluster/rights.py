@@ -6,7 +6,7 @@ org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DE
 DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -16,7 +16,6 @@ from mirrord.cluster.mm2_topics import WrittenTopic, written_topics
 from mirrord.cluster.topics import Topic, TopicsPlan
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import literal_prefix
-from mirrord.model.config_not_yet import NOT_YET
 from mirrord.model.findings import Severity, worse
 from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
 from policies.mm2_names import HEARTBEATS
@@ -164,7 +163,7 @@ def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
             ("READ", "error", "to copy it"),
             (
                 "DESCRIBE_CONFIGS",
-                "warning" if _acts(flow, "sync.configs") else "note",
+                "warning" if flow.sync.configs else "note",
                 "to see settings that the target must keep up with",
             ),
         )
@@ -220,29 +219,36 @@ def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
 
 
 def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> Iterator[Need]:
-    """What else the configuration asks for and this version does."""
-    if _acts(flow, "sync.configs"):
+    """What else the configuration asks for."""
+    if flow.sync.configs:
         for name in sorted(plan.targets):
             yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its settings in step"))
-    if _acts(flow, "sync.acls"):
+    if flow.sync.acls != "off":
         yield _cluster(flow.source, "DESCRIBE", "to read ACLs")
         yield _cluster(flow.target, "ALTER", "to write ACLs")
-    if _acts(flow, "propagate_deletes"):
+    if flow.propagate_deletes:
         for name in sorted(plan.targets):
             yield from _topic(flow.target, name, ("DELETE", "warning", "to delete it when the source topic is deleted"))
-    if _acts(flow, "groups"):
-        at_once = "to learn of commits when they are made; without it groups are asked for them again and again"
-        yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
-        for name in _groups(flow):
-            yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
-            yield Need(Right(flow.target, "group", name, "READ"), "warning", "to commit for groups")
+    yield from _of_groups(flow)
     for topic in written_topics(flow):
-        if _acts(flow, topic.setting):
-            yield from _written(flow, topic, target)
+        yield from _written(flow, topic, target)
     if HEARTBEATS in plan.targets.values():
         clocks = "to compare the clocks of both clusters, for the latency by heartbeats that others write"
         for cluster in (flow.source, flow.target):
             yield Need(Right(cluster, "cluster", KAFKA_CLUSTER, "DESCRIBE"), "note", clocks)
+
+
+def _of_groups(flow: FlowConfig) -> Iterator[Need]:
+    if not flow.follows_groups:
+        return
+    at_once = "to learn of commits when they are made; without it groups are asked for them again and again"
+    yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
+    there: tuple[Operation, str] = ("READ", "to commit for groups")
+    if flow.groups.mode == "off":
+        there = ("DESCRIBE", "to see where groups stand at the target")
+    for name in _groups(flow):
+        yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
+        yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
 
 
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
@@ -265,21 +271,3 @@ def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> 
     yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))
     if topic.is_read:
         yield from _topic(topic.cluster, topic.name, ("READ", "warning", f"{purpose} that never go back"))
-
-
-def _acts(flow: FlowConfig, setting: str) -> bool:
-    """The flow asks for it, and this version acts on it."""
-    asked = FEATURES[setting]
-    return setting not in NOT_YET and asked(flow)
-
-
-FEATURES: dict[str, Callable[[FlowConfig], bool]] = {
-    "groups": lambda flow: flow.groups.mode != "off",
-    "sync.configs": lambda flow: flow.sync.configs,
-    "sync.acls": lambda flow: flow.sync.acls != "off",
-    "heartbeats.emit": lambda flow: flow.heartbeats.emit != "off",
-    "mm2_records.checkpoints": lambda flow: flow.mm2_records.checkpoints,
-    "mm2_records.offset_syncs": lambda flow: flow.mm2_records.offset_syncs != "off",
-    "propagate_deletes": lambda flow: flow.propagate_deletes,
-}
-"""Settings that need rights of their own once this version acts on them, and which flows ask for them."""

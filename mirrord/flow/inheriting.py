@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mirrord.flow.ranges import ranges
 from mirrord.model.facts import InheritedBy
 
 MOST_AGREEING = 200
@@ -117,22 +118,11 @@ class Tail:
         return length
 
     def _doubled(self, matches: Counter[bytes]) -> tuple[tuple[int, int], ...]:
-        return _ranges([row.offset for row in self._source if self._counts[row.content] > matches[row.content]])
+        return ranges([row.offset for row in self._source if self._counts[row.content] > matches[row.content]])
 
     def _missing(self, matches: Counter[bytes], places: Sequence[int], last: int) -> tuple[tuple[int, int], ...]:
         if not self._whole:
             return ()
         first = next((at for at in places if matches[self._source[at].content] == 1), last)
         between = self._source[first : last + 1]
-        return _ranges([row.offset for row in between if not row.aborted and row.content not in self._counts])
-
-
-def _ranges(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending offsets as ranges [start, end)."""
-    found: list[tuple[int, int]] = []
-    for offset in offsets:
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
-        else:
-            found.append((offset, offset + 1))
-    return tuple(found)
+        return ranges([row.offset for row in between if not row.aborted and row.content not in self._counts])

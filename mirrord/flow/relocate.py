@@ -8,10 +8,11 @@ longer holds is placed only when there is exactly one way to do it. Nothing is g
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
 from mirrord.flow.signals import LaneRecord, Located
 from mirrord.model.runs import Runs
@@ -151,14 +152,14 @@ def locate(
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
-    missing = _ranges(offset for offset in lacking if not _within(covered, offset))
-    told_twice = _ranges(sorted(twice))
+    missing = ranges(offset for offset in lacking if not _within(covered, offset))
+    told_twice = ranges(sorted(twice))
     runs = Runs()
     ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
     for ordinal, offset in zip(ordinals, offsets, strict=True):
         runs.add(ordinal, offset)
     wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
-    return Located(tuple(runs), tuple(told_twice), tuple(missing), top + 1, *wrong)
+    return Located(tuple(runs), told_twice, missing, top + 1, *wrong)
 
 
 def _anchored(source: _Source, batch: Standing) -> list[int | None]:
@@ -209,14 +210,3 @@ def _fill(
 def _within(ranges: Sequence[Range], offset: int) -> bool:
     at = bisect_right(ranges, offset, key=lambda each: each.start) - 1
     return at >= 0 and offset < ranges[at].end
-
-
-def _ranges(offsets: Iterable[int]) -> list[tuple[int, int]]:
-    """Ascending offsets as ranges [start, end)."""
-    found: list[tuple[int, int]] = []
-    for offset in offsets:
-        if found and found[-1][1] == offset:
-            found[-1] = (found[-1][0], offset + 1)
-        else:
-            found.append((offset, offset + 1))
-    return found

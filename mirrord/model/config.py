@@ -102,6 +102,11 @@ class FlowConfig(msgspec.Struct, frozen=True):
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
 
+    @property
+    def follows_groups(self) -> bool:
+        """Whether groups' positions are translated: to be committed, or to become MirrorMaker 2's checkpoints."""
+        return self.groups.mode != "off" or self.mm2_records.checkpoints
+
 
 class ReplicatorsConfig(msgspec.Struct, frozen=True):
     """How many replicators each flow has, and what they host."""

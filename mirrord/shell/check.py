@@ -9,7 +9,6 @@ from mirrord.cluster.probe import guarantee
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_not_yet import not_yet
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
 from mirrord.model.findings import Finding, worst_first
@@ -51,8 +50,6 @@ async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> R
     looks = [look_at(alias, config.clusters[alias], timeout_s) for alias in used]
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
-    if line := not_yet(config.flows):
-        findings.append(Finding(severity="note", where="the configuration", what=line))
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:

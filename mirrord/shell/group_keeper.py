@@ -23,11 +23,6 @@ END_S = 1.0
 log = structlog.get_logger()
 
 
-def wanted(flow: FlowConfig) -> bool:
-    """Whether a flow needs a follower: to commit, or to translate what becomes MirrorMaker 2's checkpoints."""
-    return flow.groups.mode != "off" or flow.mm2_records.checkpoints
-
-
 class GroupKeeper:
     """The follower of one flow's groups; there is none while nobody wants one."""
 
@@ -44,22 +39,24 @@ class GroupKeeper:
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         """Until it is cancelled; `flow` is the present configuration, which may change."""
+        loop = asyncio.get_running_loop()
         pause_s = POLL_S
         while True:
-            present = flow()
-            if not wanted(present):
+            present, began = flow(), loop.time()
+            if not present.follows_groups:
                 self.note = ""
                 await asyncio.sleep(POLL_S)
                 continue
             try:
                 await self._serve(msgspec.structs.replace(setup, flow=present), flow)
-                pause_s = POLL_S
             except MirrordError as fault:
-                if str(fault) != self.note:
+                note = f"groups are not followed: {fault}"
+                if note != self.note:
                     log.error("groups_not_followed", flow=present.name, reason=str(fault))
-                self.note = f"groups are not followed: {fault}"
+                self.note = note
+                # One that has lived for a while is replaced at once; one that dies again and again is not.
+                pause_s = POLL_S if loop.time() - began > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
                 await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -77,7 +74,7 @@ class GroupKeeper:
             return None
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
-        """One follower, until it ends or another configuration wants another one."""
+        """One follower, until another configuration wants another one. Raises EnvironmentFault when it ends."""
         self._started += 1
         self._died.clear()
         name = f"{self._instance}/{setup.flow.name}/groups.g{setup.lease_epoch}.{self._started}"
@@ -95,11 +92,11 @@ class GroupKeeper:
     async def _listen(self, handle: GroupsHandle, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         loop = asyncio.get_running_loop()
         heard = loop.time()
-        while flow() == setup.flow and not self._died.is_set():
+        while flow() == setup.flow:
+            if self._died.is_set():
+                raise ReplicatorDead("their follower has ended")
             try:
                 news = await handle.news()
-            except ReplicatorDead:
-                return
             except ReplicatorUnsure as fault:
                 if loop.time() - heard > SILENT_S:
                     raise

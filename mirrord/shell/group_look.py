@@ -53,7 +53,7 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
     now_ms = SystemClock().wall_ms()
     if isinstance(view, MirrordError):
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(view))
-    if flow.groups.mode == "off":
+    if not flow.follows_groups:
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note='groups.mode is "off"')
     state = view.state
     lanes = Lanes().of(state)

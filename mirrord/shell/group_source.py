@@ -35,8 +35,8 @@ class GroupSource:
         """`changed` names groups that have committed something, or have lost a position."""
         self.kind: Kind = "starting"
         self.note = ""
-        self.book = GroupBook(GroupFilter(config).passes)
         self._filter = GroupFilter(config)
+        self.book = GroupBook(self._filter.passes)
         self._view = view
         self._source = source
         self._asks = asks

@@ -25,8 +25,6 @@ LONGEST_TRY_S = 10.0
 AGAIN_S = 30.0
 """After an error of our own."""
 
-NO_GROUPS = "no checkpoints are written for MirrorMaker 2's clients, as consumer groups are not followed (groups.mode)"
-
 log = structlog.get_logger()
 
 
@@ -40,10 +38,7 @@ class Mm2Upkeep:
         self._flow = flow
         self._heartbeats = Heartbeats(flow, clusters, patience_s, clock, sent)
         records = flow.mm2_records
-        followed = flow.groups.mode != "off"
-        wanted = records.checkpoints and followed
-        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if wanted else None
-        self._note = NO_GROUPS if records.checkpoints and not followed else ""
+        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if records.checkpoints else None
         self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
         self._topics: dict[str, TopicId] = {}
         self._failed: dict[str, str] = {}
@@ -75,8 +70,7 @@ class Mm2Upkeep:
     def remarks(self) -> tuple[str, ...]:
         """What does not succeed, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
-        notes = (self._note, *self._failed.values())
-        return (*filter(None, notes), *(line for part in parts if part is not None for line in part.remarks))
+        return (*self._failed.values(), *(line for part in parts if part is not None for line in part.remarks))
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Until it is cancelled."""

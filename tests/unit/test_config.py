@@ -9,7 +9,6 @@ import pytest
 from mirrord.model.config import Config, load, load_text
 from mirrord.model.config_checks import literal_prefix
 from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.model.config_not_yet import NOT_YET, not_yet
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError
 from mirrord.model.security import Secret, Security
@@ -175,16 +174,6 @@ def test_relative_paths_begin_at_the_folder_of_the_file(tmp_path: Path, monkeypa
     (tmp_path / "secrets" / "password").write_text("hunter2")
     assert security.password is not None
     assert security.password.resolve() == "hunter2"
-
-
-def test_what_is_read_but_not_acted_on_is_told_once() -> None:
-    config = load_text(SMALL + 'groups = { mode = "off" }\npropagate_deletes = true\n', "conf.toml")
-    told = not_yet(config.flows)
-    assert (told is None) == (not NOT_YET)
-    assert told is None or ("groups" not in told and told.startswith("read, but not acted on in this version: "))
-    smallest = msgspec.json.encode(config.flows[0]).decode() + ' "replication_factor'
-    for setting in NOT_YET:
-        assert all(f'"{key}' in smallest for key in setting.partition(" ")[0].split(".")), "the key is a real one"
 
 
 def test_a_printed_configuration_shows_no_secret() -> None:

@@ -35,9 +35,12 @@ def test_offset_syncs_at_the_source_are_named_by_the_target() -> None:
     assert places(flow) == {("eu", "mm2-offset-syncs_us_internal")}
 
 
-def test_checkpoints_need_groups_to_be_followed() -> None:
+def test_checkpoints_are_written_also_where_nothing_is_committed() -> None:
     flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(mode="off"))
-    assert ("us", "eu.checkpoints.internal") not in places(flow)
+    assert flow.follows_groups
+    assert ("us", "eu.checkpoints.internal") in places(flow)
+    flow = msgspec.structs.replace(flow, mm2_records=Mm2RecordsConfig(checkpoints=False))
+    assert not flow.follows_groups
 
 
 def test_what_is_missing_is_created() -> None:

@@ -3,11 +3,13 @@
 import msgspec
 import pytest
 
-from mirrord.cluster import refusals as refusals_module
 from mirrord.cluster.refusals import TopicPair, refusals
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_features import SyncConfig
 
-FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+FLOW = msgspec.structs.replace(FULL, sync=SyncConfig(configs=False))
+"""It carries no settings over."""
 SAME = {
     "max.message.bytes": "1048588",
     "message.timestamp.type": "CreateTime",
@@ -21,11 +23,6 @@ SAME = {
 def told(source: dict[str, str], target: dict[str, str], flow: FlowConfig = FLOW) -> list[tuple[str, str]]:
     pair = TopicPair("orders", "eu.orders", SAME | source, SAME | target, frozenset(source))
     return [(finding.severity, finding.what) for finding in refusals(flow, [pair])]
-
-
-@pytest.fixture(autouse=True)
-def settings_are_not_carried_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals_module, "NOT_YET", {"sync.configs": None})
 
 
 @pytest.mark.parametrize(
@@ -77,11 +74,9 @@ def test_one_finding_for_all_topics_that_it_concerns() -> None:
     assert finding.where == "us: topics eu.t0, eu.t1, eu.t2 and 2 more"
 
 
-def test_settings_that_are_carried_over_are_judged_as_they_will_be(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals_module, "NOT_YET", {})
+def test_settings_that_are_carried_over_are_judged_as_they_will_be() -> None:
     large = {"max.message.bytes": "2000000"}
-    assert told(large, {}) == []
-    off = msgspec.structs.replace(FLOW, sync=msgspec.structs.replace(FLOW.sync, configs=False))
-    assert len(told(large, {}, off)) == 1
-    kept = msgspec.structs.replace(FLOW.sync, exclude_configs=(r"max\.message\.bytes",))
-    assert len(told(large, {}, msgspec.structs.replace(FLOW, sync=kept))) == 1
+    assert told(large, {}, FULL) == []
+    assert len(told(large, {}, FLOW)) == 1
+    kept = SyncConfig(exclude_configs=(r"max\.message\.bytes",))
+    assert len(told(large, {}, msgspec.structs.replace(FULL, sync=kept))) == 1

@@ -5,19 +5,31 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from mirrord.cluster import rights as rights_module
 from mirrord.cluster.releases import like_release
 from mirrord.cluster.rights import CODES, LeftByMm2, Need, Operation, Right, needed_rights
 from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
 from mirrord.model.findings import Severity
 from mirrord.model.names import ClusterId, TopicId
 from mirrord.shell.rights import see_rights
 from policies.naming import naming
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 
-FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
+"""With all that a flow does by default."""
+FLOW = msgspec.structs.replace(
+    FULL,
+    groups=GroupsConfig(mode="off"),
+    sync=SyncConfig(configs=False, acls="off"),
+    heartbeats=HeartbeatsConfig(emit="off"),
+    mm2_records=Mm2RecordsConfig(checkpoints=False, offset_syncs="off"),
+)
+"""It copies, and nothing else."""
 OWN = {name: Topic(name, TopicId(name), 1) for name in ("mirrord.eu-us.ledger", "mirrord.eu-us.state")}
+
+
+CHECKPOINTS: dict[str, object] = {"mm2_records": Mm2RecordsConfig(offset_syncs="off")}
 
 
 def plan(source: int = 2, target: int | None = None) -> tuple[TopicsPlan, dict[str, Topic]]:
@@ -32,11 +44,6 @@ def table(needs: Sequence[Need], name: str, cluster: str = "us") -> dict[Operati
     return {
         need.right.operation: need.missing for need in needs if (need.right.cluster, need.right.name) == (cluster, name)
     }
-
-
-@pytest.fixture(autouse=True)
-def nothing_else_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rights_module, "NOT_YET", dict.fromkeys(rights_module.FEATURES))
 
 
 def test_the_source_is_only_read() -> None:
@@ -89,49 +96,39 @@ def test_mirrords_own_topics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("feature", "right"),
+    ("wish", "right"),
     [
-        ("sync.configs", Right("us", "topic", "eu.orders", "ALTER_CONFIGS")),
-        ("sync.acls", Right("us", "cluster", "kafka-cluster", "ALTER")),
-        ("sync.acls", Right("eu", "cluster", "kafka-cluster", "DESCRIBE")),
-        ("propagate_deletes", Right("us", "topic", "eu.orders", "DELETE")),
-        ("groups", Right("eu", "group", "*", "DESCRIBE")),
-        ("groups", Right("us", "group", "*", "READ")),
-        ("groups", Right("eu", "topic", "__consumer_offsets", "READ")),
-        ("heartbeats.emit", Right("us", "topic", "heartbeats", "WRITE")),
-        ("mm2_records.checkpoints", Right("us", "topic", "eu.checkpoints.internal", "CREATE")),
-        ("mm2_records.offset_syncs", Right("us", "topic", "mm2-offset-syncs.eu.internal", "WRITE")),
+        ({"sync": SyncConfig(acls="off")}, Right("us", "topic", "eu.orders", "ALTER_CONFIGS")),
+        ({"sync": SyncConfig(configs=False)}, Right("us", "cluster", "kafka-cluster", "ALTER")),
+        ({"sync": SyncConfig(configs=False)}, Right("eu", "cluster", "kafka-cluster", "DESCRIBE")),
+        ({"propagate_deletes": True}, Right("us", "topic", "eu.orders", "DELETE")),
+        ({"groups": GroupsConfig()}, Right("eu", "group", "*", "DESCRIBE")),
+        ({"groups": GroupsConfig()}, Right("us", "group", "*", "READ")),
+        ({"groups": GroupsConfig()}, Right("eu", "topic", "__consumer_offsets", "READ")),
+        ({"heartbeats": HeartbeatsConfig()}, Right("us", "topic", "heartbeats", "WRITE")),
+        (CHECKPOINTS, Right("us", "topic", "eu.checkpoints.internal", "CREATE")),
+        (CHECKPOINTS, Right("eu", "group", "*", "DESCRIBE")),
+        (CHECKPOINTS, Right("us", "group", "*", "DESCRIBE")),
+        (
+            {"mm2_records": Mm2RecordsConfig(checkpoints=False)},
+            Right("us", "topic", "mm2-offset-syncs.eu.internal", "WRITE"),
+        ),
     ],
 )
-def test_what_is_built_and_asked_for_needs_more(monkeypatch: pytest.MonkeyPatch, feature: str, right: Right) -> None:
-    flow = msgspec.structs.replace(FLOW, propagate_deletes=True)
-    assert right not in {need.right for need in needed_rights(flow, *plan())}
-    monkeypatch.delitem(rights_module.NOT_YET, feature)
-    assert right in {need.right for need in needed_rights(flow, *plan())}
-    off = FlowConfig(
-        name="eu-us",
-        source="eu",
-        target="us",
-        topics=("orders",),
-        groups=msgspec.structs.replace(FLOW.groups, mode="off"),
-        sync=msgspec.structs.replace(FLOW.sync, configs=False, acls="off"),
-        heartbeats=msgspec.structs.replace(FLOW.heartbeats, emit="off"),
-        mm2_records=msgspec.structs.replace(FLOW.mm2_records, checkpoints=False, offset_syncs="off"),
-    )
-    assert right not in {need.right for need in needed_rights(off, *plan())}
+def test_what_is_asked_for_needs_more(wish: dict[str, object], right: Right) -> None:
+    assert right not in {need.right for need in needed_rights(FLOW, *plan())}
+    assert right in {need.right for need in needed_rights(msgspec.structs.replace(FLOW, **wish), *plan())}
 
 
-def test_a_topic_for_mm2s_clients_that_is_there_need_not_be_created(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rights_module, "NOT_YET", {})
+def test_a_topic_for_mm2s_clients_that_is_there_need_not_be_created() -> None:
     planned, there = plan()
     there["eu.checkpoints.internal"] = Topic("eu.checkpoints.internal", TopicId("c"), 1)
-    needs = needed_rights(FLOW, planned, there)
+    needs = needed_rights(FULL, planned, there)
     assert table(needs, "eu.checkpoints.internal") == {"WRITE": "warning", "READ": "warning"}
     assert table(needs, "heartbeats") == {"CREATE": "warning", "WRITE": "warning"}
 
 
-def test_clocks_are_compared_where_heartbeats_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rights_module, "NOT_YET", {"sync.acls": None})
+def test_clocks_are_compared_where_heartbeats_are_copied() -> None:
     names = naming("prefix", "eu")
     copied = plan_topics([Topic("heartbeats", TopicId("h"), 1)], OWN, names.target_topic, {})
     for cluster in ("eu", "us"):
@@ -139,11 +136,10 @@ def test_clocks_are_compared_where_heartbeats_are_copied(monkeypatch: pytest.Mon
         assert table(needed_rights(FLOW, copied, OWN), "kafka-cluster", cluster)["DESCRIBE"] == "note"
 
 
-def test_a_right_on_all_groups_is_one_on_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_right_on_all_groups_is_one_on_each() -> None:
     left = LeftByMm2("mm2-offsets.eu.internal", "eu-mm2")
-    monkeypatch.delitem(rights_module.NOT_YET, "groups")
     for match, alone in (((".*",), False), (("eu-.*",), False), (("eu-mm2",), False), (("shop",), True)):
-        flow = msgspec.structs.replace(FLOW, groups=msgspec.structs.replace(FLOW.groups, match=match))
+        flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(match=match))
         rights = {need.right for need in needed_rights(flow, *plan(2, 2), left=left)}
         assert (Right("us", "group", "eu-mm2", "DESCRIBE") in rights) == alone
 
@@ -156,20 +152,16 @@ def test_a_right_on_all_groups_is_one_on_each(monkeypatch: pytest.MonkeyPatch) -
         (("a|b",), ["*"]),
     ],
 )
-def test_groups_are_named_as_far_as_the_patterns_name_them(
-    monkeypatch: pytest.MonkeyPatch, match: tuple[str, ...], names: list[str]
-) -> None:
-    monkeypatch.delitem(rights_module.NOT_YET, "groups")
-    flow = msgspec.structs.replace(FLOW, groups=msgspec.structs.replace(FLOW.groups, match=match))
+def test_groups_are_named_as_far_as_the_patterns_name_them(match: tuple[str, ...], names: list[str]) -> None:
+    flow = msgspec.structs.replace(FLOW, groups=GroupsConfig(match=match))
     rights = [need.right for need in needed_rights(flow, *plan()) if need.right.resource == "group"]
     assert [right.name for right in rights if right == Right("us", "group", right.name, "READ")] == names
     assert [right.name for right in rights if right == Right("eu", "group", right.name, "DESCRIBE")] == names
 
 
-def test_what_is_implied_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(rights_module.NOT_YET, "sync.configs")
-    assert "DESCRIBE_CONFIGS" not in table(needed_rights(FLOW, *plan()), "eu.orders")
-    assert "DESCRIBE_CONFIGS" in table(needed_rights(FLOW, *plan()), "orders", "eu")
+def test_what_is_implied_is_not_listed() -> None:
+    assert "DESCRIBE_CONFIGS" not in table(needed_rights(FULL, *plan()), "eu.orders")
+    assert "DESCRIBE_CONFIGS" in table(needed_rights(FULL, *plan()), "orders", "eu")
 
 
 def test_each_right_is_listed_once() -> None:
