@@ -12,12 +12,14 @@ from mirrord.model.facts import (
     ConfigsSynced,
     CopyInherited,
     FlowOpened,
+    Holder,
     HoleFound,
     LaneFact,
     LaneHalted,
     LaneOpened,
     LaneResumed,
     LaneTaken,
+    LeaseContinued,
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
@@ -47,6 +49,11 @@ def moment(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
+def _holder(holder: Holder) -> str:
+    where = f", {holder.http}" if holder.http else ""
+    return f"{holder.instance} on {holder.host} (pid {holder.pid}{where})"
+
+
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
     if isinstance(fact, TopicFact):
@@ -55,10 +62,9 @@ def words(fact: AnyFact, name: LaneName) -> str:
         case FlowOpened():
             return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
         case LeaseTaken():
-            holder = fact.holder
-            where = f", {holder.http}" if holder.http else ""
-            who = f"{holder.instance} on {holder.host} (pid {holder.pid}{where})"
-            return f"lease {fact.epoch} taken by {who} for {fact.ttl_ms / 1000:g} s"
+            return f"lease {fact.epoch} taken by {_holder(fact.holder)} for {fact.ttl_ms / 1000:g} s"
+        case LeaseContinued():
+            return f"lease {fact.epoch} goes on with {_holder(fact.holder)}, turn {fact.turn}"
         case LeaseReleased():
             return f"lease {fact.epoch} given back"
         case TargetProbed():

@@ -33,9 +33,9 @@ from mirrord.model.facts import (
 
 Record = TypeVar("Record")
 
-VERSION = 5
+VERSION = 6
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
-`ConfigChanged`. 5: packed runs in snapshots."""
+`ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000

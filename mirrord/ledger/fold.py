@@ -7,7 +7,8 @@ What binds:
 
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the present lease, until that is released;
+- every other fact only under the present lease, until that is released; `LeaseContinued` when its turn is one more than
+  the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
 - nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
@@ -33,6 +34,7 @@ from mirrord.model.facts import (
     LaneOpened,
     LaneResumed,
     LaneTaken,
+    LeaseContinued,
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
@@ -99,6 +101,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
     if isinstance(fact, TopicFact):
         return _apply_to_topic(state, fact)
     match fact:
+        case LeaseContinued():
+            return _continue_lease(state, fact)
         case LeaseReleased():
             state.released = fact.epoch == state.lease_epoch
             return state.released
@@ -127,8 +131,18 @@ def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
     if not fact.epoch == lease_epoch == state.lease_epoch + 1:
         return False
     state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
+    state.turn = 1
     # Entries of older leases no longer bind, so their repetitions need not be known.
     state.writers = {writer: mark for writer, mark in state.writers.items() if mark.lease_epoch >= fact.epoch}
+    return True
+
+
+def _continue_lease(state: FlowState, fact: LeaseContinued) -> bool:
+    holder = state.holder
+    is_same = holder is not None and bool(holder.daemon) and holder.daemon == fact.holder.daemon
+    if not is_same or (fact.epoch, fact.turn) != (state.lease_epoch, state.turn + 1):
+        return False
+    state.turn, state.holder = fact.turn, fact.holder
     return True
 
 

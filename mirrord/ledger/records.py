@@ -1,9 +1,11 @@
 """What stands in the state topic beside `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their keys.
 
-Snapshots are kept apart by the lease epoch that they were written under. A holder that was suspended and wakes up
-under a later lease may still finish a cut; under a key of its own it cannot cover the newer one, which may be all that
-is left of facts that were trimmed.
+Snapshots are kept apart by the lease epoch that they were written under, and by the turn of the holder's process. A
+process that was suspended and wakes up under a later one may still finish a cut; under a key of its own it cannot cover
+the newer one, which may be all that is left of facts that were trimmed.
 """
+
+from typing import NamedTuple
 
 import msgspec
 
@@ -66,6 +68,7 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
     packed: bytes
     form: int = 0
     """0: `Runs.extend_columns` reads it; 1: a `Piece`."""
+    turn: int = 1
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -101,6 +104,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     last_check: TakeoverChecked | None
     inherited: CopyInherited | None = None
     cuts: tuple[tuple[int, int], ...] = ()
+    turn: int = 1
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -121,20 +125,37 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     probed: TargetProbed | None = None
     acls: tuple[AclRule, ...] = ()
     planned_acls: tuple[AclRule, ...] = ()
+    turn: int = 1
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
 StateRecord = Progress | LeaseRenewed | LedgerMark | Snapshot
 
 
-def flow_key(lease_epoch: int) -> str:
-    """The key of the flow's snapshot under a lease epoch."""
-    return f"flow/{lease_epoch}"
+class Tenure(NamedTuple):
+    """A process's time as the holder, in order: the lease epoch, and its turn under that."""
+
+    lease_epoch: int
+    turn: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.lease_epoch}" if self.turn == 1 else f"{self.lease_epoch}.{self.turn}"
+
+    @staticmethod
+    def of_key(key: str) -> "Tenure":
+        """Under which a snapshot was written, by its key. Raises ValueError."""
+        epoch, _, turn = key.split("/")[1].partition(".")
+        return Tenure(int(epoch), int(turn or 1))
 
 
-def lane_key(lease_epoch: int, lane: LaneId) -> str:
-    """The key of a lane's snapshot under a lease epoch."""
-    return f"lane/{lease_epoch}/{lane}"
+def flow_key(tenure: Tenure) -> str:
+    """The key of the flow's snapshot."""
+    return f"flow/{tenure}"
+
+
+def lane_key(tenure: Tenure, lane: LaneId) -> str:
+    """The key of a lane's snapshot."""
+    return f"lane/{tenure}/{lane}"
 
 
 def state_key(record: StateRecord) -> str:
@@ -147,9 +168,9 @@ def state_key(record: StateRecord) -> str:
         case LedgerMark():
             return MARK_KEY
         case FlowSnapshot():
-            return flow_key(record.lease_epoch)
+            return flow_key(Tenure(record.lease_epoch, record.turn))
         case LaneSnapshot():
-            return lane_key(record.lease_epoch, record.lane)
+            return lane_key(Tenure(record.lease_epoch, record.turn), record.lane)
         case RunsPiece():
             content = f"{record.first}-{record.count}-{record.checksum:08x}"
-            return f"runs/{record.lease_epoch}/{record.lane}/{record.side}/{content}"
+            return f"runs/{Tenure(record.lease_epoch, record.turn)}/{record.lane}/{record.side}/{content}"

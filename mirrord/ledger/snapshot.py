@@ -22,6 +22,7 @@ from mirrord.ledger.records import (
     RunsSnapshot,
     Snapshot,
     StateRecord,
+    Tenure,
     flow_key,
     lane_key,
     state_key,
@@ -76,7 +77,7 @@ class Kept:
 class Cut(NamedTuple):
     """A consistent cut: what is to be written, in this order, and the keys that a reader needs afterwards."""
 
-    lease_epoch: int
+    tenure: Tenure
     offset: int
     records: tuple[Snapshot, ...]
     """Pieces and lanes first, the flow last."""
@@ -84,7 +85,7 @@ class Cut(NamedTuple):
 
     def stale(self, kept: Kept) -> list[str]:
         """The keys that may be removed when the cut stands: not those that a later holder wrote in the meantime."""
-        return sorted(key for key in kept.keys - self.keys if int(key.split("/")[1]) <= self.lease_epoch)
+        return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
 def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
@@ -92,7 +93,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
     records: list[Snapshot] = []
     keys: set[str] = set()
     for lane_id, lane in state.lanes.items():
-        key = lane_key(state.lease_epoch, lane_id)
+        key = lane_key(state.tenure, lane_id)
         keys.add(key)
         old = kept.lanes.get(key)
         if old is None or old[:2] != (lane.changed_at, _first_ordinals(lane)):
@@ -118,9 +119,10 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         probed=state.probed,
         acls=tuple(sorted(state.acls)),
         planned_acls=tuple(sorted(state.planned_acls)),
+        turn=state.tenure.turn,
     )
-    keys.add(flow_key(state.lease_epoch))
-    return Cut(state.lease_epoch, state.next_offset, (*records, flow), frozenset(keys))
+    keys.add(flow_key(state.tenure))
+    return Cut(state.tenure, state.next_offset, (*records, flow), frozenset(keys))
 
 
 def restore(records: Mapping[str, StateRecord]) -> FlowState:
@@ -130,18 +132,22 @@ def restore(records: Mapping[str, StateRecord]) -> FlowState:
     when a part of the cut is missing.
     """
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]
-    flow = max(flows, key=lambda record: (record.cut, record.lease_epoch), default=None)
+    flow = max(flows, key=lambda record: (record.cut, record.lease_epoch, record.turn), default=None)
     state = FlowState() if flow is None else _restore_flow(flow)
     for record in records.values():
         if isinstance(record, Progress):
             state.mark_progress(record)
-        elif flow and isinstance(record, LaneSnapshot) and record.lease_epoch == flow.lease_epoch:
+        elif flow and isinstance(record, LaneSnapshot) and _tenure(record) == _tenure(flow):
             state.lanes[record.lane] = _restore_lane(record, records)
     if flow and len(state.lanes) < flow.lanes:
         raise LedgerCorrupt(
             f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
         )
     return state
+
+
+def _tenure(record: FlowSnapshot | LaneSnapshot) -> Tenure:
+    return Tenure(record.lease_epoch, record.turn)
 
 
 def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
@@ -153,11 +159,11 @@ def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
 def _snapshot_lane(
     state: FlowState, lane_id: LaneId, lane: LaneState, old: KeptLane | None
 ) -> tuple[list[RunsPiece], LaneSnapshot]:
-    epoch = state.lease_epoch
-    source, source_runs = _split(epoch, lane_id, "source", lane.source_runs, old.source_pieces if old else ())
-    target, target_runs = _split(epoch, lane_id, "target", lane.target_runs, old.target_pieces if old else ())
+    tenure = state.tenure
+    source, source_runs = _split(tenure, lane_id, "source", lane.source_runs, old.source_pieces if old else ())
+    target, target_runs = _split(tenure, lane_id, "target", lane.target_runs, old.target_pieces if old else ())
     return [*source, *target], LaneSnapshot(
-        lease_epoch=epoch,
+        lease_epoch=tenure.lease_epoch,
         folded_to=state.next_offset,
         changed_at=lane.changed_at,
         lane=lane_id,
@@ -178,16 +184,17 @@ def _snapshot_lane(
         last_check=lane.last_check,
         inherited=lane.inherited,
         cuts=lane.cuts,
+        turn=tenure.turn,
     )
 
 
 def _split(
-    lease_epoch: int, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
+    tenure: Tenure, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
 ) -> tuple[list[RunsPiece], RunsSnapshot]:
     """The pieces that have to be written, and all of the runs by their pieces and the rest."""
     pieces = [
         RunsPiece(
-            lease_epoch=lease_epoch,
+            lease_epoch=tenure.lease_epoch,
             lane=lane,
             side=side,
             first=piece.ordinals[0],
@@ -195,6 +202,7 @@ def _split(
             checksum=checksum(piece.packed),
             packed=piece.packed,
             form=PACKED,
+            turn=tenure.turn,
         )
         for piece in runs.pieces
     ]
@@ -226,6 +234,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         source_cluster=flow.source_cluster,
         target_cluster=flow.target_cluster,
         lease_epoch=flow.lease_epoch,
+        turn=flow.turn if flow.lease_epoch else 0,
         holder=flow.holder,
         ttl_ms=flow.ttl_ms,
         released=flow.released,

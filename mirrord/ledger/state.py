@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from mirrord.ledger.records import TargetTopic, WriterMark
+from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
 from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
     CopyInherited,
@@ -108,6 +108,8 @@ class FlowState:
     target_cluster: ClusterId | None = None
     lease_epoch: int = 0
     """0 until the first `LeaseTaken`."""
+    turn: int = 0
+    """How many processes of one daemon have held the present lease, one after the other."""
     holder: Holder | None = None
     ttl_ms: int = 0
     released: bool = False
@@ -125,6 +127,11 @@ class FlowState:
     next_offset: int = 0
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""
+
+    @property
+    def tenure(self) -> Tenure:
+        """Of the holder's process."""
+        return Tenure(self.lease_epoch, max(self.turn, 1))
 
     def mark_progress(self, progress: Progress) -> bool:
         """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""

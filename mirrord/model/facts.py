@@ -64,6 +64,15 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     """When the process started, in clock ticks since boot: another process may have got its pid. 0: not known."""
     hosts_all: bool = False
     """Its replicators are tasks of its own process: when that has ended, all who write under the lease have."""
+    daemon: str = ""
+    """What its process shares with those that are started in its place when it dies, and with nobody else; empty:
+    nobody is."""
+    keeper_pid: int = 0
+    """The process on the same machine with whose end nobody is started in its place any more; 0: there is none."""
+    keeper_ticks: int = 0
+    """As `started_ticks`, of the keeper."""
+    program: str = ""
+    """Version and commit of its mirrord."""
 
 
 class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
@@ -84,6 +93,18 @@ class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
     epoch: int
     holder: Holder
     ttl_ms: int
+
+
+class LeaseContinued(Fact, frozen=True, tag="lease_continued"):
+    """The holder's process has ended, and another process of the same daemon goes on under the same lease.
+
+    Binds only when `turn` is one more than the last, and the daemon is the same. What writes under the lease is not
+    concerned.
+    """
+
+    epoch: int
+    turn: int
+    holder: Holder
 
 
 class LeaseReleased(Fact, frozen=True, tag="lease_released"):
@@ -354,7 +375,9 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
     """One line for each setting that is new, for people."""
 
 
-FlowFact = FlowOpened | LeaseTaken | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+FlowFact = (
+    FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+)
 
 AnyFact = FlowFact | TopicFact | LaneFact
 

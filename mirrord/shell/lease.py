@@ -7,6 +7,10 @@ the flow meanwhile: it counts when the ledger was then read to its end and the l
 A renewal that was sent before a `LeaseTaken` may count until its time is over, so whoever takes the flow knows by
 `former_until` when the last writer under an older lease is through.
 
+A daemon on Ray outlives its supervisor's process: the one that is started in its place says so (`LeaseContinued`) and
+goes on under the same epoch, so that whoever writes under the lease is not concerned. Who went on before, and was only
+thought dead, is superseded.
+
 Only the holder's renewals are written down. The replicators under a lease have no say in whether its holder is alive:
 one that died is replaced although they go on, and they learn of it from the ledger.
 """
@@ -20,7 +24,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.records import LedgerMark, StateRecord
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import MirrordError
-from mirrord.model.facts import Entry, Holder, LeaseReleased, LeaseRenewed, LeaseTaken
+from mirrord.model.facts import Entry, Holder, LeaseContinued, LeaseReleased, LeaseRenewed, LeaseTaken
 from mirrord.shell.clock import Clock
 from mirrord.shell.lease_holder import is_dead
 from mirrord.shell.ledger_outbox import Bound
@@ -34,6 +38,10 @@ LOOK_SECONDS = 1.0
 log = structlog.get_logger()
 
 
+class Superseded(MirrordError):
+    """Ray started another process of this daemon while this one was thought dead: this one ends."""
+
+
 class LeaseKeeper:
     """Takes, renews and gives back the lease of one flow for this process.
 
@@ -41,7 +49,10 @@ class LeaseKeeper:
     Right before each write, a writer looks whether `clock.monotonic() < valid_until`, on the clock of this keeper.
     """
 
-    def __init__(self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock) -> None:
+    def __init__(
+        self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
+    ) -> None:
+        """`held_before`: this process has held the lease before; whoever of its daemon has it now came later."""
         self.epoch = 0
         """The lease epoch that this process works under; 0 before `acquire` and `join`."""
         self.valid_until = NEVER
@@ -53,9 +64,14 @@ class LeaseKeeper:
         self.lost = asyncio.Event()
         """Set when someone else took the lease, when the ledger cannot be read any more, and when entries of it were
         trimmed before they were read: a lane of this process may have been taken by one of them."""
+        self.turn = 0
+        """Which process of its daemon this one is under the lease; 0 before `acquire`."""
+        self.superseded = asyncio.Event()
+        """Set when another process of the same daemon went on with the lease: this one has nothing to end."""
         self._store = store
         self._holder = holder
         self._ttl_ms = ttl_ms
+        self._held_before = held_before
         self._clock = clock
         self._seen = clock.monotonic()
         self._sign = asyncio.Event()
@@ -77,14 +93,17 @@ class LeaseKeeper:
         return self._clock.monotonic() < self.valid_until
 
     async def acquire(self) -> int:
-        """Take the lease, waiting as a standby while another one holds it; the new epoch.
+        """Take the lease, waiting as a standby while another one holds it, or go on with this daemon's; the epoch.
 
-        Raises what ends the ledger's store; that the ledger is unavailable for a while is waited out.
+        Raises Superseded, and what ends the ledger's store; that it is unavailable for a while is waited out.
         """
         while True:
             try:
+                if await self._continue():
+                    self._start()
+                    return self.epoch
                 await self._until_free()
-                if await self._take():
+                if not self._is_own and await self._take():
                     self._start()
                     return self.epoch
             except LedgerUnavailable as error:
@@ -112,7 +131,7 @@ class LeaseKeeper:
 
     async def _until_free(self) -> None:
         """Wait until the present lease was released, or its holder is dead or silent for as long as the lease lasts."""
-        while not self._is_free():
+        while not self._is_free() and not self._is_own:
             state = self._store.state
             self._sign.clear()
             silence = self._seen + state.ttl_ms / 1000 - self._clock.monotonic()
@@ -124,6 +143,41 @@ class LeaseKeeper:
             await self._store.read_to_end()
             if (self._store.state.lease_epoch, self._seen) == (epoch, seen):
                 return
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether a process of this daemon holds the lease: this one, or one that has died."""
+        state = self._store.state
+        return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
+
+    async def _continue(self) -> bool:
+        """Go on with the lease of this daemon, if it has one. Raises Superseded."""
+        state = self._store.state
+        if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
+            self.superseded.set()
+        self._check()
+        if not self._is_own:
+            return False
+        epoch, turn = state.lease_epoch, state.turn + 1
+        sent = self._clock.monotonic()
+        self.turn = turn
+        (bound,) = await self._store.append(epoch, [LeaseContinued(epoch, turn, self._holder)])
+        if not bound:
+            self.turn = 0
+            return False
+        self.epoch, self._took = epoch, True
+        self.valid_until = sent + self._ttl_ms / 1000
+        # Nothing is known of what was before: as much time as any writer can have had.
+        self.former_until = self._settled_from = self._clock.monotonic() + self._ttl_ms / 1000
+        log.info("lease_continued", epoch=epoch, turn=turn)
+        return True
+
+    def _is_of_daemon(self, holder: Holder | None) -> bool:
+        return holder is not None and bool(holder.daemon) and holder.daemon == self._holder.daemon
+
+    def _check(self) -> None:
+        if self.superseded.is_set():
+            raise Superseded("another process of this daemon goes on")
 
     def _is_free(self) -> bool:
         state = self._store.state
@@ -137,6 +191,7 @@ class LeaseKeeper:
         finally:
             for wait in waits:
                 wait.cancel()
+        self._check()
         if self._store.failure is not None:
             raise self._store.failure
 
@@ -148,7 +203,7 @@ class LeaseKeeper:
         (bound,) = await self._store.append(epoch, [LeaseTaken(epoch, self._holder, self._ttl_ms)])
         if not bound:
             return False
-        self.epoch, self._took = epoch, True
+        self.epoch, self.turn, self._took = epoch, 1, True
         self.valid_until = sent + self._ttl_ms / 1000
         # A renewal that was sent before the lease was taken counts for its holder until its time is over.
         over = self._clock.monotonic() + former_ttl_ms / 1000
@@ -233,13 +288,21 @@ class LeaseKeeper:
 
     def _take_entry(self, _offset: int, entry: Entry, bound: Bound) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            if binds and isinstance(fact, LeaseTaken | LeaseReleased):
+            if binds and isinstance(fact, LeaseTaken | LeaseContinued | LeaseReleased):
                 self._see(self._store.state)
+            if binds and isinstance(fact, LeaseContinued) and self._is_rival(fact):
+                log.warning("lease_superseded", epoch=fact.epoch, turn=fact.turn)
+                self.superseded.set()
+                self._lose()
 
     def _take_record(self, record: StateRecord) -> None:
         state = self._store.state
         if isinstance(record, LeaseRenewed) and record.epoch == state.lease_epoch:
             self._see(state)
+
+    def _is_rival(self, fact: LeaseContinued) -> bool:
+        """Whether another process of this daemon went on, while this one was there to see it."""
+        return self._is_of_daemon(fact.holder) and fact.holder != self._holder
 
     def _see(self, state: FlowState) -> None:
         self._seen = self._clock.monotonic()

@@ -2,35 +2,77 @@
 
 import os
 import socket
+import uuid
 from pathlib import Path
 
+import msgspec
 import psutil
 
 from mirrord.model.facts import Holder
+from mirrord.shell.program import program
 
 START_FIELD = 22
 """Of /proc/<pid>/stat (proc(5)): the time the process started after boot, in clock ticks."""
 
 
-def this_process(instance: str, http: str, *, hosts_all: bool = False) -> Holder:
+class Identity(msgspec.Struct, frozen=True):
+    """A daemon, over all processes that are started one in the place of the other (`Holder.daemon`)."""
+
+    daemon: str = ""
+    keeper_pid: int = 0
+    keeper_ticks: int = 0
+
+
+NOBODY = Identity()
+"""A process in whose place nobody is started."""
+
+
+def new_identity(*, kept_here: bool) -> Identity:
+    """Of a daemon whose processes are started again. `kept_here`: only as long as this process lives."""
+    if not kept_here:
+        return Identity(uuid.uuid4().hex)
+    pid = os.getpid()
+    return Identity(uuid.uuid4().hex, pid, _started_ticks(pid))
+
+
+def this_process(instance: str, http: str, *, hosts_all: bool = False, identity: Identity = NOBODY) -> Holder:
     """This process, under an instance name and reachable at an HTTP address; whether it hosts all its replicators."""
     pid = os.getpid()
-    return Holder(socket.gethostname(), pid, instance, http, _boot_id(), _started_ticks(pid), hosts_all)
+    return Holder(
+        host=socket.gethostname(),
+        pid=pid,
+        instance=instance,
+        http=http,
+        boot_id=_boot_id(),
+        started_ticks=_started_ticks(pid),
+        hosts_all=hosts_all,
+        daemon=identity.daemon,
+        keeper_pid=identity.keeper_pid,
+        keeper_ticks=identity.keeper_ticks,
+        program=program(),
+    )
 
 
 def is_dead(holder: Holder) -> bool:
-    """Whether the holder was a process of this machine that exists no longer. False whenever that is not sure."""
+    """Whether the holder was a process of this machine that exists no longer, and nobody is started in its place. False
+    whenever that is not sure."""
     if not holder.boot_id or (holder.host, holder.boot_id) != (socket.gethostname(), _boot_id()):
         return False
+    if holder.daemon and not (holder.keeper_pid and _has_ended(holder.keeper_pid, holder.keeper_ticks)):
+        return False
+    return _has_ended(holder.pid, holder.started_ticks)
+
+
+def _has_ended(pid: int, started_ticks: int) -> bool:
     try:
-        if psutil.Process(holder.pid).status() == psutil.STATUS_ZOMBIE:
+        if psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
             return True
     except psutil.NoSuchProcess:
         return True
     except psutil.Error:
         return False
-    started = _started_ticks(holder.pid)
-    return bool(started and holder.started_ticks and started != holder.started_ticks)
+    started = _started_ticks(pid)
+    return bool(started and started_ticks and started != started_ticks)
 
 
 def _boot_id() -> str:

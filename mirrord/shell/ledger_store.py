@@ -197,7 +197,7 @@ class LedgerStore:
         for first in range(0, len(lanes), SAVED_TOGETHER):
             await self.save(*lanes[first : first + SAVED_TOGETHER])
         await self.save(cut.records[-1])
-        if self._state.lease_epoch != cut.lease_epoch:
+        if self._state.tenure != cut.tenure:
             return
         await self._log.delete_below(max(0, cut.offset - kept_entries))
         self._cut = cut.offset

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from mirrord.model.facts import Holder
-from mirrord.shell.lease import NEVER, LeaseKeeper
+from mirrord.shell.lease import NEVER, LeaseKeeper, Superseded
 from mirrord.shell.lease_holder import is_dead, this_process
 from mirrord.shell.ledger_memory import Fault, MemoryLedger
 from mirrord.shell.ledger_store import KEPT_ENTRIES, LedgerStore, open_flow
@@ -355,6 +355,85 @@ async def test_a_ledger_that_ended_ends_the_lease(world: World) -> None:
     assert not holder.is_valid
 
 
+RESTARTED = msgspec.structs.replace(HOLDER, pid=1, daemon="daemon")
+AGAIN = msgspec.structs.replace(RESTARTED, pid=2)
+
+
+async def test_a_daemon_goes_on_under_its_lease_and_its_replicators_do_not_notice(world: World) -> None:
+    first = await world.keeper(RESTARTED)
+    replicator = await world.keeper()
+    await replicator.join(await first.acquire())
+    await first.close()
+    await world.clock.advance(TTL / 2)
+    again = await world.keeper(AGAIN)
+    assert (await again.acquire(), again.turn) == (1, 2)
+    assert again.is_valid
+    assert again.former_until == world.clock.now + TTL
+    await world.clock.advance(TTL * 3)
+    assert again.is_valid
+    assert replicator.is_valid
+    assert not replicator.lost.is_set()
+
+
+async def test_a_standby_waits_for_who_comes_in_the_holders_place(world: World) -> None:
+    first = await world.keeper(RESTARTED)
+    await first.acquire()
+    standby, waiting = await world.standby(msgspec.structs.replace(HOLDER, daemon="other"))
+    await first.close()
+    await world.clock.advance(TTL - 0.5)
+    again = await world.keeper(AGAIN)
+    await again.acquire()
+    await world.clock.advance(TTL * 2)
+    assert not waiting.done()
+    await again.close()
+    await world.clock.advance(TTL * 2)
+    assert (await waiting, standby.turn) == (2, 1)
+
+
+async def test_who_was_only_thought_dead_is_superseded_and_does_not_come_back(world: World) -> None:
+    first = await world.keeper(RESTARTED)
+    await first.acquire()
+    again = await world.keeper(AGAIN)
+    await again.acquire()
+    await settle()
+    assert first.superseded.is_set()
+    assert first.lost.is_set()
+    assert not first.is_valid
+    world.logs.append(GatedLog(world.ledger))
+    store = LedgerStore(world.logs[-1], world.clock)
+    await store.open()
+    world.stores.append(store)
+    with pytest.raises(Superseded):
+        await LeaseKeeper(store, RESTARTED, int(TTL * 1000), world.clock, held_before=True).acquire()
+    assert again.is_valid
+    assert not again.superseded.is_set()
+
+
+async def test_a_lease_that_was_lost_is_not_gone_on_with(world: World) -> None:
+    first = await world.keeper(RESTARTED)
+    await first.acquire()
+    await first.close()
+    other = await world.keeper()
+    taking = asyncio.create_task(other.acquire())
+    world.tasks.append(taking)
+    await world.clock.advance(TTL * 2)
+    assert await taking == 2
+    again, waiting = await world.standby(AGAIN)
+    await world.clock.advance(TTL * 2)
+    assert not waiting.done()
+    assert again.epoch == 0
+
+
+async def test_another_time_of_the_lease_is_another_lease(world: World) -> None:
+    first = await world.keeper(RESTARTED)
+    await first.acquire()
+    await first.close()
+    again = await world.keeper(AGAIN, ttl=2 * TTL)
+    taking = asyncio.create_task(again.acquire())
+    await world.clock.advance(TTL * 2)
+    assert (await taking, again.turn) == (2, 1)
+
+
 def test_a_holder_is_dead_only_when_that_is_sure() -> None:
     me = this_process("mirrord", "http://127.0.0.1:8182")
     assert (me.host, me.pid) == (socket.gethostname(), os.getpid())
@@ -367,3 +446,9 @@ def test_a_holder_is_dead_only_when_that_is_sure() -> None:
     assert not is_dead(replace(me, pid=gone, host="another"))
     assert not is_dead(replace(me, pid=gone, boot_id="another"))
     assert not is_dead(replace(me, pid=gone, boot_id=""))
+    # Somebody is started in its place, for as long as its keeper lives.
+    kept = replace(me, pid=gone, daemon="daemon", keeper_pid=os.getpid(), keeper_ticks=me.started_ticks)
+    assert not is_dead(kept)
+    assert not is_dead(replace(kept, keeper_pid=0))
+    assert is_dead(replace(kept, keeper_pid=gone))
+    assert not is_dead(replace(kept, pid=me.pid, keeper_pid=gone))

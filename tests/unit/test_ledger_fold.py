@@ -1,5 +1,6 @@
 """What binds and what does not, rule by rule (the list in `mirrord.ledger.fold`)."""
 
+import msgspec
 import pytest
 
 from mirrord.ledger.fold import fold, writer_text
@@ -12,6 +13,7 @@ from mirrord.model.facts import (
     LaneOpened,
     LaneResumed,
     LaneTaken,
+    LeaseContinued,
     LeaseReleased,
     LeaseTaken,
     PartitionsGrown,
@@ -23,7 +25,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.runs import Run, Runs
-from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened, plain
+from tests.fixtures.ledger import FLOW, HOLDER, RESTARTED, entry, lane_id, opened, plain
 
 LANE = lane_id(0)
 
@@ -68,6 +70,20 @@ def test_a_lease_follows_the_one_before(ledger: Ledger, stated: int, taken: int,
     assert ledger.add(LeaseTaken(taken, HOLDER, 9000), epoch=stated) == (binds,)
     assert ledger.state.lease_epoch == 1 + binds
     assert ledger.state.ttl_ms == (9000 if binds else 6000)
+
+
+def test_a_lease_goes_on_with_another_process_of_the_same_daemon(ledger: Ledger) -> None:
+    assert ledger.add(LeaseContinued(1, 2, HOLDER)) == (False,), "it has no daemon"
+    assert ledger.add(LeaseTaken(2, RESTARTED, 6000), epoch=2) == (True,)
+    again, other = (msgspec.structs.replace(RESTARTED, pid=pid, daemon=who) for pid, who in ((1, "daemon"), (2, "no")))
+    assert ledger.add(LeaseContinued(2, 2, other), LeaseContinued(2, 3, again), epoch=2) == (False, False)
+    assert ledger.add(LeaseContinued(1, 2, again), epoch=2) == (False,)
+    assert ledger.add(LeaseContinued(2, 2, again), LeaseContinued(2, 2, RESTARTED), epoch=2) == (True, False)
+    assert (ledger.state.lease_epoch, ledger.state.turn, ledger.state.holder) == (2, 2, again)
+    assert ledger.add(LaneTaken(LANE, 2, "r2"), epoch=2) == (True,), "who writes under the lease goes on"
+    assert ledger.add(LeaseReleased(2), LeaseContinued(2, 3, again), epoch=2) == (True, False)
+    assert ledger.add(LeaseTaken(3, RESTARTED, 6000), epoch=3) == (True,)
+    assert ledger.state.turn == 1
 
 
 def test_what_stands_behind_a_lease_that_was_lost_does_not_bind(ledger: Ledger) -> None:

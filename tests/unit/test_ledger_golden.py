@@ -29,6 +29,7 @@ from mirrord.model.facts import (
     LaneHalted,
     LaneResumed,
     LaneTaken,
+    LeaseContinued,
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
@@ -62,6 +63,9 @@ PROBED = TargetProbed(
     passed=False,
     failures=("a repeated batch is appended again",),
     remarks=("it recompresses",),
+)
+NEXT = msgspec.structs.replace(
+    HOLDER, pid=4712, daemon="daemon", keeper_pid=4700, keeper_ticks=70, program="0.1.0+1a2b3c4d"
 )
 READ = AclRule("TOPIC", "LITERAL", "eu.orders", "User:a", "*", "READ", "ALLOW")
 GROUPS = AclRule("GROUP", "PREFIXED", "bill", "User:a", "10.0.0.1", "ALL", "DENY")
@@ -106,7 +110,7 @@ def sample() -> list[Entry]:
         (1, [VerdictGiven(OTHER, 1, (Verdict(0, 40, "compacted"),), "nothing is left of it")]),
         (1, [LeaseReleased(1)]),
         (1, [LaneTaken(LANE, 2, "too late")]),
-        (2, [LeaseTaken(2, msgspec.structs.replace(HOLDER, host="host-b", started_ticks=77), 9000)]),
+        (2, [LeaseTaken(2, msgspec.structs.replace(HOLDER, host="host-b", started_ticks=77, daemon="daemon"), 9000)]),
         (2, [LaneTaken(LANE, 2, "replicator-3"), SourceRun(LANE, 1, (Run(99, 999),)), opened(1)]),
         (2, [SourceRun(LANE, 2, (Run(99, 215),), (Verdict(205, 215, "aborted"),)), TargetRun(LANE, 2, 99, 110, 4)]),
         (2, [TakeoverChecked(LANE, 2, 60, 98, "equal"), PolicyChanged(LANE, 2, "another")]),
@@ -127,6 +131,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in upkeep(target)),
         (2, [CopyInherited(OTHER, 1, 40, 44, 51, 50, "verified", ((38, 40),), ((30, 31),))]),
         (2, [SourceRun(LANE, 2, (Run(150, 262),), (Verdict(262, 268, "truncated"),))]),
+        (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
