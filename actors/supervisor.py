@@ -12,6 +12,7 @@ import structlog
 from actors.engine import RayEngine
 from actors.handles import find, in_health_group, kill
 from actors.options import supervisor_name
+from actors.ray_metrics import RayMetrics
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell import logs
@@ -40,7 +41,8 @@ class SupervisorActor:
         self._ended = False
         self._came_round = time.monotonic()
         # Ray runs this on the main event loop (an async actor's constructor is a coroutine to Ray).
-        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat())]
+        metrics = RayMetrics().run(self._supervisor.status)
+        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat(), metrics)]
 
     def __repr__(self) -> str:
         return f"mirrord supervisor of {self._config.instance}"

@@ -1,7 +1,7 @@
 """What is told of a lane: its progress mark for the state topic, and a line of the status."""
 
 from mirrord.flow.state import Lane, Mark, Phase
-from mirrord.model.assignment import LaneReport
+from mirrord.model.assignment import LaneReport, SourceTold
 from mirrord.model.facts import Progress
 
 
@@ -81,8 +81,8 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
     return lane.protected
 
 
-def describe(lane: Lane, source_end: int, at_ms: int) -> LaneReport:
-    """The lane as its replicator sees it, at a wall time; `source_end` as the shell knows it, or -1."""
+def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
+    """The lane as its replicator sees it, at a wall time; `source` as the shell knows it."""
     known = mark(lane)
     return LaneReport(
         lane=lane.id,
@@ -92,7 +92,9 @@ def describe(lane: Lane, source_end: int, at_ms: int) -> LaneReport:
         phase=lane.phase.value,
         ordinal=known.ordinal,
         source_offset=source_offset(lane),
-        source_end=source_end,
+        source_end=source.end,
+        source_end_age_s=source.age_s,
+        source_start=source.start,
         target_offset=known.target_offset,
         protected=is_protected(lane, at_ms),
         last_record_ms=lane.last_record_ms,

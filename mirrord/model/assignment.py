@@ -1,13 +1,13 @@
 """What a replicator is told, and what it says of itself: the words between supervision and the data path."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.facts import Mode
 from mirrord.model.names import ClusterId, LaneId, LaneKey
-from mirrord.model.status import LaneState
+from mirrord.model.status import LaneState, RequestsStatus
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known of a lane's former holder: there never was one; it drained the lane; its process is known to have
@@ -59,6 +59,17 @@ class FlowSetup(msgspec.Struct, frozen=True):
                 return self.runtime.lease_ttl_ms / 1000 + request_s
 
 
+class SourceTold(NamedTuple):
+    """What the source has said of a partition."""
+
+    end: int
+    """Its high watermark, or -1 while that is not known."""
+    age_s: float
+    """How long ago that was so."""
+    start: int
+    """Where its log begins, or -1."""
+
+
 class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """One lane as its replicator sees it at this moment."""
 
@@ -88,6 +99,10 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Fetched or produced, and not yet acknowledged."""
     note: str
     """One line for people, or empty: why the lane stands still."""
+    source_end_age_s: float = 0.0
+    """How long ago `source_end` was so."""
+    source_start: int = -1
+    """Where the source's log began when it was last heard of, or -1."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,3 +123,5 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """How much longer it may write without a renewal of the lease; 0 when it may not."""
     lost: bool
     """Another daemon took the flow; nothing is written any more."""
+    requests: tuple[RequestsStatus, ...] = ()
+    """Since the replicator began."""

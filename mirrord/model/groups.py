@@ -76,3 +76,5 @@ class GroupsNews(msgspec.Struct, frozen=True):
     """One line for people, or empty: why groups are not followed, or not fully."""
     translated: tuple[Translated, ...] = ()
     """The newest of each group and partition."""
+    states: dict[str, int] | None = None
+    """How many positions are in which state; None: as it was told last."""

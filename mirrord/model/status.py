@@ -73,7 +73,9 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_records: int | None = None
     """Source offsets not yet copied; markers and compacted offsets count, so the true number may be smaller."""
     lag_s: float | None = None
-    """Age of the newest copied record while there is lag, else 0."""
+    """How long ago the target had all that the source had: no missing record is older. 0 while nothing is missing."""
+    source_start: int | None = None
+    """Where the source's log begins."""
     protected: bool | None = None
     """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
     records_per_s: float | None = None
@@ -88,6 +90,34 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Source offsets that were not copied, by the reason."""
     note: str = ""
     """One line for people: why the lane is halted, what it waits for."""
+
+
+Api = Literal["fetch", "produce"]
+
+
+class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests of one kind went, since whoever tells began."""
+
+    api: Api
+    buckets: tuple[int, ...]
+    """Answers by how long they took (`mirrord.model.metrics.LATENCY_BOUNDS_S`; the last one has all above). Of fetches
+    only those that brought records: the others wait at the broker on purpose."""
+    seconds: float
+    """All of them together."""
+    errors: dict[str, int]
+    """Partitions that were answered with an error, by Kafka's name of it."""
+
+
+class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flow has done since this daemon began to look. It only grows, also when lanes move and replicators end."""
+
+    copied_records: int = 0
+    copied_bytes: int = 0
+    raw_batches: int = 0
+    rebuilt_batches: dict[str, int] = {}
+    replicator_deaths: int = 0
+    """Replicators that ended unasked, or were ended because they did not answer."""
+    requests: tuple[RequestsStatus, ...] = ()
 
 
 class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +230,14 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What is good to know, one line each."""
     latency: LatencyStatus | None = None
     """None while the flow carries no heartbeats."""
+    counts: CountsStatus | None = None
+    """Only the daemon that holds the flow knows them."""
+    ledger_end: int | None = None
+    """Up to which offset the ledger has been read."""
+    groups: dict[str, int] | None = None
+    """Positions of consumer groups by `mirrord.model.groups.GroupState`; None while nobody follows groups."""
+    groups_followed: bool | None = None
+    """None where nobody wants it."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -86,6 +86,8 @@ class Fleet:
         self.changed = asyncio.Event()
         self.note = ""
         """Why replicators do not start, or empty."""
+        self.deaths = 0
+        """Replicators that were lost: they died, or were ended because they did not answer."""
         self._engine = engine
         self._setup = setup
         self._config = config
@@ -335,6 +337,7 @@ class Fleet:
 
     def _lost(self, member: _Member) -> None:
         if self._members.pop(member.name, None) is not None:
+            self.deaths += 1
             self._orphans |= member.lanes
             self.changed.set()
 

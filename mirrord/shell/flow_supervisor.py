@@ -24,8 +24,9 @@ from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Claims, Discovered, Discovery, next_look_s
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
+from mirrord.shell.flow_figures import FlowFigures
 from mirrord.shell.group_keeper import GroupKeeper
-from mirrord.shell.lane_view import Rates, recorded_lanes, replicators, reported_lane
+from mirrord.shell.lane_view import lines, recorded_lanes, replicators
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
@@ -101,7 +102,7 @@ class FlowSupervisor:
         self._fleet: Fleet | None = None
         self._discovered: Discovered | None = None
         self._hazards: tuple[str, ...] = ()
-        self._rates = Rates()
+        self._figures = FlowFigures()
         self._not_probed = ""
         self._lease_seen = 0.0
 
@@ -182,6 +183,10 @@ class FlowSupervisor:
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
             remarks=(*self._upkeep.remarks, *self._hazards, *self.groups.remarks) if self._fleet is not None else (),
             latency=self._upkeep.latency if self._fleet is not None else None,
+            counts=self._figures.counts if self._fleet is not None else None,
+            ledger_end=self._store.state.next_offset if self._store else None,
+            groups=self.groups.states,
+            groups_followed=self.groups.followed,
         )
 
     # one try
@@ -387,6 +392,7 @@ class FlowSupervisor:
                 pass  # the watch of the cluster tells it; the lanes that are known go on
             else:
                 fleet.want(self._discovered.lanes)
+                self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = self._find_hazards(self._discovered)
                 await recorder.write(self._discovered.facts)
                 self._upkeep.see(self._discovered)
@@ -412,12 +418,8 @@ class FlowSupervisor:
         observer = f"{self.flow.name}/replicators"
         while True:
             await fleet.poll()
-            now = self._services.clock.monotonic()
             reports = fleet.reports
-            for host, report in reports.items():
-                for lane in report.lanes:
-                    self._rates.note(host, lane, now)
-            self._rates.keep({(lane.lane, host) for host, report in reports.items() for lane in report.lanes})
+            self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
             if reports:
                 self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
                 self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
@@ -428,26 +430,11 @@ class FlowSupervisor:
     def _lanes(self) -> tuple[LaneStatus, ...]:
         if self._store is None:
             return ()
-        now_ms = self._services.clock.wall_ms()
-        state = self._store.state
+        state, clock = self._store.state, self._services.clock
         if self._fleet is None:
-            return recorded_lanes(state, state.lanes, {}, now_ms)
-        lanes = {
-            lane.lane: reported_lane(lane, host, self._rates.of(host, lane.lane), state.lanes.get(lane.lane), now_ms)
-            for host, report in self._fleet.reports.items()
-            for lane in report.lanes
-        }
+            return recorded_lanes(state, state.lanes, {}, clock.wall_ms())
         wanted = self._discovered.lanes if self._discovered else ()
-        unreported = [lane for lane in wanted if lane.lane not in lanes]
-        recorded = recorded_lanes(state, [lane.lane for lane in unreported if lane.lane in state.lanes], {}, now_ms)
-        unknown = [
-            LaneStatus(
-                topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
-            )
-            for lane in unreported
-            if lane.lane not in state.lanes
-        ]
-        return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
+        return lines(state, self._fleet.reports, wanted, self._figures, clock)
 
     def _shown_state(self) -> FlowState:
         if self._state != "standby" or self._store is None:

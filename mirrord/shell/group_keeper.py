@@ -31,8 +31,11 @@ class GroupKeeper:
         """One line for people: why groups are not followed."""
         self.on_translated: Callable[[tuple[Translated, ...]], None] | None = None
         """Gets the newest translated position of each group and partition that has one, about once a second."""
+        self.states: dict[str, int] | None = None
+        """How many positions are in which state; None while nobody tells."""
         self._engine = engine
         self._instance = instance
+        self._wanted = False
         self._handle: GroupsHandle | None = None
         self._died = asyncio.Event()
         self._started = 0
@@ -43,6 +46,7 @@ class GroupKeeper:
         pause_s = POLL_S
         while True:
             present, began = flow(), loop.time()
+            self._wanted = present.follows_groups
             if not present.follows_groups:
                 self.note = ""
                 await asyncio.sleep(POLL_S)
@@ -57,6 +61,11 @@ class GroupKeeper:
                 # One that has lived for a while is replaced at once; one that dies again and again is not.
                 pause_s = POLL_S if loop.time() - began > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
                 await asyncio.sleep(pause_s)
+
+    @property
+    def followed(self) -> bool | None:
+        """Whether there is a follower; None where nobody wants one."""
+        return self._handle is not None if self._wanted else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -84,7 +93,7 @@ class GroupKeeper:
         try:
             await self._listen(handle, setup, flow)
         finally:
-            self._handle = None
+            self._handle = self.states = None
             with suppress(TimeoutError, ReplicatorDead, ReplicatorUnsure):
                 async with asyncio.timeout(END_S):
                     await handle.kill()
@@ -104,6 +113,7 @@ class GroupKeeper:
             else:
                 heard = loop.time()
                 self.note = news.note
+                self.states = self.states if news.states is None else news.states
                 if news.translated and self.on_translated is not None:
                     self.on_translated(news.translated)
             with suppress(TimeoutError):

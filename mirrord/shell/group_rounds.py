@@ -4,6 +4,7 @@ What the target has is asked for right before each commit, and a group with memb
 is overwritten that was committed by others in between, but for a moment of a few milliseconds.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple, Protocol
 
@@ -92,6 +93,10 @@ class GroupRounds:
     def sorted_statuses(self) -> list[GroupStatus]:
         """By group, topic and partition."""
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
+
+    def states(self) -> dict[str, int]:
+        """How many positions are in which state."""
+        return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
         """These are to be looked at in the next round."""

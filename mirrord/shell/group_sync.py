@@ -39,6 +39,8 @@ BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
 """Commits that come within this share a round."""
 RETRY_S = 1.0
+COUNT_S = 5.0
+"""How often positions are counted by their states."""
 CHECK_S = 60.0
 """All positions are compared this often, whether anything was committed or not: a target may have forgotten them."""
 
@@ -59,6 +61,7 @@ class GroupSync:
         self._lanes = Lanes()
         self._tasks: list[asyncio.Task[None]] = []
         self._faults: dict[str, str] = {}
+        self._counted = float("-inf")
         self._parts: _Parts | None = None
 
     async def open(self) -> None:
@@ -88,8 +91,12 @@ class GroupSync:
 
     def news(self) -> GroupsNews:
         """What there is to say since this was last called."""
-        taken = self._parts.rounds.take_translated() if self._parts is not None else ()
-        return GroupsNews(self.note, tuple(taken))
+        if self._parts is None:
+            return GroupsNews(self.note)
+        now, states = self._clock.monotonic(), None
+        if now - self._counted >= COUNT_S:
+            self._counted, states = now, self._parts.rounds.states()
+        return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     @property
     def note(self) -> str:

@@ -240,7 +240,7 @@ class Host:
     def _report(self, hosted: Hosted) -> LaneReport:
         while True:
             try:
-                report = describe(hosted.lane, hosted.tap.source_end, self._clock.wall_ms())
+                report = describe(hosted.lane, hosted.tap.told(), self._clock.wall_ms())
                 break
             except IndexError:  # asked from another thread, while the lane took a batch from a queue
                 continue

@@ -1,45 +1,48 @@
 """A lane's line of the status: from its replicator's report, or from what stands in the ledger and the state topic."""
 
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
+from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.status import LaneStatus, ReplicatorStatus
+from mirrord.shell.clock import Clock
+from mirrord.shell.flow_figures import FlowFigures
 
-RATE_SECONDS = 5.0
-"""Rates are averages over this long."""
+FRESH_S = 2.0
+"""What the source said so lately of its end counts as what it says now."""
 
 
-class Rates:
-    """Records and bytes per second of each lane, from the counters that replicators report."""
-
-    def __init__(self) -> None:
-        self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
-
-    def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Take in a report; the rates since the first one of the last few seconds, None when it is the only one."""
-        seen = self._seen.setdefault((report.lane, host), deque())
-        seen.append((now, report.copied_records, report.copied_bytes))
-        while len(seen) > 2 and now - seen[0][0] > RATE_SECONDS:
-            seen.popleft()
-        return self.of(host, report.lane)
-
-    def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """The rates as last noted."""
-        seen = self._seen.get((lane, host), ())
-        if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
-            return None, None
-        seconds = seen[-1][0] - seen[0][0]
-        return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
-
-    def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
-        """Forget the lanes that are hosted there no longer."""
-        for key in self._seen.keys() - set(hosted):
-            del self._seen[key]
+def lines(
+    state: FlowState,
+    reports: Mapping[str, ReplicatorReport],
+    wanted: Sequence[PlannedLane],
+    figures: FlowFigures,
+    clock: Clock,
+) -> tuple[LaneStatus, ...]:
+    """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named."""
+    now_ms, now = clock.wall_ms(), clock.monotonic()
+    lanes = {
+        lane.lane: reported_lane(
+            lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
+            held_s=figures.behind.held_s(lane.lane, now), now_ms=now_ms,
+        )
+        for host, report in reports.items()
+        for lane in report.lanes
+    }  # fmt: skip
+    unreported = [lane for lane in wanted if lane.lane not in lanes]
+    recorded = recorded_lanes(state, [lane.lane for lane in unreported if lane.lane in state.lanes], {}, now_ms)
+    unknown = [
+        LaneStatus(
+            topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
+        )
+        for lane in unreported
+        if lane.lane not in state.lanes
+    ]
+    return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
 
 
 def reported_lane(
@@ -47,9 +50,11 @@ def reported_lane(
     host: str,
     rates: tuple[float | None, float | None],
     ledger: LedgerLane | None,
+    *,
+    held_s: float | None,
     now_ms: int,
 ) -> LaneStatus:
-    """The line of a lane that a replicator reports."""
+    """The line of a lane that a replicator reports; `held_s`: how long ago it is known to have had all."""
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
         topic=report.source_topic,
@@ -62,7 +67,8 @@ def reported_lane(
         source_end=report.source_end if report.source_end >= 0 else None,
         target_offset=report.target_offset,
         lag_records=lag_records,
-        lag_s=lag_seconds(lag_records, report.last_record_ms, now_ms),
+        lag_s=lag_seconds(lag_records, report.last_record_ms, now_ms, held_s),
+        source_start=report.source_start if report.source_start >= 0 else None,
         protected=report.protected,
         records_per_s=rates[0],
         bytes_per_s=rates[1],
@@ -155,11 +161,21 @@ def lag(source_offset: int, source_end: int | None) -> int | None:
     return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
 
 
-def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int) -> float | None:
-    """Age of the newest copied record while there is lag, else 0; None when one of the two is not known."""
+def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
+    """How long ago the target had all that the source had; 0 while nothing is missing, None when that is not known.
+
+    Two things tell: `held_s`, when an end of the source that is copied by now was seen; and the time of the newest
+    copied record, because a missing one follows it. Both are too high rather than too low, so the lower one counts. A
+    record's time that lies ahead tells nothing.
+    """
+    if lag_records is None:
+        return None
     if lag_records == 0:
-        return 0.0
-    return None if lag_records is None or last_record_ms < 0 else max(0.0, (now_ms - last_record_ms) / 1000)
+        return held_s if held_s is not None and held_s > FRESH_S else 0.0
+    told = [] if held_s is None else [held_s]
+    if 0 <= last_record_ms <= now_ms:
+        told.append((now_ms - last_record_ms) / 1000)
+    return min(told, default=None)
 
 
 def _verdicts(ledger: LedgerLane | None) -> dict[str, int]:

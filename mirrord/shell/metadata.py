@@ -14,6 +14,7 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 from mirrord.shell.connections import Connection, ConnectionOptions, connect
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.links import Backoff, Link, ask
+from mirrord.shell.request_stats import RequestStats
 from mirrord.wire.apis import APIS, METADATA
 from mirrord.wire.errors import ErrorCode, UnsupportedBroker
 from mirrord.wire.metadata import Metadata, Topic, decode, encode
@@ -67,6 +68,8 @@ class ClusterView:
         """Why the cluster cannot be reached; empty while it can."""
         self.on_change: list[Callable[[], None]] = []
         """Called after every refresh that came to an answer."""
+        self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
+        """How the requests go that carry records."""
         self._config = config
         self._pool = pool
         self._options = options

@@ -1,26 +1,39 @@
-"""The status document as Prometheus metrics.
-
-Names carry their units. Few labels: the partition stands only where an alert needs it, on lag and state.
-"""
+"""The status document as metrics: samples of the catalogue (`mirrord.model.metrics`), and their text for Prometheus."""
 
 from collections.abc import Iterator
-from typing import Protocol
+from itertools import accumulate
+from typing import NamedTuple, get_args
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from mirrord.model.status import FlowStatus, Status
+from mirrord.model.facts import Reason
+from mirrord.model.groups import GroupState
+from mirrord.model.metrics import CATALOGUE, LATENCY_BOUNDS_S, Metric
+from mirrord.model.status import CountsStatus, FlowStatus, LaneStatus, RequestsStatus, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOST: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "unexplained")
+"""Verdicts that mean a loss."""
 
 
-class Family(Protocol):
-    """What all metric families can."""
+class Sample(NamedTuple):
+    """One value of one metric."""
 
-    def add_metric(self, labels: list[str], value: float) -> None:
-        """One sample."""
-        ...
+    metric: str
+    """Its name in the catalogue."""
+    labels: tuple[str, ...]
+    """Values, in the catalogue's order."""
+    value: float
+    requests: RequestsStatus | None = None
+    """Of a histogram, whose value is its count."""
 
 
 def metrics_text(status: Status) -> bytes:
@@ -35,119 +48,118 @@ class _StatusCollector(Collector):
     def __init__(self, status: Status) -> None:
         self._status = status
 
-    def collect(self) -> Iterator[InfoMetricFamily | GaugeMetricFamily | CounterMetricFamily]:
-        info = InfoMetricFamily("mirrord", "The running mirrord.")
-        info.add_metric([], {"version": self._status.version, "instance": self._status.instance})
-        yield info
-        yield from _flow_families(self._status.flows)
-        yield from _latency_families(self._status.flows)
-        yield from _counter_families(self._status.flows)
-        yield from _lane_families(self._status.flows)
+    def collect(self) -> Iterator[Family]:
+        by_metric: dict[str, list[Sample]] = {metric.name: [] for metric in CATALOGUE}
+        for sample in samples(self._status):
+            by_metric[sample.metric].append(sample)
+        for metric in CATALOGUE:
+            yield _family(metric, by_metric[metric.name])
 
 
-def _add(family: Family, labels: list[str], value: float | None) -> None:
-    """Leaves out what is not known: a missing sample is honest, a zero is not."""
-    if value is not None:
-        family.add_metric(labels, value)
+def _family(metric: Metric, found: list[Sample]) -> Family:
+    match metric.kind:
+        case "counter":
+            family = CounterMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case "gauge":
+            family = GaugeMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+        case "info":
+            family = InfoMetricFamily(metric.name, metric.meaning, labels=())
+            for sample in found:
+                family.add_metric([], dict(zip(metric.labels, sample.labels, strict=True)))
+            return family
+        case "histogram":
+            histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+            for sample in found:
+                if sample.requests is not None:
+                    histogram.add_metric(list(sample.labels), _buckets(sample.requests), sample.requests.seconds)
+            return histogram
+    for sample in found:
+        family.add_metric(list(sample.labels), sample.value)
+    return family
 
 
-def _flow_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]:
-    reachable = GaugeMetricFamily(
-        "mirrord_cluster_reachable", "1 when the cluster answers.", labels=["flow", "cluster", "role"]
-    )
-    state = GaugeMetricFamily("mirrord_flow_state", "1 for the flow's present state.", labels=["flow", "state"])
-    age = GaugeMetricFamily("mirrord_lease_age_seconds", "Since the flow's lease was renewed.", labels=["flow"])
-    epoch = GaugeMetricFamily("mirrord_lease_epoch", "How often the flow's lease has been taken.", labels=["flow"])
-    lanes = GaugeMetricFamily("mirrord_lanes", "Lanes in this state.", labels=["flow", "state"])
-    halted = GaugeMetricFamily("mirrord_lanes_halted", "Lanes that stand still until someone decides.", labels=["flow"])
-    unprotected = GaugeMetricFamily(
-        "mirrord_lanes_unprotected", "Lanes whose producer the target broker does not remember.", labels=["flow"]
-    )
-    exactly_once = GaugeMetricFamily(
-        "mirrord_flow_exactly_once", "0 when the target's brokers failed the probe, so that a record may be doubled.",
-        labels=["flow"],
-    )  # fmt: skip
-    in_flight = GaugeMetricFamily(
-        "mirrord_in_flight_bytes", "Fetched or produced, and not yet acknowledged.", labels=["flow"]
-    )
-    for flow in flows:
-        for role, cluster in (("source", flow.source), ("target", flow.target)):
-            reachable.add_metric([flow.name, cluster.alias, role], float(cluster.reachable))
-        state.add_metric([flow.name, flow.state], 1)
-        if flow.lease is not None:
-            age.add_metric([flow.name], flow.lease.age_ms / 1000)
-            epoch.add_metric([flow.name], flow.lease.epoch)
-        for lane_state, number in flow.totals.lanes.items():
-            lanes.add_metric([flow.name, lane_state], number)
-        halted.add_metric([flow.name], flow.totals.lanes.get("halted", 0))
-        unprotected.add_metric([flow.name], sum(lane.protected is False for lane in flow.lanes))
-        if flow.guarantee is not None:
-            exactly_once.add_metric([flow.name], float(flow.guarantee == "exactly-once"))
-        in_flight.add_metric([flow.name], flow.totals.in_flight_bytes)
-    yield from (reachable, state, age, epoch, lanes, halted, unprotected, exactly_once, in_flight)
+def _buckets(requests: RequestsStatus) -> list[tuple[str, float]]:
+    bounds = [*(f"{bound:g}" for bound in LATENCY_BOUNDS_S), "+Inf"]
+    return [(bound, float(count)) for bound, count in zip(bounds, accumulate(requests.buckets), strict=True)]
 
 
-def _latency_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]:
-    latency = GaugeMetricFamily(
-        "mirrord_latency_seconds", "From source to target, by the heartbeats that the flow carries.", labels=["flow"]
-    )
-    error = GaugeMetricFamily(
-        "mirrord_latency_error_seconds", "How much more or less the latency may be.", labels=["flow"]
-    )
-    clocks = GaugeMetricFamily(
-        "mirrord_clock_offset_seconds", "How far the source's clock is ahead of the target's.", labels=["flow"]
-    )
-    clocks_error = GaugeMetricFamily(
-        "mirrord_clock_offset_error_seconds", "How much more or less that may be.", labels=["flow"]
-    )
-    for flow in flows:
-        if flow.latency is None:
-            continue
-        _add(latency, [flow.name], _seconds(flow.latency.latency_ms))
-        _add(error, [flow.name], _seconds(flow.latency.latency_error_ms))
-        _add(clocks, [flow.name], _seconds(flow.latency.clock_offset_ms))
-        _add(clocks_error, [flow.name], _seconds(flow.latency.clock_error_ms))
-    yield from (latency, error, clocks, clocks_error)
+def samples(status: Status) -> Iterator[Sample]:
+    """All values of this moment. What is not known is left out: a missing sample is honest, a zero is not."""
+    yield Sample("mirrord", (status.version, status.instance), 1)
+    for flow in status.flows:
+        name = (flow.name,)
+        for metric, value in _of_flow(flow):
+            if value is not None:
+                yield Sample(metric, name, float(value))
+        for metric, label, value in _by_label(flow):
+            yield Sample(metric, (*name, *label), float(value))
+        if flow.counts is not None:
+            yield from _counts(flow.name, flow.counts)
+        for lane in flow.lanes:
+            at = (*name, lane.topic, str(lane.partition))
+            for metric, value in _of_lane(lane):
+                if value is not None:
+                    yield Sample(metric, at, float(value))
+            yield Sample("mirrord_lane_state", (*at, lane.state), 1)
+
+
+def _of_flow(flow: FlowStatus) -> Iterator[tuple[str, float | None]]:
+    holds = flow.counts is not None
+    yield "mirrord_flow_exactly_once", None if flow.guarantee is None else flow.guarantee == "exactly-once"
+    yield "mirrord_lease_age_seconds", _seconds(flow.lease.age_ms if flow.lease else None)
+    yield "mirrord_lease_epoch", flow.lease.epoch if flow.lease else None
+    yield "mirrord_ledger_end_offset", flow.ledger_end
+    yield "mirrord_replicators", len(flow.replicators) if holds else None
+    yield "mirrord_lanes_halted", flow.totals.lanes.get("halted", 0)
+    yield "mirrord_lanes_unprotected", sum(lane.protected is False for lane in flow.lanes)
+    yield "mirrord_raw_share_ratio", flow.totals.raw_share if holds else None
+    yield "mirrord_in_flight_bytes", flow.totals.in_flight_bytes if holds else None
+    yield "mirrord_groups_followed", flow.groups_followed
+    # No audit is part of this version.
+    yield "mirrord_audited_timestamp_seconds", 0
+    if flow.latency is not None:
+        yield "mirrord_latency_seconds", _seconds(flow.latency.latency_ms)
+        yield "mirrord_latency_error_seconds", _seconds(flow.latency.latency_error_ms)
+        yield "mirrord_clock_offset_seconds", _seconds(flow.latency.clock_offset_ms)
+        yield "mirrord_clock_offset_error_seconds", _seconds(flow.latency.clock_error_ms)
+
+
+def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    for role, cluster in (("source", flow.source), ("target", flow.target)):
+        yield "mirrord_cluster_reachable", (cluster.alias, role), cluster.reachable
+    yield "mirrord_flow_state", (flow.state,), 1
+    for state, number in flow.totals.lanes.items():
+        yield "mirrord_lanes", (state,), number
+    offsets = flow.totals.verdict_offsets
+    for reason, number in offsets.items():
+        yield "mirrord_verdict_offsets", (reason,), number
+    for reason in LOST:
+        # Zeros, too: an alert compares with the time before, when there was no loss.
+        yield "mirrord_lost_offsets", (reason,), offsets.get(reason, 0)
+    if flow.groups is not None:
+        for state in get_args(GroupState):
+            yield "mirrord_group_positions", (state,), flow.groups.get(state, 0)
+
+
+def _counts(flow: str, counts: CountsStatus) -> Iterator[Sample]:
+    yield Sample("mirrord_copied_records", (flow,), counts.copied_records)
+    yield Sample("mirrord_copied_bytes", (flow,), counts.copied_bytes)
+    yield Sample("mirrord_replicator_deaths", (flow,), counts.replicator_deaths)
+    yield Sample("mirrord_batches", (flow, "raw", ""), counts.raw_batches)
+    for reason, number in counts.rebuilt_batches.items():
+        yield Sample("mirrord_batches", (flow, "rebuilt", reason), number)
+    for requests in counts.requests:
+        yield Sample("mirrord_request_seconds", (flow, requests.api), sum(requests.buckets), requests)
+        for error, number in requests.errors.items():
+            yield Sample("mirrord_request_errors", (flow, requests.api, error), number)
+
+
+def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float | None]]:
+    yield "mirrord_lag_records", lane.lag_records
+    yield "mirrord_lag_seconds", lane.lag_s
+    if lane.lag_records and lane.source_offset is not None and lane.source_start is not None:
+        yield "mirrord_retention_headroom_records", max(0, lane.source_offset - lane.source_start)
 
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
-
-
-def _counter_families(flows: tuple[FlowStatus, ...]) -> Iterator[CounterMetricFamily]:
-    records = CounterMetricFamily("mirrord_copied_records", "Records that the target acknowledged.", labels=["flow"])
-    size = CounterMetricFamily("mirrord_copied_bytes", "Stored bytes that the target acknowledged.", labels=["flow"])
-    batches = CounterMetricFamily(
-        "mirrord_batches",
-        "Batches by path: raw (bytes untouched) or rebuilt (record by record), and why not raw.",
-        labels=["flow", "path", "reason"],
-    )
-    verdicts = CounterMetricFamily(
-        "mirrord_verdict_offsets", "Source offsets that were not copied, by the reason.", labels=["flow", "reason"]
-    )
-    for flow in flows:
-        totals = flow.totals
-        records.add_metric([flow.name], totals.copied_records)
-        size.add_metric([flow.name], totals.copied_bytes)
-        batches.add_metric([flow.name, "raw", ""], totals.raw_batches)
-        for reason, number in totals.rebuilt_batches.items():
-            batches.add_metric([flow.name, "rebuilt", reason], number)
-        for reason, number in totals.verdict_offsets.items():
-            verdicts.add_metric([flow.name, reason], number)
-    yield from (records, size, batches, verdicts)
-
-
-def _lane_families(flows: tuple[FlowStatus, ...]) -> Iterator[GaugeMetricFamily]:
-    labels = ["flow", "topic", "partition"]
-    lag_records = GaugeMetricFamily("mirrord_lag_records", "Source offsets not yet copied.", labels=labels)
-    lag_s = GaugeMetricFamily(
-        "mirrord_lag_seconds", "Age of the newest copied record while there is lag, else 0.", labels=labels
-    )
-    state = GaugeMetricFamily("mirrord_lane_state", "1 for the lane's present state.", labels=[*labels, "state"])
-    for flow in flows:
-        for lane in flow.lanes:
-            values = [flow.name, lane.topic, str(lane.partition)]
-            _add(lag_records, values, lane.lag_records)
-            _add(lag_s, values, lane.lag_s)
-            state.add_metric([*values, lane.state], 1)
-    yield from (lag_records, lag_s, state)

@@ -122,6 +122,9 @@ class Replicator:
             target_error=self._target.error if self._target is not None else "",
             lease_valid_s=max(0.0, self._lease.valid_until - self._clock.monotonic()),
             lost=self._lease.lost.is_set(),
+            requests=(self._source.fetches.told(), self._target.produces.told())
+            if self._source and self._target
+            else (),
         )
 
     async def close(self, deadline_s: float) -> None:

@@ -11,10 +11,12 @@ refusal of a partition is the lane's business.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
 
 from mirrord.flow.signals import Chunk, FetchFrom
+from mirrord.model.assignment import SourceTold
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
@@ -37,6 +39,7 @@ HOT_S = 1.0
 REQUEST_BYTES = 8 << 20
 LEAST_REQUEST_BYTES = 64 << 10
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
@@ -44,8 +47,10 @@ class Tap:
     """One lane's wish for source data. `deliver` gets the chunk; it may wish for the next one at once."""
 
     __slots__ = (
+        "asked",
         "deliver",
         "feed",
+        "heard",
         "high_watermark",
         "hot_until",
         "lane_bytes",
@@ -53,6 +58,7 @@ class Tap:
         "position",
         "round",
         "source_end",
+        "source_start",
         "timer",
         "wish",
     )
@@ -69,6 +75,10 @@ class Tap:
         """As the lane was told last."""
         self.source_end = -1
         """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
+        self.source_start = -1
+        """Where the log begins, by the newest word; for people."""
+        self.heard = self.asked = 0.0
+        """When that was told to this very tap, and when it became part of a request; both monotonic."""
         self.round = -1
         """The lane's round at its last wish."""
         self.hot_until = 0.0
@@ -76,6 +86,13 @@ class Tap:
         self.feed: Feed | None = None
         """Where the wish is kept, if it is at a broker's."""
         self.timer: asyncio.TimerHandle | None = None
+
+    def told(self) -> SourceTold:
+        """What the source has said, for people. May be called from another thread."""
+        feed = self.feed
+        # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
+        heard = self.heard if feed is None else max(self.heard, feed.heard(self))
+        return SourceTold(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
 
 
 class Source:
@@ -127,9 +144,13 @@ class Source:
     def ask_end(self, tap: Tap) -> None:
         """Ask where a partition ends that nothing is being fetched of, so that its lag is known all the same."""
 
-        def told(error: int, high_watermark: int, _log_start: int) -> None:
+        asked = time.monotonic()
+
+        def told(error: int, high_watermark: int, log_start: int) -> None:
             if tap.wish is None:
                 tap.source_end = -1 if error else high_watermark
+                if not error:
+                    tap.source_start, tap.heard = log_start, asked
 
         self.asks.bounds(tap.partition, -1, told)
 
@@ -208,6 +229,13 @@ class Feed:
         self._hot.drop(tap)
         self._idle.drop(tap)
 
+    def heard(self, tap: Tap) -> float:
+        """When an answer last came to a request that this tap is part of; 0 while there is none."""
+        for channel in (self._idle, self._hot):
+            if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
+                return channel.heard
+        return 0.0
+
     def waiting_taps(self) -> list[Tap]:
         """Those that no open request asks for."""
         return list(self._new)
@@ -264,6 +292,8 @@ class Channel:
         self.busy = False
         self.taps: dict[TopicPartition, Tap] = {}
         """What the request under way asks for, or the next one will."""
+        self.heard = 0.0
+        """When the last answer came."""
         self._feed = feed
         self._source = feed.source
         self._session = FetchSession()
@@ -271,6 +301,7 @@ class Channel:
         self._version = 0
         self._by_id = True
         self._promised = 0
+        self._asked = 0.0
         self._backoff = Backoff()
 
     def key(self, tap: Tap) -> TopicPartition:
@@ -302,10 +333,12 @@ class Channel:
         if not self._source.budget.promise(size):
             return False
         self._promised = size
+        self._asked = asked = time.monotonic()
         wanted = {key: tap.position for key, tap in self.taps.items()}
         for tap in taps:
             key = self.key(tap)
             self.taps[key] = tap
+            tap.asked = asked
             if tap.source_end < 0 and self._session.knows(key):
                 # The broker would be silent on a high watermark that it told before, to a former wish for the same
                 # position; a partition that was left out once is new to its session.
@@ -347,7 +380,9 @@ class Channel:
     def _answered(self, connection: Connection, end: Frame | ConnectionLost) -> None:
         self.busy = False
         self._source.budget.settle(self._promised)
+        stats = self._source.view.fetches
         if isinstance(end, ConnectionLost):
+            stats.failed(NETWORK, len(self.taps))
             self._feed.failed(self, self._backoff.next_s())
             return
         try:
@@ -357,6 +392,9 @@ class Channel:
             self._feed.failed(self, self._backoff.next_s())
             return
         brought = self._hand_out(response, end)
+        self.heard = time.monotonic()
+        if brought:
+            stats.took(self.heard - self._asked)
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
@@ -366,9 +404,12 @@ class Channel:
             return False
         held = self._source.budget.hold(frame)
         buffer = frame.buffer
+        now = time.monotonic()
         hot_until = asyncio.get_running_loop().time() + HOT_S
         brought = False
         for fetched in response.partitions:
+            if fetched.error:
+                self._source.view.fetches.failed(fetched.error)
             tap = self.taps.get((fetched.topic, fetched.partition))
             if tap is None or tap.wish is None:
                 continue
@@ -377,6 +418,9 @@ class Channel:
                 self._find_bounds(tap, tap.wish)
                 continue
             tap.source_end = -1 if fetched.error else fetched.high_watermark
+            tap.heard = now
+            if not fetched.error:
+                tap.source_start = fetched.log_start_offset
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 brought = True

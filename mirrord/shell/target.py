@@ -6,6 +6,7 @@ the lane still sends in that round is refused the same way, because only a new r
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -106,6 +107,8 @@ class Outlet:
         self.connections = 0
         """Grows when a connection is given up: who was bound to it has to begin a new round."""
         self._target = target
+        self.took = target.view.produces.took
+        """Counts how long a request took."""
         self._loop = asyncio.get_running_loop()
         self._packer: Packer[Item] = Packer()
         self.answering = False
@@ -233,6 +236,8 @@ class Outlet:
     def answered(self, items: Sequence[Item], errors: Sequence[tuple[int, int]]) -> None:
         """Tell the lanes, and send what this made room for."""
         for (sender, number, batch), (error, base_offset) in zip(items, errors, strict=True):
+            if error:
+                self._target.view.produces.failed(error)
             sender.tell(Answer(number, batch, error, base_offset))
         if self._packer:
             self._flush_soon()
@@ -241,13 +246,14 @@ class Outlet:
 class _Pending:
     """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
 
-    __slots__ = ("_connection", "_items", "_outlet", "_version")
+    __slots__ = ("_connection", "_items", "_outlet", "_sent", "_version")
 
     def __init__(self, outlet: Outlet, connection: Connection, version: int, items: list[Item]) -> None:
         self._outlet = outlet
         self._connection = connection
         self._version = version
         self._items = items
+        self._sent = time.monotonic()
 
     def __call__(self, end: Frame | ConnectionLost) -> None:
         items = self._items
@@ -257,6 +263,7 @@ class _Pending:
             self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
             return
         self._outlet.answering = True
+        self._outlet.took(time.monotonic() - self._sent)
         try:
             partitions = decode(self._version, end.reader()).partitions
         except WireError as error:

@@ -17,7 +17,17 @@ from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Secret, Security
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, LeaseStatus, Status, Totals
+from mirrord.model.status import (
+    ClusterStatus,
+    CountsStatus,
+    FlowStatus,
+    LaneStatus,
+    LatencyStatus,
+    LeaseStatus,
+    RequestsStatus,
+    Status,
+    Totals,
+)
 from mirrord.shell import http
 from mirrord.shell.http import HttpServer
 from mirrord.shell.metrics import metrics_text
@@ -52,6 +62,18 @@ FLOW = FlowStatus(
     guarantee="at-least-once",
     guarantee_note="not kept: a gap is refused",
     latency=LatencyStatus(latency_ms=12.5, latency_error_ms=0.0, note="the clock of us is not known"),
+    counts=CountsStatus(
+        copied_records=100,
+        copied_bytes=9_000,
+        raw_batches=9,
+        rebuilt_batches={"compacted": 1},
+        replicator_deaths=2,
+        requests=(
+            RequestsStatus(
+                api="produce", buckets=(1, 2, 0, 0, 0, 0, 0, 1), seconds=9.5, errors={"REQUEST_TIMED_OUT": 3}
+            ),
+        ),
+    ),
 )
 STATUS = Status(version="0.1.0", instance="mirrord", at_ms=1, gathered="daemon", flows=(FLOW,))
 
@@ -158,7 +180,8 @@ async def test_metrics(base: str) -> None:
         'mirrord_copied_bytes_total{flow="eu-us"} 9000.0',
         'mirrord_batches_total{flow="eu-us",path="raw",reason=""} 9.0',
         'mirrord_batches_total{flow="eu-us",path="rebuilt",reason="compacted"} 1.0',
-        'mirrord_verdict_offsets_total{flow="eu-us",reason="control"} 3.0',
+        'mirrord_verdict_offsets{flow="eu-us",reason="control"} 3.0',
+        'mirrord_lost_offsets{flow="eu-us",reason="expired"} 0.0',
         'mirrord_lane_state{flow="eu-us",partition="1",state="halted",topic="orders"} 1.0',
         'mirrord_lanes{flow="eu-us",state="copying"} 1.0',
         'mirrord_lanes_halted{flow="eu-us"} 1.0',
@@ -168,6 +191,12 @@ async def test_metrics(base: str) -> None:
         'mirrord_cluster_reachable{cluster="us",flow="eu-us",role="target"} 0.0',
         'mirrord_latency_seconds{flow="eu-us"} 0.0125',
         'mirrord_latency_error_seconds{flow="eu-us"} 0.0',
+        'mirrord_replicator_deaths_total{flow="eu-us"} 2.0',
+        'mirrord_request_seconds_bucket{api="produce",flow="eu-us",le="0.005"} 3.0',
+        'mirrord_request_seconds_bucket{api="produce",flow="eu-us",le="+Inf"} 4.0',
+        'mirrord_request_seconds_sum{api="produce",flow="eu-us"} 9.5',
+        'mirrord_request_seconds_count{api="produce",flow="eu-us"} 4.0',
+        'mirrord_request_errors_total{api="produce",error="REQUEST_TIMED_OUT",flow="eu-us"} 3.0',
     ):
         assert line in text.splitlines()
     assert "mirrord_clock_offset_seconds{" not in text

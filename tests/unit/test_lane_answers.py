@@ -31,6 +31,7 @@ from mirrord.flow.signals import (
     Wake,
 )
 from mirrord.flow.state import Lane, Phase
+from mirrord.model.assignment import SourceTold
 from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, TakeoverChecked
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Runs
@@ -126,7 +127,7 @@ def test_without_faith_in_the_brokers_memory_one_batch_at_a_time() -> None:
     for mode, found in expected.items():
         lane, produce = in_flight(mode)
         step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
-        assert (window(lane), describe(lane, 4, 2).protected) == found
+        assert (window(lane), describe(lane, SourceTold(4, 0.0, 0), 2).protected) == found
 
 
 def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:

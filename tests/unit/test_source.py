@@ -178,6 +178,36 @@ async def test_the_end_is_asked_for_when_nothing_is_fetched(rig: Rig) -> None:
     assert tap.source_end == -1
 
 
+async def test_how_old_the_word_on_the_end_is(rig: Rig) -> None:
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    assert tap.told().end == -1
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    heard = tap.heard
+    await rig.want(tap, 5)
+    assert tap.told()[::2] == (9, 0)
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    feed = tap.feed
+    assert feed is not None
+    assert feed.heard(tap) == 0.0, "it waits in another request now, of which no answer has come"
+    rig.idle.answer(fetched(TOPIC))
+    assert feed.heard(tap) > heard, "an answer that does not name it says that it still ends there"
+
+
+async def test_only_fetches_that_bring_something_are_timed(rig: Rig) -> None:
+    await rig.want(rig.tap(0), 5)
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    rig.idle.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    await rig.want(rig.tap(1), 5)
+    rig.hot.answer(fetched(TOPIC, (1, 6, -1, b"")))
+    await rig.want(rig.tap(2), 5)
+    rig.hot.lose()
+    told = rig.view.fetches.told()
+    assert (sum(told.buckets), told.errors) == (1, {"NOT_LEADER_OR_FOLLOWER": 1, "NETWORK_EXCEPTION": 1})
+
+
 async def test_a_refusal_is_the_lanes_business(rig: Rig) -> None:
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(fetched(TOPIC, (0, 6, -1, b"")))

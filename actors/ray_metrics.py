@@ -1,0 +1,78 @@
+"""The daemon's metrics in Ray's own, so that they stand in Ray's dashboard and in whatever reads it.
+
+Ray keeps them in this process and hands them to its agent by itself. Whatever goes wrong there is told once and harms
+nothing: these are a copy of what `/metrics` answers.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from ray.util import metrics as ray_metrics
+
+from mirrord.model.metrics import BY_NAME, Metric
+from mirrord.model.status import Status
+from mirrord.shell.metrics import Sample, samples
+
+EVERY_S = 10.0
+"""Ray's agent hands values on about as often (metrics_report_interval_ms)."""
+ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
+"""A former state has the value 0; what else is not known any more is not a number."""
+
+log = structlog.get_logger()
+
+
+class RayMetrics:
+    """Hands one daemon's status to Ray."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+        self._told: dict[tuple[str, tuple[str, ...]], float] = {}
+
+    async def run(self, status: Callable[[], Status]) -> None:
+        """Until it is cancelled."""
+        failed = False
+        while True:
+            try:
+                self.tell(status())
+            except Exception as error:  # noqa: BLE001 - whatever Ray does here must not harm the daemon
+                if not failed:
+                    log.warning("ray_metrics_failed", reason=repr(error))
+                failed = True
+            await asyncio.sleep(EVERY_S)
+
+    def tell(self, status: Status) -> None:
+        """Hand over the values of this moment."""
+        told: dict[tuple[str, tuple[str, ...]], float] = {}
+        for sample in samples(status):
+            metric = BY_NAME[sample.metric]
+            for name, value in _values(metric, sample):
+                key = (name, sample.labels)
+                told[key] = value
+                self._record(metric, name, sample.labels, value, self._told.get(key))
+        for (name, labels), value in self._told.items():
+            if (name, labels) not in told and name in BY_NAME and BY_NAME[name].kind == "gauge":
+                gone = 0.0 if name in ONE_HOT else math.nan
+                if value != gone:
+                    self._record(BY_NAME[name], name, labels, gone, None)
+        self._told = told
+
+    def _record(self, metric: Metric, name: str, labels: tuple[str, ...], value: float, before: float | None) -> None:
+        made = self._made.get(name)
+        if made is None:
+            kind: Any = ray_metrics.Counter if metric.kind in {"counter", "histogram"} else ray_metrics.Gauge
+            made = self._made[name] = kind(name, metric.meaning, metric.labels)
+        # Ray refuses an empty tag.
+        tags = {label: text or "none" for label, text in zip(metric.labels, labels, strict=True)}
+        if metric.kind not in {"counter", "histogram"}:
+            made.set(value, tags)
+        elif (more := value - (before or 0.0) if before is None or value >= before else value) > 0:
+            made.inc(more, tags)
+
+
+def _values(metric: Metric, sample: Sample) -> list[tuple[str, float]]:
+    if sample.requests is None:
+        return [(metric.name, sample.value)]
+    return [(f"{metric.name}_sum", sample.requests.seconds), (f"{metric.name}_count", sample.value)]

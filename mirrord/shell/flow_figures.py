@@ -1,0 +1,208 @@
+"""What the holder of a flow works out from its replicators' reports: rates, how far behind lanes are, and counters that
+never go back. All of it is bounded by what is reported now.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from operator import neg
+
+from mirrord.model.assignment import LaneReport, ReplicatorReport
+from mirrord.model.metrics import LATENCY_BOUNDS_S
+from mirrord.model.names import LaneId
+from mirrord.model.status import Api, CountsStatus, RequestsStatus
+
+RATE_SECONDS = 5.0
+"""Rates are averages over this long."""
+ENDS_KEPT = 64
+"""Of one source partition that the lane has not reached; then every second one is dropped."""
+
+
+class FlowFigures:
+    """Of one flow."""
+
+    def __init__(self) -> None:
+        self.rates = Rates()
+        self.behind = Behind()
+        self._counts = Counts()
+
+    def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
+        """Take in what the replicators say now; all others are forgotten. `deaths`: of them, under this lease."""
+        for host, report in reports.items():
+            for lane in report.lanes:
+                self.rates.note(host, lane, now)
+                self.behind.note(lane, now)
+        hosted = {(lane.lane, host) for host, report in reports.items() for lane in report.lanes}
+        self.rates.keep(hosted)
+        self._counts.note(reports)
+        self._counts.note_deaths(deaths)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget how far behind all other lanes are. Those that have no host for a moment stay."""
+        self.behind.keep(lanes)
+
+    @property
+    def counts(self) -> CountsStatus:
+        """All that was counted."""
+        return self._counts.status()
+
+
+class Rates:
+    """Records and bytes per second of each lane, from the counters that replicators report."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
+
+    def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
+        """Take in a report; the rates since the first one of the last few seconds, None when it is the only one."""
+        seen = self._seen.setdefault((report.lane, host), deque())
+        seen.append((now, report.copied_records, report.copied_bytes))
+        while len(seen) > 2 and now - seen[0][0] > RATE_SECONDS:
+            seen.popleft()
+        return self.of(host, report.lane)
+
+    def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
+        """The rates as last noted."""
+        seen = self._seen.get((lane, host), ())
+        if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+            return None, None
+        seconds = seen[-1][0] - seen[0][0]
+        return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
+
+    def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
+        """Forget the lanes that are hosted there no longer."""
+        for key in self._seen.keys() - set(hosted):
+            del self._seen[key]
+
+
+class _Trail:
+    """Ends of a source partition by when they were so, ascending, and when the lane had last reached one."""
+
+    __slots__ = ("ends", "reached")
+
+    def __init__(self) -> None:
+        self.ends: deque[tuple[float, int]] = deque()
+        self.reached: float | None = None
+
+    def note(self, at: float, end: int, position: int) -> None:
+        ends = self.ends
+        if ends and end < ends[-1][1]:
+            ends.clear()  # the source went back; what was reached was reached
+        if ends and end == ends[-1][1]:
+            ends[-1] = (max(at, ends[-1][0]), end)
+        elif not ends or at > ends[-1][0]:
+            ends.append((at, end))
+        while ends and ends[0][1] <= position:
+            self.reached = max(ends.popleft()[0], self.reached or 0.0)
+        if len(ends) > ENDS_KEPT:
+            newest = ends[-1]
+            self.ends = deque(list(ends)[:-1:2])
+            self.ends.append(newest)
+
+
+class Behind:
+    """Until when the target is known to have all that the source had, for each lane.
+
+    An end of the source that was seen at some moment and is copied by now tells that every record that was there at
+    that moment is copied: so this needs no record's time, which producers set as they like.
+    """
+
+    def __init__(self) -> None:
+        self._trails: dict[LaneId, _Trail] = {}
+
+    def note(self, report: LaneReport, now: float) -> None:
+        """Take in a report."""
+        if report.source_end >= 0:
+            trail = self._trails.setdefault(report.lane, _Trail())
+            trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
+
+    def held_s(self, lane: LaneId, now: float) -> float | None:
+        """How long ago that was; None while it was never seen."""
+        trail = self._trails.get(lane)
+        return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget all others."""
+        for lane in self._trails.keys() - set(lanes):
+            del self._trails[lane]
+
+
+class _Lane:
+    """What one host has told of one lane."""
+
+    __slots__ = ("bytes", "raw", "rebuilt", "records")
+
+    def __init__(self) -> None:
+        self.records = self.bytes = self.raw = 0
+        self.rebuilt: Mapping[str, int] = {}
+
+
+class Counts:
+    """Counters of the whole flow, from those of replicators and lanes, which begin anew with each of them."""
+
+    def __init__(self) -> None:
+        self._records = self._bytes = self._raw = 0
+        self._deaths = self._deaths_told = 0
+        self._rebuilt: Counter[str] = Counter()
+        self._requests: dict[Api, _Requests] = {}
+        self._lanes: dict[tuple[LaneId, str], _Lane] = {}
+        self._seen: dict[tuple[str, Api], RequestsStatus] = {}
+
+    def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
+        """Count what is new; forget who is not there any more."""
+        lanes: dict[tuple[LaneId, str], _Lane] = {}
+        seen: dict[tuple[str, Api], RequestsStatus] = {}
+        for host, report in reports.items():
+            for lane in report.lanes:
+                lanes[lane.lane, host] = self._lane(self._lanes.get((lane.lane, host)) or _Lane(), lane)
+            for requests in report.requests:
+                total = self._requests.setdefault(requests.api, _Requests())
+                total.add(requests, self._seen.get((host, requests.api)))
+                seen[host, requests.api] = requests
+        self._lanes, self._seen = lanes, seen
+
+    def note_deaths(self, told: int) -> None:
+        """So many replicators have died under the present lease; a new lease begins at zero."""
+        self._deaths += told - self._deaths_told if told >= self._deaths_told else told
+        self._deaths_told = told
+
+    def status(self) -> CountsStatus:
+        """As they are now."""
+        return CountsStatus(
+            copied_records=self._records,
+            copied_bytes=self._bytes,
+            raw_batches=self._raw,
+            rebuilt_batches=dict(sorted(self._rebuilt.items())),
+            replicator_deaths=self._deaths,
+            requests=tuple(
+                RequestsStatus(api=api, buckets=tuple(all_.buckets), seconds=all_.seconds, errors=dict(all_.errors))
+                for api, all_ in sorted(self._requests.items())
+            ),
+        )
+
+    def _lane(self, known: _Lane, lane: LaneReport) -> _Lane:
+        if lane.copied_records < known.records:
+            known = _Lane()  # it left and came back: its counters began anew
+        self._records += lane.copied_records - known.records
+        self._bytes += lane.copied_bytes - known.bytes
+        self._raw += lane.raw_batches - known.raw
+        for reason, count in lane.rebuilt.items():
+            self._rebuilt[reason] += count - known.rebuilt.get(reason, 0)
+        known.records, known.bytes, known.raw = lane.copied_records, lane.copied_bytes, lane.raw_batches
+        known.rebuilt = lane.rebuilt
+        return known
+
+
+class _Requests:
+    """One kind of request of all replicators."""
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.seconds = 0.0
+        self.errors: Counter[str] = Counter()
+
+    def add(self, now: RequestsStatus, before: RequestsStatus | None) -> None:
+        known = before.buckets if before else (0,) * len(now.buckets)
+        self.buckets = [sum(each) for each in zip(self.buckets, now.buckets, map(neg, known), strict=True)]
+        self.seconds += now.seconds - (before.seconds if before else 0.0)
+        for error, count in now.errors.items():
+            self.errors[error] += count - (before.errors.get(error, 0) if before else 0)

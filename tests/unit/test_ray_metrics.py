@@ -1,0 +1,89 @@
+"""What is handed to Ray's metrics, with a Ray that only notes it."""
+
+import asyncio
+import math
+
+import msgspec
+import pytest
+
+from actors import ray_metrics
+from actors.ray_metrics import RayMetrics
+from mirrord.model.status import Status
+from tests.fixtures.full_status import FULL
+
+Noted = dict[tuple[str, ...], float]
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> Noted:
+    values: Noted = {}
+
+    class Made:
+        def __init__(self, name: str, description: str, tag_keys: tuple[str, ...]) -> None:
+            assert description
+            self.name, self.tag_keys = name, tag_keys
+
+        def set(self, value: float, tags: dict[str, str]) -> None:
+            assert tuple(tags) == self.tag_keys
+            assert all(tags.values())
+            values[self.name, *tags.values()] = value
+
+        def inc(self, value: float, tags: dict[str, str]) -> None:
+            assert value > 0
+            key = (self.name, *tags.values())
+            values[key] = values.get(key, 0.0) + value
+
+    monkeypatch.setattr(ray_metrics.ray_metrics, "Gauge", Made)
+    monkeypatch.setattr(ray_metrics.ray_metrics, "Counter", Made)
+    return values
+
+
+def changed(**fields: object) -> Status:
+    flow = msgspec.structs.replace(FULL.flows[0], **fields)
+    return msgspec.structs.replace(FULL, flows=(flow,))
+
+
+def test_values_and_counters_arrive(noted: Noted) -> None:
+    metrics = RayMetrics()
+    metrics.tell(FULL)
+    metrics.tell(FULL)
+    assert noted["mirrord_lag_records", "eu-us", "orders", "0"] == 10
+    assert noted["mirrord_copied_records", "eu-us"] == 100
+    assert noted["mirrord_batches", "eu-us", "raw", "none"] == 3
+    assert noted["mirrord_request_seconds_sum", "eu-us", "fetch"] == 12
+    assert noted["mirrord_request_seconds_count", "eu-us", "fetch"] == 8
+    counts = FULL.flows[0].counts
+    assert counts is not None
+    metrics.tell(changed(counts=msgspec.structs.replace(counts, copied_records=150)))
+    assert noted["mirrord_copied_records", "eu-us"] == 150
+
+
+def test_what_is_not_known_any_more_is_not_told_for_ever(noted: Noted) -> None:
+    metrics = RayMetrics()
+    metrics.tell(FULL)
+    metrics.tell(changed(state="draining", lanes=(), ledger_end=None))
+    assert noted["mirrord_flow_state", "eu-us", "running"] == 0
+    assert noted["mirrord_flow_state", "eu-us", "draining"] == 1
+    assert noted["mirrord_lane_state", "eu-us", "orders", "0", "copying"] == 0
+    assert math.isnan(noted["mirrord_ledger_end_offset", "eu-us"])
+    assert math.isnan(noted["mirrord_lag_records", "eu-us", "orders", "0"])
+
+
+async def test_a_ray_that_fails_harms_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_metrics, "EVERY_S", 0.0)
+    monkeypatch.setattr(ray_metrics.ray_metrics, "Gauge", lambda *_: 1 / 0)
+    asked = 0
+    enough = asyncio.Event()
+
+    def status() -> Status:
+        nonlocal asked
+        asked += 1
+        if asked > 3:
+            enough.set()
+        return FULL
+
+    running = asyncio.create_task(RayMetrics().run(status))
+    async with asyncio.timeout(10):
+        await enough.wait()
+    assert not running.done()
+    running.cancel()
