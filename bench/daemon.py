@@ -125,6 +125,11 @@ class Daemon:
         if done.returncode != (_DIFFERENCE if dry_run else 0):
             raise EnvironmentFault(f"apply ends with {done.returncode}: {done.stdout}{done.stderr}")
 
+    def hang_up(self, topics: str) -> None:
+        """Other topics in its file, and SIGHUP: it reads the file again. Raises EnvironmentFault when it has ended."""
+        self.conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
+        os.kill(self.pid, signal.SIGHUP)
+
     def flow(self) -> FlowStatus | None:
         """The status of its only flow; None while nobody answers."""
         try:

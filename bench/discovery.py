@@ -27,8 +27,9 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import FlowOpened, Holder
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Security
+from mirrord.shell.claims import Claims
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Claims, Discovery, next_look_s
+from mirrord.shell.discovery import Discovery, next_look_s
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow

@@ -1,9 +1,10 @@
 """What do new topics cost those that are there: how long does a busy topic stand, and when does a new one begin?
 
 A daemon copies a busy topic. In windows of the same length, which take turns, there is nothing else; 100 topics are
-created at once; or `mirrord apply` adds 20 topics and removes them. Beside the last two the same is done without
-mirrord having anything to do: as many topics are created in both clusters that are not copied, and `mirrord apply
---dry-run` changes nothing. So what brokers and the command line take of a small machine is not put down to the mirror.
+created at once; or the configuration gets 20 topics more and loses them again, by SIGHUP and by `mirrord apply`. Beside
+that the same is done without mirrord having anything to do: as many topics are created in both clusters that are not
+copied, and `mirrord apply --dry-run` changes nothing. So what brokers and the command line take of a small machine is
+not put down to the mirror.
 """
 
 import random
@@ -30,7 +31,7 @@ RECORDS_PER_S = 1_000
 CREATED_AT_ONCE = 100
 APPLIED_AT_ONCE = 20
 NEW_TOPICS = 5
-ROUNDS = 3
+ROUNDS = 5
 WINDOW_S = 8.0
 WARM_UP_S = 10.0
 REFRESH_S = 5.0
@@ -47,7 +48,8 @@ BROKERS_ALONE = "100 topics are created that are not copied"
 CREATED = "100 topics are created"
 APPLY_ALONE = "`mirrord apply --dry-run` twice"
 APPLIED = "`mirrord apply` adds 20 topics and removes them"
-ROUND = (QUIET, BROKERS_ALONE, CREATED, QUIET, APPLY_ALONE, APPLIED)
+HUNG_UP = "SIGHUP adds 20 topics, and removes them"
+ROUND = (QUIET, BROKERS_ALONE, CREATED, QUIET, HUNG_UP, APPLY_ALONE, APPLIED)
 
 
 class Gap(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +109,7 @@ class Run:
             CREATED: self._create,
             APPLY_ALONE: self._apply_nothing,
             APPLIED: self._apply,
+            HUNG_UP: self._hang_up,
         }
 
     def run(self, rounds: int, new_topics: int) -> Arrivals:
@@ -114,7 +117,8 @@ class Run:
         busy = f"{self._name}.busy"
         self._admins[0].create([Topic(busy, PARTITIONS, "none")])
         for number in range(rounds):
-            self._make(0, self._names(f"added-{number}", APPLIED_AT_ONCE))
+            for kind in ("added", "more"):
+                self._make(0, self._names(f"{kind}-{number}", APPLIED_AT_ONCE))
         with ExitStack() as everything:
             everything.callback(self._daemon.stop)
             self._daemon.start()
@@ -155,15 +159,20 @@ class Run:
 
     def _apply_nothing(self, number: int) -> None:
         for _ in range(2):
-            self._daemon.apply(self._with_added(number), dry_run=True)
+            self._daemon.apply(self._with(f"added-{number}"), dry_run=True)
 
     def _apply(self, number: int) -> None:
-        self._daemon.apply(self._with_added(number))
+        self._daemon.apply(self._with(f"added-{number}"))
         self._wait_for_copies(self._names(f"added-{number}", APPLIED_AT_ONCE))
         self._daemon.apply(self._copied)
 
-    def _with_added(self, number: int) -> str:
-        return f"{self._copied}|{self._name}[.]added-{number}.*"
+    def _hang_up(self, number: int) -> None:
+        self._daemon.hang_up(self._with(f"more-{number}"))
+        self._wait_for_copies(self._names(f"more-{number}", APPLIED_AT_ONCE))
+        self._daemon.hang_up(self._copied)
+
+    def _with(self, kind: str) -> str:
+        return f"{self._copied}|{self._name}[.]{kind}.*"
 
     def _names(self, kind: str, count: int) -> list[str]:
         return [f"{self._name}.{kind}-{number:03}" for number in range(count)]

@@ -39,7 +39,7 @@ def run(config: Config, *, as_json: bool) -> int:
 
 
 async def _gather(config: Config) -> list[Beginning]:
-    surveys = await survey_flows(config, Surroundings(config, PATIENCE_S).admin)
+    surveys = await survey_flows(config, Surroundings(config, PATIENCE_S))
     found: list[Beginning] = []
     for name, survey in surveys.items():
         if not isinstance(survey, FlowSurvey):

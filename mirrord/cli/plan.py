@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _gather(config: Config) -> Plan:
     surroundings = Surroundings(config, PATIENCE_S)
-    surveys = await survey_flows(config, surroundings.admin)
+    surveys = await survey_flows(config, surroundings)
     faults = [f"flow {name}: {each}" for name, each in surveys.items() if isinstance(each, EnvironmentFault)]
     if faults:
         raise EnvironmentFault("\n".join(faults))

@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _gather(config: Config) -> list[FlowTopics]:
     surroundings = Surroundings(config, PATIENCE_S)
-    surveys = await survey_flows(config, surroundings.admin)
+    surveys = await survey_flows(config, surroundings)
     views: dict[str, LedgerView | MirrordError] = {}
     if any(isinstance(survey, EnvironmentFault) for survey in surveys.values()):
         views = await read_ledgers(config, surroundings)

@@ -79,7 +79,7 @@ def plan_topics(
     """The plan for these selected source topics.
 
     `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
-    topics that belong to another flow, and whose they are, as people read it.
+    topics that must not be copied into, and why, as it goes on after "which".
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -94,7 +94,7 @@ def plan_topics(
         except PolicyFault as nothing:
             unanswered[topic.name] = str(nothing)
             continue
-        fault = _fault(topic, name, targets.get(name) or claimed.get(name))
+        fault = _fault(topic, name, claimed.get(name, f"is the copy of {targets[name]}" if name in targets else ""))
         if fault:
             faults[topic.name] = fault
             continue
@@ -117,9 +117,9 @@ def plan_topics(
     return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, faults, unanswered, remarks)
 
 
-def _fault(topic: Topic, name: str, owner: str | None) -> str:
-    if owner is not None:
-        return f"topic name collision: {topic.name} would be copied into {name}, which is the copy of {owner}"
+def _fault(topic: Topic, name: str, claimed: str) -> str:
+    if claimed:
+        return f"topic name collision: {topic.name} would be copied into {name}, which {claimed}"
     if len(name) > LONGEST_NAME:
         return f"the target topic's name would have {len(name)} characters; Kafka allows {LONGEST_NAME}: {name}"
     return ""

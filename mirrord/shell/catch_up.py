@@ -71,7 +71,7 @@ class CatchUp:
 
     async def _look(self) -> bool:
         """Ask for the ends of every selected partition; whether all could be asked."""
-        surveys = await survey_flows(self._config, self._surroundings.admin)
+        surveys = await survey_flows(self._config, self._surroundings)
         ends: dict[str, Ends] = {}
         for flow in self._config.flows:
             survey = surveys[flow.name]
@@ -113,7 +113,7 @@ class CatchUp:
 
     async def _prove(self, flow: FlowConfig, ends: Ends) -> FlowProof:
         state = await read_state(flow, self._surroundings.ledger)
-        survey = (await survey_flows(self._config, self._surroundings.admin))[flow.name]
+        survey = (await survey_flows(self._config, self._surroundings))[flow.name]
         if not isinstance(survey, FlowSurvey):
             raise survey
         source, target = (self._config.clusters[alias] for alias in (flow.source, flow.target))

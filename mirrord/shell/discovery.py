@@ -18,7 +18,8 @@ from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, T
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
-from mirrord.model.names import ClusterId, TopicId
+from mirrord.model.names import TopicId
+from mirrord.shell.claims import Claims
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
 from policies.flows import naming_of, selection_of
 from policies.selecting import Selection
@@ -40,28 +41,6 @@ SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]
 """With which settings the copies of these source topics are created; a topic that is left out gets none of its own."""
 
 log = structlog.get_logger()
-
-
-class Claims:
-    """Which flow of this daemon copies into which target topic: the first one to claim a topic has it."""
-
-    def __init__(self) -> None:
-        self._claims: dict[tuple[ClusterId, str], tuple[str, str]] = {}
-
-    def of_others(self, flow: str, cluster: ClusterId) -> dict[str, str]:
-        """The target topics in this cluster that other flows copy into, and what they copy, for people."""
-        return {
-            topic: f"{source} in the flow {owner}"
-            for (where, topic), (owner, source) in self._claims.items()
-            if where == cluster and owner != flow
-        }
-
-    def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
-        """From now on the flow holds exactly these target topics (target to source)."""
-        for key in [key for key, (owner, _) in self._claims.items() if owner == flow]:
-            del self._claims[key]
-        for topic, source in targets.items():
-            self._claims.setdefault((cluster, topic), (flow, source))
 
 
 class Discovered(msgspec.Struct, frozen=True):
@@ -175,7 +154,7 @@ class Discovery:
     def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
         refusals = {name: self._selection.refusal(name) for name in source.topics}
         selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
-        claimed = self._claims.of_others(self._flow.name, target.cluster_id)
+        claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
         plan = plan_topics(selected, target.topics, self._target_name, claimed)
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan

@@ -20,8 +20,9 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, Totals
+from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock
-from mirrord.shell.discovery import Claims, Discovered, Discovery, next_look_s
+from mirrord.shell.discovery import Discovered, Discovery, next_look_s
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
@@ -44,6 +45,8 @@ REFUSED_S = 30.0
 POLL_S = 1.0
 STEP_S = 1.0
 """Steps are looked for at least this often, and at once when something has changed."""
+OTHERS_S = 5.0
+"""How long the other flows may take to read their ledgers before topics that may be theirs are told as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
 """Drain and release together stay within what `supervise.STOP_S` leaves a flow."""
@@ -80,6 +83,7 @@ class FlowSupervisor:
         self._services = services
         self._source = services.watches[flow.source]
         self._target = services.watches[flow.target]
+        services.claims.expect(flow)
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
         self.groups = GroupKeeper(services.engine, services.config.instance)
@@ -127,6 +131,7 @@ class FlowSupervisor:
                 self._state = "starting"
                 await _wait(self._stopping, pause_s)
         self._state = "stopped"
+        self._services.claims.forget(self.flow.name)
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
@@ -220,6 +225,7 @@ class FlowSupervisor:
         self._store = store = self._services.ledger(self.flow)
         try:
             await store.open()
+            self._services.claims.read(self.flow.name, store)
             store.on_record(self._see_renewal)
             self._lease_seen = self._services.clock.monotonic()
             await open_flow(store, FlowOpened(self.flow.name, source_id, target_id))
@@ -325,7 +331,6 @@ class FlowSupervisor:
             for task in (*work, *ends):
                 task.cancel()
             self._fleet = None
-            self._services.claims.hold(self.flow.name, setup.target_cluster_id, {})
             for name in (setup.flow.source, setup.flow.target):
                 services.watches[name].forget(f"{self.flow.name}/replicators")
 
@@ -380,6 +385,7 @@ class FlowSupervisor:
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
         """Ends when all lanes have to be drained for another configuration."""
+        await self._services.claims.until_read(self.flow, OTHERS_S)
         while not self._drains:
             self._changed.clear()
             await self._take_up()

@@ -10,16 +10,24 @@ from typing import NamedTuple
 
 from mirrord.cluster.rights import needed_rights
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
 from mirrord.model.names import Alias, ClusterId, ledger_topic
+from mirrord.shell.claims import Claims
 from mirrord.shell.connections import Unreachable
-from mirrord.shell.discovery import Claims, Discovery, Looked
+from mirrord.shell.discovery import Discovery, Looked
 from mirrord.shell.ledger_store import LedgerStore, check_clusters
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.shell.rights import lacking_lines, see_rights
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
+
+
+class _Ledger(NamedTuple):
+    """A flow's ledger, as it is now."""
+
+    state: FlowState
 
 
 class _Clusters(NamedTuple):
@@ -45,8 +53,7 @@ async def check_start(
             for flow in config.flows
             if flow.source in ids and flow.target in ids
         ]
-        await _check_names(reached, ledger)
-        looked = await _check_collisions(reached)
+        looked = await _check_collisions(reached, await _ledgers(reached, ledger))
         faults = await asyncio.gather(
             *(_missing_rights(flow, clusters, looked[flow.name]) for flow, clusters in reached)
         )
@@ -73,38 +80,50 @@ async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
     return ids
 
 
-async def _check_names(
+async def _ledgers(
     reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
-) -> None:
-    """No flow's ledger may belong to other clusters."""
+) -> dict[str, _Ledger]:
+    """The flows' ledgers, as far as they can be read. Raises ConfigError when one belongs to other clusters."""
 
-    async def check(flow: FlowConfig, clusters: _Clusters) -> None:
+    async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
         if ledger_topic(flow.name) not in (await clusters.target.look([ledger_topic(flow.name)])).topics:
-            return
+            return _Ledger(FlowState())
         store = ledger(flow)
         await store.open(read_only=True)
         try:
             check_clusters(store.state, FlowOpened(flow.name, clusters.source_id, clusters.target_id))
+            return _Ledger(store.state)
         finally:
             await store.close()
 
-    answers = await asyncio.gather(*(check(flow, clusters) for flow, clusters in reached), return_exceptions=True)
+    flows = [flow.name for flow, _ in reached]
+    answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
     _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
     # What else a ledger suffers from concerns its flow alone: the daemon tells it, and runs the others.
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
             raise answer
+    return {name: answer for name, answer in zip(flows, answers, strict=True) if isinstance(answer, _Ledger)}
 
 
-async def _check_collisions(reached: Iterable[tuple[FlowConfig, _Clusters]]) -> dict[str, Looked]:
-    """What there is for each flow. Raises ConfigError when two of them would write one topic."""
+async def _check_collisions(
+    reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger]
+) -> dict[str, Looked]:
+    """What there is for each flow. Raises ConfigError when a flow that begins would write into another one's topic.
+
+    A flow that has copied before starts all the same, and tells it of the topic: one that was created yesterday must
+    not keep everything else from being copied after a restart.
+    """
     claims = Claims()
+    for name, known in ledgers.items():
+        claims.read(name, known)
     looked: dict[str, Looked] = {}
     faults: list[str] = []
     for flow, clusters in reached:
         seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).look()
         claims.hold(flow.name, clusters.target_id, seen.plan.targets)
-        faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
+        if flow.name in ledgers and not ledgers[flow.name].state.lanes:
+            faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
     _raise(ConfigError, faults)
     return looked
 

@@ -15,8 +15,8 @@ from mirrord.model.groups import GroupsReport
 from mirrord.model.names import Alias, probe_topic
 from mirrord.model.status import Status
 from mirrord.model.version import version
+from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock, SystemClock
-from mirrord.shell.discovery import Claims
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor, Services
 from mirrord.shell.http import HttpServer

@@ -1,16 +1,17 @@
 """Both clusters of every flow at one moment, for verbs that look and alter nothing."""
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
 
 import msgspec
 
 from mirrord.cluster.topic_list import TopicLine, topic_lines
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.names import Alias
-from mirrord.shell.discovery import Claims, Discovery, Looked
-from mirrord.shell.observe import LedgerView
+from mirrord.shell.claims import Claims
+from mirrord.shell.discovery import Discovery, Looked
+from mirrord.shell.observe import LedgerView, read_ledgers
+from mirrord.shell.supervise import Surroundings
 from mirrord.shell.topics import TopicAdmin
 from policies.flows import naming_of
 
@@ -24,13 +25,11 @@ class FlowSurvey(msgspec.Struct, frozen=True):
     """Every topic of the source."""
 
 
-async def survey_flows(
-    config: Config, admin: Callable[[Alias], TopicAdmin]
-) -> dict[str, FlowSurvey | EnvironmentFault]:
+async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, FlowSurvey | EnvironmentFault]:
     """Every flow by its name, in the order of the configuration; or why a cluster of it does not tell."""
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
-    admins = {alias: admin(alias) for alias in aliases}
-    claims = Claims()
+    admins = {alias: surroundings.admin(alias) for alias in aliases}
+    claims = await _claims(config, surroundings)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
         # One flow after the other: the first one to claim a target topic has it, as in a daemon.
@@ -39,6 +38,19 @@ async def survey_flows(
     finally:
         await asyncio.gather(*(each.close() for each in admins.values()))
     return surveys
+
+
+async def _claims(config: Config, surroundings: Surroundings) -> Claims:
+    """Who copies into which topic by the ledgers, where flows can meet."""
+    claims = Claims()
+    targets = Counter(flow.target for flow in config.flows)
+    meeting = tuple(flow for flow in config.flows if targets[flow.target] > 1)
+    if meeting:
+        views = await read_ledgers(msgspec.structs.replace(config, flows=meeting), surroundings)
+        for name, view in views.items():
+            if isinstance(view, LedgerView):
+                claims.read(name, view)
+    return claims
 
 
 async def _survey(

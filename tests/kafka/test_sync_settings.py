@@ -21,7 +21,8 @@ from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.config_features import HeartbeatsConfig, SyncConfig
 from mirrord.model.facts import ConfigChange, ConfigsSynced, TopicCreated
 from mirrord.model.names import ledger_topic
-from mirrord.shell.discovery import Claims, Discovered, Discovery
+from mirrord.shell.claims import Claims
+from mirrord.shell.discovery import Discovered, Discovery
 from mirrord.shell.settings_sync import SettingsSync
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin

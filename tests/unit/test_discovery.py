@@ -10,7 +10,8 @@ from mirrord.model.config import FlowConfig
 from mirrord.model.facts import PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
 from mirrord.shell import discovery as module
-from mirrord.shell.discovery import REPEAT_S, SOON_S, Claims, Discovery, next_look_s
+from mirrord.shell.claims import Claims
+from mirrord.shell.discovery import REPEAT_S, SOON_S, Discovery, next_look_s
 from mirrord.shell.topics import ClusterTopics
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
 

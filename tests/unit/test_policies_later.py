@@ -17,7 +17,8 @@ from mirrord.model.config_features import SyncConfig
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Security
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.claims import Claims
+from mirrord.shell.discovery import Discovery
 from mirrord.shell.ledger_memory import MemoryLedger
 from mirrord.shell.supervise import Supervisor
 from mirrord.shell.upkeep import Upkeep

@@ -1,13 +1,15 @@
 """What keeps a daemon from starting, found over made-up clusters before anything is created."""
 
+from collections import defaultdict
+
 import msgspec
 import pytest
 
 from mirrord.cluster.rights import CODES
 from mirrord.model.config import ClusterConfig, Config, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import FlowOpened
-from mirrord.model.names import ClusterId
+from mirrord.model.facts import FlowOpened, Holder, LaneOpened, LeaseTaken
+from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.security import Security
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.connections import AuthenticationFailed
@@ -25,18 +27,29 @@ class World:
     def __init__(self) -> None:
         self.clusters = {alias: FakeCluster(ClusterId(f"{alias}-id")) for alias in ("eu", "us", "asia")}
         self.clusters["eu"].add("orders", 2)
-        self.ledger = MemoryLedger()
+        self.ledgers: defaultdict[str, MemoryLedger] = defaultdict(MemoryLedger)
 
     async def check(self, *flows: FlowConfig) -> None:
         config = Config(clusters=dict.fromkeys(self.clusters, ClusterConfig((), Security())), flows=flows or (FLOW,))
         before = {alias: dict(cluster.topics) for alias, cluster in self.clusters.items()}
         try:
-            await check_start(config, lambda alias: FakeAdmin(self.clusters[alias]), lambda _: self.store())
+            await check_start(config, lambda alias: FakeAdmin(self.clusters[alias]), lambda flow: self.store(flow.name))
         finally:
             assert {alias: cluster.topics for alias, cluster in self.clusters.items()} == before, "nothing is created"
 
-    def store(self) -> LedgerStore:
-        return LedgerStore(MemoryLog(self.ledger), SystemClock())
+    def store(self, flow: str = "eu-us") -> LedgerStore:
+        return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock())
+
+    async def has_copied(self, flow: str, source: str) -> None:
+        """The flow has copied some topic."""
+        self.clusters["us"].add(f"mirrord.{flow}.ledger", 1)
+        store = self.store(flow)
+        await store.open()
+        await open_flow(store, FlowOpened(flow, ClusterId(f"{source}-id"), ClusterId("us-id")))
+        lane = LaneKey(TopicId("id-other"), 0, TopicId("id-copy")).id
+        opened = LaneOpened(lane, "other", "other", 0, 1, 0, "all")
+        assert await store.append(1, [LeaseTaken(1, Holder("h", 1, "mirrord", ""), 6000), opened]) == (True, True)
+        await store.close()
 
 
 async def test_nothing_is_wrong() -> None:
@@ -109,6 +122,19 @@ async def test_two_flows_that_meet_in_one_topic() -> None:
     other = msgspec.structs.replace(one, name="asia-us", source="asia")
     with pytest.raises(ConfigError, match="flow asia-us: topic name collision: orders would be copied into orders"):
         await world.check(one, other)
+
+
+async def test_two_flows_that_meet_after_both_have_copied_are_told_of_later() -> None:
+    """A topic of yesterday must not keep everything else from being copied after a restart."""
+    world = World()
+    world.clusters["asia"].add("orders", 1)
+    one = msgspec.structs.replace(FLOW, naming="identity")
+    other = msgspec.structs.replace(one, name="asia-us", source="asia")
+    await world.has_copied("eu-us", "eu")
+    with pytest.raises(ConfigError, match="flow asia-us: topic name collision"):
+        await world.check(one, other)
+    await world.has_copied("asia-us", "asia")
+    await world.check(one, other)
 
 
 async def test_a_ledger_of_other_clusters() -> None:

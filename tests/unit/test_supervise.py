@@ -15,8 +15,8 @@ from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
 from mirrord.model.security import Security
 from mirrord.shell import fleet, flow_supervisor, pruning
+from mirrord.shell.claims import Claims
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Claims
 from mirrord.shell.flow_supervisor import FlowSupervisor, Services
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog

@@ -43,7 +43,7 @@ def test_a_target_with_more_partitions_is_copied_into_and_remarked() -> None:
 
 
 def test_a_target_topic_of_another_flow_is_refused_and_nothing_is_created_for_it() -> None:
-    planned = plan([topic("orders"), topic("payments")], [], {"eu.orders": "orders of the flow asia-us"})
+    planned = plan([topic("orders"), topic("payments")], [], {"eu.orders": "is the copy of orders of the flow asia-us"})
     assert planned.faults == {
         "orders": "topic name collision: orders would be copied into eu.orders, "
         "which is the copy of orders of the flow asia-us"

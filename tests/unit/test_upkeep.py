@@ -23,8 +23,9 @@ from mirrord.model.facts import (
 from mirrord.model.names import ClusterId, TopicId
 from mirrord.shell import acl_sync
 from mirrord.shell.acl_sync import AclSync
+from mirrord.shell.claims import Claims
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.discovery import Discovery
 from mirrord.shell.settings_sync import SettingsSync
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.upkeep_admin import regrouped

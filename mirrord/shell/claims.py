@@ -1,0 +1,104 @@
+"""Which flow copies into which target topic, so that no two of one daemon ever copy into the same one.
+
+A topic belongs to the flow whose ledger has a lane into it, whether or not that flow runs at the moment: else a
+restart, or a minute without its ledger, would let another flow write into its copy. One that no ledger knows belongs to
+the first flow that plans to copy into it.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Protocol
+
+from mirrord.cluster.topics import Topic
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import FlowConfig
+from mirrord.model.names import Alias, ClusterId, TopicId
+
+
+class Ledger(Protocol):
+    """What tells a flow's present state."""
+
+    @property
+    def state(self) -> FlowState:
+        """It may be another object each time."""
+        ...
+
+
+class Claims:
+    """What the flows of one daemon, or of one configuration, copy into."""
+
+    def __init__(self) -> None:
+        self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
+        """Cluster and target topic to flow and source topic."""
+        self._ledgers: dict[str, Ledger] = {}
+        self._unread: dict[str, Alias] = {}
+        """Flows whose ledger is not known yet, and where it is."""
+        self._news = asyncio.Event()
+
+    def expect(self, flow: FlowConfig) -> None:
+        """The flow's ledger will be read: what may be its copy is left alone until then."""
+        if flow.name not in self._ledgers:
+            self._unread[flow.name] = flow.target
+
+    def read(self, flow: str, ledger: Ledger) -> None:
+        """The flow's ledger is read, or is known not to exist."""
+        self._unread.pop(flow, None)
+        self._ledgers[flow] = ledger
+        self._news.set()
+
+    async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
+        """Until the ledgers of all other flows into the same cluster are read, or so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._unread_beside(flow):
+                    self._news.clear()
+                    await self._news.wait()
+
+    def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
+        """From now on the flow plans to copy into exactly these target topics (target to source)."""
+        self._forget_plan(flow)
+        for topic, source in targets.items():
+            self._planned.setdefault((cluster, topic), (flow, source))
+
+    def forget(self, flow: str) -> None:
+        """The flow is not in the configuration any more."""
+        self._forget_plan(flow)
+        self._ledgers.pop(flow, None)
+        self._unread.pop(flow, None)
+        self._news.set()
+
+    def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
+        """The target topics that the flow must not copy into, and why. `topics` are those that the cluster has.
+
+        The reason goes on after "would be copied into X, which".
+        """
+        own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
+        copied = {
+            topic_id: f"is the copy of {source} in the flow {name}"
+            for name, ledger in self._ledgers.items()
+            if name != flow.name
+            for topic_id, source in _copies(ledger.state).items()
+        }
+        unread = self._unread_beside(flow)
+        unknown = f"may be a copy of the flow {unread[0]}: its ledger is not read yet" if unread else ""
+        others: dict[str, str] = {}
+        for topic in topics:
+            if topic.topic_id not in own and (reason := copied.get(topic.topic_id, unknown)):
+                others[topic.name] = reason
+        for (where, name), (owner, source) in self._planned.items():
+            if where == cluster and owner != flow.name:
+                others[name] = f"is the copy of {source} in the flow {owner}"
+        return others
+
+    def _unread_beside(self, flow: FlowConfig) -> list[str]:
+        return [name for name, target in self._unread.items() if name != flow.name and target == flow.target]
+
+    def _forget_plan(self, flow: str) -> None:
+        for key in [key for key, (owner, _) in self._planned.items() if owner == flow]:
+            del self._planned[key]
+
+
+def _copies(ledger: FlowState) -> dict[TopicId, str]:
+    """Target topics that the flow has a lane into, and of which source topic."""
+    return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}
