@@ -7,7 +7,7 @@ import pytest
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
 from mirrord.lab.cluster import Cluster
-from tests.fixtures.daemon import Daemon, conf, mirrord, unique
+from tests.fixtures.daemon import Daemon, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.mirror import create_topic
 
@@ -75,6 +75,34 @@ topics = ['.{topic[1:]}']
         f"topic name collision: {topic} would be copied into eu.{topic}, which is the copy of {topic}" in answer.stderr
     )
     assert topics_of(target) == before
+
+
+def test_a_topic_stays_with_the_flow_that_has_copied_it(lab_pair: LabPair, tmp_path: Path) -> None:
+    """Also after a restart with a file in which another flow, which comes first there, takes it too."""
+    source, target = lab_pair.source, lab_pair.target
+    orders, other = (create_topic(source, unique(name), 1) for name in ("orders", "other"))
+    first, second = unique("first"), unique("second")
+    path = conf(tmp_path, source, target, other, flow=second)
+    off = """heartbeats = { emit = "off", replicate = false }
+mm2_records = { checkpoints = false, offset_syncs = "off" }"""
+    text = path.read_text() + f"\n[[flows]]\nname = '{first}'\nfrom = 'eu'\nto = 'us'\ntopics = ['{orders[:-1]}.']\n{off}\n"
+    path.write_text(text)
+    fill(source, orders, 1, 100)
+    fill(source, other, 1, 100)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, orders, other))
+        assert daemon.stop() == 0
+    path.write_text(text.replace(f"topics = ['{other}']", f"topics = ['{other}', '.{orders[1:]}']"))
+    fill(source, orders, 1, 100, 100)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, orders, other))
+        states = {flow.name: flow for flow in daemon.status().flows}
+        assert {flow.state for flow in states.values()} == {"running"}
+        assert [lane.topic for lane in states[first].lanes] == [orders]
+        assert [lane.topic for lane in states[second].lanes] == [other]
+        assert f"which is the copy of {orders} in the flow {first}" in states[second].note
+        assert daemon.stop() == 0
+    assert_same(source, target, [orders], 200)
 
 
 def test_a_flow_name_that_belongs_to_other_clusters(lab_pair: LabPair, tmp_path: Path) -> None:
