@@ -19,7 +19,7 @@ from mirrord.shell.metrics import Sample, samples
 EVERY_S = 10.0
 """Ray's agent hands values on about as often (metrics_report_interval_ms)."""
 ONE_HOT = frozenset({"mirrord_flow_state", "mirrord_lane_state", "mirrord_lanes"})
-"""A former state has the value 0; what else is not known any more is not a number."""
+"""A former state has the value 0; what else is not known any more is not a number, which Ray leaves out."""
 
 log = structlog.get_logger()
 
@@ -64,8 +64,7 @@ class RayMetrics:
         if made is None:
             kind: Any = ray_metrics.Counter if metric.kind in {"counter", "histogram"} else ray_metrics.Gauge
             made = self._made[name] = kind(name, metric.meaning, metric.labels)
-        # Ray refuses an empty tag.
-        tags = {label: text or "none" for label, text in zip(metric.labels, labels, strict=True)}
+        tags = dict(zip(metric.labels, labels, strict=True))
         if metric.kind not in {"counter", "histogram"}:
             made.set(value, tags)
         elif (more := value - (before or 0.0) if before is None or value >= before else value) > 0:

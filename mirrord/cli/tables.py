@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, Status
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, RpoStatus, Status
 
 UNKNOWN = "-"
 _STATE_STYLES = {
@@ -150,6 +150,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     if flow.note:
         yield escape(flow.note)
     yield from map(escape, flow.remarks)
+    yield from _rpo_lines(flow.rpo)
     if flow.latency is not None:
         yield _latency_line(flow, flow.latency)
     if flow.lease is not None and flow.state in {"standby", "down"}:
@@ -172,6 +173,13 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for lane in flow.lanes:
         if lane.state == "halted":
             yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+
+
+def _rpo_lines(rpo: RpoStatus | None) -> Iterator[str]:
+    if rpo is None or rpo.within is None:
+        return
+    goal = f"its RPO of {duration(rpo.rpo_s)}"
+    yield f"within {goal}" if rpo.within else f"[bold red]NOT within[/] {goal}: {escape(rpo.why)}"
 
 
 def _latency_line(flow: FlowStatus, told: LatencyStatus) -> str:

@@ -15,6 +15,7 @@ from mirrord.model import config_reader as read
 from mirrord.model.config_checks import check_flows
 from mirrord.model.config_features import (
     EVERY,
+    MONTH_MS,
     FromMm2Config,
     GroupsConfig,
     HeartbeatsConfig,
@@ -48,6 +49,7 @@ _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
 _AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
+_RPO = read.within(duration_ms, 1_000, MONTH_MS, '"1s" to "30d"')
 BUILT_IN = BuiltIn()
 ReplicationFactor = int | Literal["broker", "source"]
 _REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
@@ -86,6 +88,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     """What stands between alias and topic where names carry the alias."""
     start: Start = "earliest"
     isolation: Isolation = "read_committed"
+    rpo_ms: int | None = None
+    """How far the target may be behind: status, metrics and alerts tell when it is further. None: nobody asks."""
     refresh_ms: int | None = 5_000
     """How often new topics and partitions are looked for; None: never."""
     replication_factor: ReplicationFactor = "broker"
@@ -329,6 +333,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         separator=table.optional("separator", separator, "."),
         start=table.optional("start", start_point, "earliest"),
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),
+        rpo_ms=table.optional("rpo", _RPO, None),
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),

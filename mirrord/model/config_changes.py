@@ -19,6 +19,7 @@ LIVE = frozenset(
         "exclude",
         "select",
         "select_settings",
+        "rpo_ms",
         "refresh_ms",
         "replication_factor",
         "propagate_deletes",

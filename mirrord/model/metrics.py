@@ -68,6 +68,13 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_replicator_deaths", "counter", "", FLOW,
         "Replicators that ended by themselves, or were ended because they did not answer; each was replaced.",
     ),
+    # recovery point objective
+    Metric("mirrord_rpo_seconds", "gauge", "seconds", FLOW, "The flow's `rpo`; missing when it has none."),
+    Metric(
+        "mirrord_within_rpo", "gauge", "", FLOW,
+        "1 when each selected topic is copied and no lane is further behind than `rpo`; 0 also when that is not known. "
+        "Missing without `rpo`, and on a standby.",
+    ),
     # lanes
     Metric("mirrord_lanes", "gauge", "lanes", ("flow", "state"), "Lanes in this state."),
     Metric("mirrord_lanes_halted", "gauge", "lanes", FLOW, "Lanes that stand still until someone decides."),

@@ -206,6 +206,17 @@ class LatencyStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One line for people: why a clock is not known."""
 
 
+class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a flow keeps its recovery point objective."""
+
+    rpo_s: float
+    within: bool | None
+    """Each selected topic is copied, and no lane is further behind; False also when that is not known. None: on a
+    standby, where nobody needs to know."""
+    why: str = ""
+    """One line for people: why it is not within, or why that is not known."""
+
+
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
 
@@ -230,6 +241,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What is good to know, one line each."""
     latency: LatencyStatus | None = None
     """None while the flow carries no heartbeats."""
+    rpo: RpoStatus | None = None
+    """None while the flow has no `rpo`."""
     counts: CountsStatus | None = None
     """Only the daemon that holds the flow knows them."""
     ledger_end: int | None = None

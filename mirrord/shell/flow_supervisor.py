@@ -12,6 +12,7 @@ import structlog
 
 from mirrord.cluster.hazards import status_hazards
 from mirrord.cluster.probe import guarantee, mode
+from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
@@ -19,7 +20,7 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
 from mirrord.model.names import Alias, ClusterId
-from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, Totals
+from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered, Discovery, next_look_s
@@ -188,6 +189,7 @@ class FlowSupervisor:
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
             remarks=(*self._upkeep.remarks, *self._hazards, *self.groups.remarks) if self._fleet is not None else (),
             latency=self._upkeep.latency if self._fleet is not None else None,
+            rpo=self._rpo(lanes),
             counts=self._figures.counts if self._fleet is not None else None,
             ledger_end=self._store.state.next_offset if self._store else None,
             groups=self.groups.states,
@@ -441,6 +443,11 @@ class FlowSupervisor:
             return recorded_lanes(state, state.lanes, {}, clock.wall_ms())
         wanted = self._discovered.lanes if self._discovered else ()
         return lines(state, self._fleet.reports, wanted, self._figures, clock)
+
+    def _rpo(self, lanes: Sequence[LaneStatus]) -> RpoStatus | None:
+        found = self._discovered
+        faults = found.faults if found else ()
+        return rpo_status(self.flow.rpo_ms, self._shown_state(), lanes, faults, looked=found is not None)
 
     def _shown_state(self) -> FlowState:
         if self._state != "standby" or self._store is None:

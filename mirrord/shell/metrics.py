@@ -117,6 +117,9 @@ def _of_flow(flow: FlowStatus) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_groups_followed", flow.groups_followed
     # No audit is part of this version.
     yield "mirrord_audited_timestamp_seconds", 0
+    if flow.rpo is not None:
+        yield "mirrord_rpo_seconds", flow.rpo.rpo_s
+        yield "mirrord_within_rpo", flow.rpo.within
     if flow.latency is not None:
         yield "mirrord_latency_seconds", _seconds(flow.latency.latency_ms)
         yield "mirrord_latency_error_seconds", _seconds(flow.latency.latency_error_ms)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 
 from mirrord.cluster.probe import guarantee
+from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.config import ClusterConfig, Config, FlowConfig
@@ -139,6 +140,7 @@ async def _from_ledger(
         totals=Totals.of(lanes),
         guarantee=promise,
         guarantee_note=promise_note,
+        rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
     )
 
 
@@ -146,7 +148,15 @@ def _flow_status(
     flow: FlowConfig, *, source: ClusterStatus, target: ClusterStatus, state: FlowState, note: str
 ) -> FlowStatus:
     return FlowStatus(
-        name=flow.name, source=source, target=target, state=state, lease=None, totals=Totals.of(()), lanes=(), note=note
+        name=flow.name,
+        source=source,
+        target=target,
+        state=state,
+        lease=None,
+        totals=Totals.of(()),
+        lanes=(),
+        note=note,
+        rpo=rpo_status(flow.rpo_ms, state, (), (), looked=False),
     )
 
 
