@@ -85,7 +85,10 @@ def test_a_topic_stays_with_the_flow_that_has_copied_it(lab_pair: LabPair, tmp_p
     path = conf(tmp_path, source, target, other, flow=second)
     off = """heartbeats = { emit = "off", replicate = false }
 mm2_records = { checkpoints = false, offset_syncs = "off" }"""
-    text = path.read_text() + f"\n[[flows]]\nname = '{first}'\nfrom = 'eu'\nto = 'us'\ntopics = ['{orders[:-1]}.']\n{off}\n"
+    text = (
+        path.read_text()
+        + f"\n[[flows]]\nname = '{first}'\nfrom = 'eu'\nto = 'us'\ntopics = ['{orders[:-1]}.']\n{off}\n"
+    )
     path.write_text(text)
     fill(source, orders, 1, 100)
     fill(source, other, 1, 100)
