@@ -40,9 +40,9 @@ class GroupsActor:
         """What there is to say since this was last asked."""
         return msgspec.msgpack.encode(self._sync.news())
 
-    async def report(self) -> bytes:
+    async def report(self, reverse: bool) -> bytes:
         """All groups as they are now."""
-        return msgspec.msgpack.encode(await self._sync.report())
+        return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))
 
     @in_health_group
     async def watch(self) -> None:

@@ -143,9 +143,9 @@ class GroupCalls(ActorCalls):
         """What there is to say since it was last asked."""
         return _news.decode(await call(self._actor.news.remote(), CALL_S))
 
-    async def report(self) -> GroupsReport:
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
         """All groups as they are now."""
-        return _groups.decode(await call(self._actor.report.remote(), REPORT_S))
+        return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
 
 
 def _line(error: BaseException) -> str:

@@ -1,4 +1,6 @@
-"""`mirrord groups`: where consumer groups stand on both sides, how far behind they are, and what is not in step."""
+"""`mirrord groups`: where consumer groups stand on both sides, how far behind they are, and what is not in step; with
+`--reverse` where those of the target would go on at the source.
+"""
 
 import argparse
 from collections.abc import Sequence
@@ -11,16 +13,26 @@ from rich.table import Table
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.tables import count, duration
 from mirrord.cli.watching import console
+from mirrord.model.errors import ConfigError
 from mirrord.model.groups import GroupsReport
 from mirrord.shell.group_look import gather_groups
+from mirrord.shell.group_reverse import Order, gather_reverse
 
 _EPILOG = """The lag is counted at the target: records that its position has not read, and the age of the first of them.
 
 States: in step; waits (for records to be copied); active (it has members at the target, which are left alone); ahead
 (of the source: consumers went on at the target); behind (to be committed next); expired (at the source; the target's
-position stays); not copied (the topic is not); unknown (no counterpart, the reason says why); refused (by the target).
+position stays); not copied (the topic is not); unknown (no counterpart, the reason says why); unsure (where it moved
+last); refused (by the target).
 
-The running daemon is asked; when there is none, both clusters are, or the target alone. Nothing is altered."""
+The running daemon is asked; when there is none, both clusters are, or the target alone. Nothing is altered.
+
+With --reverse the same the other way round, for the way back after a failover: where groups that have consumed at the
+target would go on at the source; ahead is then a source that is further. --write commits that at the source, for groups
+without members there, never in front of what the source holds. Exit code 3: not all are in step now.
+
+  mirrord groups conf.toml --reverse              # a look
+  mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
 _STYLES = {
     "in step": "green",
     "waits": "yellow",
@@ -29,6 +41,7 @@ _STYLES = {
     "ahead": "cyan",
     "refused": "bold red",
     "unknown": "bold red",
+    "unsure": "yellow",
 }
 
 
@@ -37,20 +50,30 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "groups", "Show where consumer groups stand at the source and at the target.", _EPILOG)
     add_conf(parser)
     add_flow(parser)
+    parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
+    parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
+    rewind = "with --reverse: also set groups back that are further at the source"
+    parser.add_argument("--rewind", action="store_true", help=rewind)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the groups. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
+    if (arguments.write or arguments.rewind) and not arguments.reverse:
+        raise ConfigError("--write and --rewind belong to --reverse: to the target the daemon commits by itself")
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
-    reports = gather_groups(config)
+    if arguments.reverse:
+        reports = gather_reverse(config, Order(arguments.write, arguments.rewind))
+    else:
+        reports = gather_groups(config)
     if arguments.json:
         print(msgspec.json.encode({"flows": reports}).decode())
     else:
         console().print(groups_table(reports))
-    return 0
+    is_in_step = all(each.state == "in step" for report in reports for each in report.groups)
+    return 3 if arguments.write and not is_in_step else 0
 
 
 def groups_table(reports: Sequence[GroupsReport]) -> Group:

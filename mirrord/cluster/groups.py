@@ -5,14 +5,17 @@ one of them, translated by the map, against what the target has, and says what i
 
 - Never in front of what is copied: the map answers with the end of the copy at most.
 - Never back, but after the source. That the source went back is seen in the order of its commits: the newest one is
-  lower than one before it. Then the target follows as long as its position is one that the source has been at, and
-  nobody but mirrord committed it: a consumer of the target tells the leader epoch of what it has read, and mirrord
-  tells none (OffsetAndMetadata; KIP-320).
+  lower than one before it, or than the last checkpoint of before this process began, whose position the target still
+  has. Then the target follows as long as its position is one that the source has been at, and nobody but mirrord
+  committed it: a consumer of the target tells the leader epoch of what it has read, and mirrord tells none
+  (OffsetAndMetadata; KIP-320).
 - Nothing is ever deleted. A position that the source forgets (expired, its topic deleted) stays at the target until the
   target forgets it, too.
 - A group with members at the target is left alone.
 
-What was decided need not be remembered: source log, target and map tell all of it again after a restart.
+- Where the source follows the target, too (`mirrord.cluster.group_pairs`), what has moved there alone is left to that.
+
+What was decided need not be remembered: source log, checkpoints, target and map tell all of it again after a restart.
 """
 
 import re
@@ -95,10 +98,11 @@ class GroupBook:
                 changed = self.take(OffsetKey(group, *place), value) or changed
         return changed
 
-    def settled(self, group: str, place: TopicPartition) -> None:
-        """The target is where the source is: how it came there no longer matters."""
-        course = self._groups[group][place]
-        course.peak = course.newest.offset if course.newest is not None else course.peak
+    def settled(self, group: str, place: TopicPartition, offset: int) -> None:
+        """The target is where the source is, at this offset: how it came there no longer matters."""
+        course = self._groups.get(group, {}).get(place)
+        if course is not None:
+            course.peak = offset
 
     def groups(self) -> Iterable[str]:
         """The names of all that are known."""
@@ -125,6 +129,29 @@ class Mapped(NamedTuple):
     """It may turn out to be a little higher, and is to be asked for again."""
 
 
+class Pair(NamedTuple):
+    """Positions of a group on both sides that belong together."""
+
+    source: int
+    target: int
+    seen: bool = False
+    """This process has made or found it; otherwise a checkpoint tells."""
+    back: bool = False
+    """The source was set to where the target was."""
+
+
+class Past(NamedTuple):
+    """What was before, and what else is to be thought of."""
+
+    peak: Callable[[], Mapped]
+    """The map's answer for the course's peak."""
+    pair: Pair | None = None
+    back: Callable[[], Mapped] | None = None
+    """Where the target's position is at the source."""
+    two_way: bool = False
+    """The source follows the target, too."""
+
+
 class Write(NamedTuple):
     """To be committed."""
 
@@ -141,11 +168,8 @@ class Hold(NamedTuple):
     why: str = ""
 
 
-def plan(
-    course: Course, mapped: Mapped, present: CommittedOffset | None, peak: Callable[[], Mapped], mode: GroupsMode
-) -> Write | Hold:
-    """For one group in one partition. `present` is what the target has, and `peak` gives the map's answer for the
-    course's peak."""
+def plan(course: Course, mapped: Mapped, present: CommittedOffset | None, past: Past, mode: GroupsMode) -> Write | Hold:
+    """For one group in one partition. `present` is what the target has."""
     newest = course.newest
     if newest is None:
         return Hold("expired", "the source knows this position no more; the target's is left as it is")
@@ -156,25 +180,61 @@ def plan(
     wanted = CommittedOffset(offset, NO_EPOCH, newest.metadata)
     if present is None:
         return Write(wanted, "the target has no position", waits)
-    if offset > present.offset:
-        return Write(wanted, "the source has moved on", waits)
     if offset == present.offset:
-        if present.metadata != newest.metadata and present.leader_epoch == NO_EPOCH:
+        if present.metadata != newest.metadata and present.leader_epoch == NO_EPOCH and not past.two_way:
             return Write(wanted, "its metadata are others", waits)
         return Hold("waits", waiting_line(mapped)) if waits else Hold("in step")
-    line = _not_back(course, present, peak, mode)
+    left = _left_to_target(newest, offset, present, past)
+    if left is not None:
+        return left
+    if offset > present.offset:
+        return Write(wanted, "the source has moved on", waits)
+    line = _not_back(course, present, past, mode)
     return Hold("ahead", line) if line else Write(wanted, "the source went back", waits)
 
 
-def _not_back(course: Course, present: CommittedOffset, peak: Callable[[], Mapped], mode: GroupsMode) -> str:
+def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, past: Past) -> Hold | None:
+    """Whether the target's position is one that stays: its own consumers' or the one that the source was set to."""
+    pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
+    if past.two_way and pair is not None and newest.offset == pair.source:
+        if present.offset != pair.target:
+            return Hold("ahead", "it has moved at the target, and the source is to follow")
+        if pair.back:
+            return Hold("in step")
+    if offset < present.offset:
+        return None
+    if (past.two_way or by_consumer) and past.back is not None:
+        here = past.back()
+        # What stands between the two are others' records, which consumers of the target have yet to read.
+        if here.offset == newest.offset and not here.missing:
+            return Hold("in step")
+    is_seen = pair is not None and pair.seen
+    if past.two_way and by_consumer and newest.leader_epoch == NO_EPOCH and not is_seen:
+        return Hold("unsure", "nobody is known to have read on at the source: the position may be the target's old one")
+    return None
+
+
+def _not_back(course: Course, present: CommittedOffset, past: Past, mode: GroupsMode) -> str:
     """Why the target does not go back; empty when it does."""
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
-    if course.newest is None or course.peak <= course.newest.offset:
+    newest, pair = course.newest, past.pair
+    if past.two_way and pair is not None and pair.seen and present.offset == pair.target:
+        return ""  # both belonged together, and the source alone has moved since
+    is_remembered = (
+        newest is not None
+        and pair is not None
+        and not pair.seen
+        and newest.offset < pair.source
+        and present.offset == pair.target
+    )
+    if newest is None or (course.peak <= newest.offset and not is_remembered):
         return "the target is ahead, and the source did not go back"
     if present.leader_epoch != NO_EPOCH:
         return "the source went back, but a consumer has committed at the target"
-    reached = peak().offset
+    if is_remembered:
+        return ""
+    reached = past.peak().offset
     if reached is None or reached < present.offset:
         return "the source went back, but the target was ahead of it before"
     return ""

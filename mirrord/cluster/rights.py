@@ -249,6 +249,11 @@ def _of_groups(flow: FlowConfig) -> Iterator[Need]:
     for name in _groups(flow):
         yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
         yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
+        if flow.groups.reverse:
+            purpose = "to keep groups at the source in step with the target (groups.reverse)"
+            yield Need(Right(flow.source, "group", name, "READ"), "warning", purpose)
+    if flow.groups.reverse:
+        yield from _topic(flow.target, "__consumer_offsets", ("READ", "note", at_once))
 
 
 def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:

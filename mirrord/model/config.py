@@ -109,7 +109,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     @property
     def follows_groups(self) -> bool:
         """Whether groups' positions are translated: to be committed, or to become MirrorMaker 2's checkpoints."""
-        return self.groups.mode != "off" or self.mm2_records.checkpoints
+        return self.groups.mode != "off" or self.groups.reverse or self.mm2_records.checkpoints
 
 
 class ReplicatorsConfig(msgspec.Struct, frozen=True):

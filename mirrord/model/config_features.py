@@ -82,6 +82,8 @@ class GroupsConfig(msgspec.Struct, frozen=True):
     """A commit at the source is translated at the target within this time."""
     refresh_ms: int | None = 5_000
     """How often new groups are looked for; None: never."""
+    reverse: bool = False
+    """Groups that move on at the target are followed at the source, too. mirrord then commits there."""
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
@@ -150,6 +152,7 @@ def read_groups(table: read.Table) -> GroupsConfig:
         mode=table.optional("mode", _GROUPS_MODE, default.mode),
         every_ms=table.optional("every", EVERY, default.every_ms),
         refresh_ms=table.optional("refresh", refresh, default.refresh_ms),
+        reverse=table.optional("reverse", read.boolean, default.reverse),
     )
 
 

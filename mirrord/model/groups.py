@@ -4,17 +4,21 @@ from typing import Literal
 
 import msgspec
 
-GroupState = Literal["in step", "waits", "active", "ahead", "expired", "not copied", "unknown", "refused", "behind"]
-"""One partition of a group.
+GroupState = Literal[
+    "in step", "waits", "active", "ahead", "expired", "not copied", "unknown", "unsure", "refused", "behind"
+]
+"""One partition of a group, on its way from one side, where it is followed, to the other one, where it is committed: by
+default from the source to the target, in a `reverse` report from the target to the source.
 
-in step: the target's position is the source's. waits: the same, as far as records are copied. active: the group has
-members at the target, which are left alone. ahead: the target's position is behind the source's translated one, and not
-because the source went back. expired: the source knows the position no more; the target's is left. not copied: the
-topic is not. unknown: the position has no counterpart, and the reason says why. refused: the target's broker does not
-take the commit. behind: it will be committed next.
+in step: both positions are the same. waits: the same, as far as records are copied. active: the group has members where
+it would be committed, which are left alone. ahead: there it is further, or has moved by itself, and not because it went
+back where it is followed. expired: it is not known any more where it is followed, and is left. not copied: the topic is
+not. unknown: the position has no counterpart, and the reason says why. unsure: it is not known on which side it moved
+last. refused: the broker does not take the commit. behind: it will be committed next.
 """
 Source = Literal["log", "polling", "starting"]
-"""How commits are learnt of: from `__consumer_offsets`, by asking for them, not yet."""
+"""How commits are learnt of, at the source or with `reverse` at the target: from `__consumer_offsets`, by asking for
+them, not yet."""
 
 
 class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,7 +36,8 @@ class GroupStatus(msgspec.Struct, frozen=True, kw_only=True):
     target_offset: int | None = None
     """Next to be read at the target; None: nothing is committed there."""
     translated: int | None = None
-    """What the source's position is at the target; None where it has no counterpart."""
+    """What the source's position is at the target, or with `reverse` the target's at the source; None where it has no
+    counterpart."""
     lag_records: int | None = None
     """Records at the target that the target's position has not read."""
     lag_s: float | None = None
@@ -47,6 +52,8 @@ class GroupsReport(msgspec.Struct, frozen=True, kw_only=True):
 
     flow: str
     at_ms: int
+    reverse: bool = False
+    """From the target back to the source; then no lags are told."""
     source: Source
     note: str = ""
     """One line for people: why groups are not followed, or not fully."""

@@ -58,8 +58,8 @@ class GroupsHandle(Protocol):
         """What there is to say since it was last asked."""
         ...
 
-    async def report(self) -> GroupsReport:
-        """All groups as they are now."""
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
+        """All groups as they are now; with `reverse`, on their way back to the source."""
         ...
 
     async def kill(self) -> None:

@@ -108,11 +108,11 @@ class _Groups:
         self._check()
         return self._sync.news()
 
-    async def report(self) -> GroupsReport:
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
         """All groups as they are now."""
         self._check()
         try:
-            return await self._sync.report()
+            return await self._sync.report(reverse=reverse)
         except MirrordError as error:
             raise ReplicatorUnsure(str(error)) from error
 

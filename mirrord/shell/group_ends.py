@@ -1,8 +1,11 @@
-"""Where target partitions end, asked often: between two marks of a lane it tells how far the lane is copied."""
+"""Where partitions begin and end, asked often: at the target, between two marks of a lane, it tells how far the lane is
+copied; at the source, how far a position may be set.
+"""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
+from typing import Literal
 
 from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId
@@ -10,48 +13,58 @@ from mirrord.shell.asks import Asks
 from mirrord.shell.metadata import ClusterView, PartitionId
 
 ANSWER_S = 0.5
-"""Without an answer within this the mark has to do."""
+"""Without an answer within this it has to do without."""
 
 
-class TargetEnds:
-    """Asks one cluster."""
+class LaneEnds:
+    """Asks one cluster about the lanes' partitions on that side."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, side: Literal["source", "target"], answer_s: float = ANSWER_S) -> None:
         self._view = view
+        self._side = side
+        self._answer_s = answer_s
         self._asks = Asks(view, read_committed=False)
         self._watched: set[str] = set()
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
-        """The high watermark of each lane's target partition; those of which it is not told in time are left out."""
-        ends: dict[LaneId, int] = {}
+        """The high watermark of each lane's partition; those of which it is not told in time are left out."""
+        return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
+
+    async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
+        """Log start and high watermark of each; the same."""
+        found: dict[LaneId, tuple[int, int]] = {}
         waiting: set[asyncio.Future[None]] = set()
         for lane in lanes:
-            topic_id = lane.key.target_topic_id
-            if topic_id not in self._watched:
-                self._watched.add(topic_id)
-                self._view.watch(lane.target_topic, topic_id)
+            partition = self._partition(lane)
+            if partition.topic_id not in self._watched:
+                self._watched.add(partition.topic_id)
+                self._view.watch(partition.topic, partition.topic_id)
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             waiting.add(answered)
-            told = partial(_told, ends, lane.key.id, answered)
-            self._asks.bounds(PartitionId(lane.target_topic, topic_id, lane.partition), -1, told)
+            self._asks.bounds(partition, -1, partial(_told, found, lane.key.id, answered))
         if waiting:
-            await asyncio.wait(waiting, timeout=ANSWER_S)
-        return dict(ends)
+            await asyncio.wait(waiting, timeout=self._answer_s)
+        return dict(found)
 
     def close(self) -> None:
         """Ask nothing more."""
         self._asks.close()
 
+    def _partition(self, lane: LaneState) -> PartitionId:
+        if self._side == "source":
+            return PartitionId(lane.source_topic, lane.key.source_topic_id, lane.partition)
+        return PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
+
 
 def _told(
-    ends: dict[LaneId, int],
+    found: dict[LaneId, tuple[int, int]],
     lane: LaneId,
     answered: asyncio.Future[None],
     error: int,
     high_watermark: int,
-    _log_start: int,
+    log_start: int,
 ) -> None:
     if not error:
-        ends[lane] = high_watermark
+        found[lane] = (log_start, high_watermark)
     if not answered.done():
         answered.set_result(None)

@@ -72,13 +72,14 @@ class GroupKeeper:
         """What is good to know, one line each."""
         return (self.note,) if self.note else ()
 
-    async def report(self) -> GroupsReport | None:
-        """All groups as they are now; None while nobody follows them, or the follower does not answer."""
+    async def report(self, *, reverse: bool = False) -> GroupsReport | None:
+        """All groups as they are now, or with `reverse` on their way back to the source; None while nobody follows
+        them, or the follower does not answer."""
         handle = self._handle
         if handle is None:
             return None
         try:
-            return await handle.report()
+            return await handle.report(reverse=reverse)
         except (ReplicatorDead, ReplicatorUnsure):
             return None
 

@@ -57,7 +57,7 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note='groups.mode is "off"')
     state = view.state
     lanes = Lanes().of(state)
-    async with _view(flow.target, config.clusters[flow.target], state.target_cluster) as target:
+    async with view_of(flow.target, config.clusters[flow.target], state.target_cluster) as target:
         try:
             statuses, note = await _both(config, flow, view, lanes, target)
         except MirrordError as fault:
@@ -77,7 +77,7 @@ async def _both(
     """What is to be told of both clusters, and a line for people."""
     book = GroupBook(GroupFilter(flow.groups).passes)
     try:
-        async with _view(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
+        async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
             await _read(source, flow, book)
     except MirrordError as fault:
         note = f"no daemon answers, and the source neither: {fault}"
@@ -134,7 +134,8 @@ def _unknown(group: str, place: TopicPartition, copy: TopicPartition, commit: Co
 
 
 @asynccontextmanager
-async def _view(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
+async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
+    """A connection to a cluster, for a look."""
     options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
     view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
     view.start()

@@ -1,6 +1,7 @@
 """A group's position at the source as one at the target, by the ledger as it stands."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import NamedTuple
 
 from mirrord.cluster.groups import Mapped
@@ -81,6 +82,11 @@ class Atlas:
         """The lane that copies this source partition."""
         return self._lanes.get(place)
 
+    @cached_property
+    def copies(self) -> Mapping[TopicPartition, TopicPartition]:
+        """The source's partition of each one of the target that is a copy."""
+        return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
+
     def mapped(self, place: TopicPartition, position: Position) -> Mapped:
         """The target's position."""
         lane = self._lanes.get(place)
@@ -89,10 +95,7 @@ class Atlas:
         if position.topic_id not in {None, lane.key.source_topic_id}:
             return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
         mark = self._marks.get(lane.key.id)
-        known = self._maps.get(lane.key.id)
-        if known is None:
-            known = self._maps[lane.key.id] = LaneMap(lane, Copied.by(mark) if mark is not None else None)
-        told = known.to_target(position.offset)
+        told = self._map(lane, mark).to_target(position.offset)
         end = self._ends.get(lane.key.id)
         if told.ahead and mark is not None and end is not None:
             newer = _by_end(lane, mark, end)
@@ -100,6 +103,27 @@ class Atlas:
             if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
                 return Mapped(sooner.offset, 0, "", provisional=True)
         return Mapped(told.offset, told.ahead, _line(told))
+
+    def back(self, place: TopicPartition, offset: int) -> Mapped:
+        """The position at the source of one that the target has in the copy of this partition.
+
+        By marks alone: behind a mark may stand others' records, and whoever counted them as copied ones would skip
+        records of the source.
+        """
+        lane = self._lanes.get(place)
+        if lane is None:
+            return Mapped(None, 0, NOT_COPIED)
+        mark = self._marks.get(lane.key.id)
+        told = self._map(lane, mark).to_source(offset)
+        if told.kind != "at_end" or mark is None:
+            return Mapped(told.offset, 0, _line(told))
+        return Mapped(told.offset, max(0, offset - mark.target_offset))
+
+    def _map(self, lane: LaneState, mark: Progress | None) -> LaneMap:
+        known = self._maps.get(lane.key.id)
+        if known is None:
+            known = self._maps[lane.key.id] = LaneMap(lane, Copied.by(mark) if mark is not None else None)
+        return known
 
 
 def _by_end(lane: LaneState, mark: Progress, end: int) -> Copied | None:

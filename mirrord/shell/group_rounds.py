@@ -1,51 +1,32 @@
 """Rounds of one flow's groups: what is due is translated, held against the target, and committed there.
 
 What the target has is asked for right before each commit, and a group with members is refused by its broker: so nothing
-is overwritten that was committed by others in between, but for a moment of a few milliseconds.
+is overwritten that was committed by others in between, but for a moment of a few milliseconds. Where the source follows
+the target, too, it is asked in the same way, and `shell.group_back` carries back what moved at the target alone.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from mirrord.cluster.groups import Course, GroupBook, Hold, Mapped, Write, plan, waiting_line
+from mirrord.cluster.group_pairs import Pairs
+from mirrord.cluster.groups import Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
 from mirrord.ledger.translation import NOTHING
 from mirrord.model.config_features import GroupsMode
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.groups import GroupStatus, Translated
 from mirrord.shell.group_admin import LATER
+from mirrord.shell.group_back import GroupBack, Side
 from mirrord.shell.group_map import NOT_COPIED, Atlas, Position
+from mirrord.shell.group_words import WITHOUT_MEMBERS, refusal
 from mirrord.wire.consumer_offsets import OffsetValue
-from mirrord.wire.errors import ErrorCode
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
-_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The broker's words for a group that has members."""
-_WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-"""org.apache.kafka.common.GroupState."""
-
 log = structlog.get_logger()
-
-
-class Target(Protocol):
-    """What a round needs of the target (`shell.group_admin.GroupAdmin`)."""
-
-    async def listed(self) -> Mapping[str, ListedGroup]:
-        """All groups."""
-        ...
-
-    async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """What these have committed."""
-        ...
-
-    async def commit(
-        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
-    ) -> Mapping[str, Mapping[TopicPartition, int]]:
-        """Commit for them; the error of each partition."""
-        ...
 
 
 class _Planned(NamedTuple):
@@ -64,13 +45,15 @@ class GroupRounds:
     def __init__(
         self,
         book: GroupBook,
-        target: Target,
+        target: Side,
         mode: GroupsMode,
         chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
+        pairs: Pairs | None = None,
+        back: GroupBack | None = None,
     ) -> None:
         """`chart` gives the maps as they are at that moment, and is told the furthest position that will be asked
-        for of each partition of the source."""
+        for of each partition of the source. With `back` the source follows the target, too; it shares the `pairs`."""
         self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
         """By group and partition of the source, as of the last round that it was in."""
         self._translated: dict[tuple[str, TopicPartition], Translated] = {}
@@ -80,10 +63,14 @@ class GroupRounds:
         self._mode: GroupsMode = mode
         self._chart = chart
         self._may_write = may_write
+        self._pairs = pairs or Pairs()
+        self._back = back
         self._due: set[str] = set()
         self._waiting: set[str] = set()
-        self._members: dict[str, str] = {}
-        """Groups with members at the target, and their state."""
+        self._members: dict[str, ListedGroup] = {}
+        """Groups with members at the target."""
+        self._kinds: dict[str, str] = {}
+        """Of groups at the target, where it is told."""
 
     @property
     def due(self) -> bool:
@@ -105,27 +92,37 @@ class GroupRounds:
     def want_all(self) -> None:
         """All are."""
         self._due.update(self._book.groups())
+        if self._back is not None:
+            self._due.update(self._back.statuses)
 
     def want_waiting(self) -> None:
         """Those that wait for data are: some were copied."""
         self._due |= self._waiting
+        if self._back is not None:
+            self._due |= self._back.waiting
 
     async def look(self) -> None:
         """Which groups have members at the target. Raises EnvironmentFault, WireError."""
         listed = await self._target.listed()
         before = self._members
-        self._members = {name: each.state for name, each in listed.items() if each.state not in _WITHOUT_MEMBERS}
+        self._members = {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS}
+        self._kinds = {name: each.kind for name, each in listed.items()}
         self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
+        if self._back is not None:
+            self._due |= self._back.untold | await self._back.look()
 
     async def round(self) -> None:
         """All that is due, once. Raises EnvironmentFault, WireError; then it is still due."""
         groups, self._due = self._due, set()
         try:
             atlas, planned = await self._plan(groups)
+            if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
+                raise EnvironmentFault("the lease does not allow to commit now")
             if planned:
-                if not self._may_write():
-                    raise EnvironmentFault("the lease does not allow to commit now")
                 await self._commit(planned, atlas)
+            if self._back is not None:
+                await self._back.commit(self._book.settled)
+                self._due |= self._back.take_due()
         except MirrordError:
             self._due |= groups
             raise
@@ -142,19 +139,43 @@ class GroupRounds:
                 if course.newest is not None:
                     furthest[place] = max(furthest.get(place, 0), course.newest.offset)
         atlas = await self._chart(furthest)
-        told = await self._target.offsets(groups)
-        planned = {group: self._decide(group, told[group], atlas) for group in groups}
+        if self._back is None:
+            told = await self._target.offsets(groups)
+            planned = {group: self._decide(group, told[group], atlas) for group in groups}
+        else:
+            self._back.begin()
+            told, here = await asyncio.gather(self._target.offsets(groups), self._back.offsets(groups))
+            planned = {group: self._both(self._back, group, told[group], here[group], atlas) for group in groups}
+            await self._back.weigh()
         return atlas, {group: writes for group, writes in planned.items() if writes}
 
-    def _decide(self, group: str, told: GroupOffsets, atlas: Atlas) -> list[_Planned]:
-        """What is to be committed; the rest is told in the statuses."""
+    def _both(
+        self, back: GroupBack, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas
+    ) -> list[_Planned]:
+        if here.error in LATER or there.error in LATER:
+            self._due.add(group)
+            return []
+        writes = self._decide(group, there, atlas, None if here.error else here.offsets)
+        if not there.error:
+            back.decide(group, there, here, atlas, {each.place for each in writes})
+        return writes
+
+    def _decide(
+        self,
+        group: str,
+        told: GroupOffsets,
+        atlas: Atlas,
+        asked: Mapping[TopicPartition, CommittedOffset] | None = None,
+    ) -> list[_Planned]:
+        """What is to be committed; the rest is told in the statuses. `asked` is what the source has just answered."""
         self._waiting.discard(group)
         if told.error in LATER:
             self._due.add(group)
             return []
         writes: list[_Planned] = []
         statuses = self.statuses[group] = {}
-        for place, course in self._book.courses(group):
+        for place, told_course in self._book.courses(group):
+            course = told_course if asked is None else _as_asked(told_course, asked.get(place))
             lane = atlas.lane(place)
             if lane is None:
                 if course.newest is not None:
@@ -164,8 +185,7 @@ class GroupRounds:
             self._tell(group, place, lane.target_topic, course, mapped)
             present = told.offsets.get((lane.target_topic, place[1]))
             if told.error:
-                name = ErrorCode.name_of(told.error)
-                hold = Hold("refused", f"what the target has is not told: {name}")
+                hold = Hold("refused", f"what the target has is not told: {refusal(told.error, 'target').name}")
                 statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
                 continue
             step = self._step(group, place, course, mapped, present, atlas)
@@ -176,8 +196,8 @@ class GroupRounds:
                 assert isinstance(step, Hold)  # noqa: S101 - without a commit nothing is written
                 hold = step
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
-            if hold.state == "in step":
-                self._book.settled(group, place)
+            if hold.state in {"in step", "waits"} and course.newest is not None and present is not None:
+                self._met(group, place, course.newest.offset, present.offset, settled=hold.state == "in step")
             if mapped.missing or mapped.provisional or hold.why == NOTHING:
                 self._waiting.add(group)
         return writes
@@ -191,12 +211,26 @@ class GroupRounds:
         present: CommittedOffset | None,
         atlas: Atlas,
     ) -> Write | Hold:
-        step = plan(course, mapped, present, lambda: atlas.mapped(place, Position(course.peak)), self._mode)
+        past = Past(
+            lambda: atlas.mapped(place, Position(course.peak)),
+            self._pairs.of(group, place),
+            lambda: atlas.back(place, present.offset) if present is not None else Mapped(None),
+            two_way=self._back is not None,
+        )
+        step = plan(course, mapped, present, past, self._mode)
         if isinstance(step, Write) and self._mode == "off":
             return Hold("behind", 'groups.mode is "off": nothing is committed')
         if isinstance(step, Write) and group in self._members:
-            return Hold("active", f"the group is {self._members[group]} at the target, and left alone")
+            return Hold("active", f"the group is {self._members[group].state} at the target, and left alone")
         return step
+
+    def _met(self, group: str, place: TopicPartition, source: int, target: int, *, settled: bool) -> None:
+        if settled:
+            self._book.settled(group, place, source)
+        if self._back is not None:
+            self._pairs.met(group, place, source, target)
+        elif settled:
+            self._pairs.forget(group, place)
 
     def _tell(self, group: str, place: TopicPartition, target: str, course: Course, mapped: Mapped) -> None:
         if course.newest is None or mapped.offset is None:
@@ -226,29 +260,41 @@ class GroupRounds:
 
     def _answered(self, group: str, planned: _Planned, status: GroupStatus, error: int) -> GroupStatus:
         replace = msgspec.structs.replace
-        if error in LATER:
-            self._due.add(group)
-            return status
-        if error in _MEMBERS:
-            self._members.setdefault(group, "active")
-            return replace(status, state="active", why="the group has members at the target, and is left alone")
         if error:
-            reason = ErrorCode.name_of(error)
-            need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in reason else ""
-            log.warning("group_not_committed", group=group, topic=status.target_topic, reason=reason)
-            return replace(status, state="refused", why=f"the target does not take the commit: {reason}{need}")
+            told = refusal(error, "target", self._kinds.get(group, ""))
+            if told.is_later:
+                self._due.add(group)
+                return status
+            if told.has_members:
+                self._members.setdefault(group, ListedGroup(group, "", "active"))
+            else:
+                log.warning("group_not_committed", group=group, topic=status.target_topic, reason=told.name)
+            return replace(status, state=told.state, why=told.why)
         offset = planned.write.commit.offset
         if planned.write.why == "the source went back":
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
+        # What came in the meantime is due already, and is compared with this one.
+        is_newest = any(
+            place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
+            for place, course in self._book.courses(group)
+        )
+        settled = is_newest and not planned.write.waits
+        self._met(group, planned.place, planned.value.offset, offset, settled=settled)
         if planned.write.waits:
             return replace(status, state="waits", target_offset=offset, why=waiting_line(planned.mapped))
-        for place, course in self._book.courses(group):
-            # What came in the meantime is due already, and is compared with this one.
-            if place == planned.place and course.newest == planned.value:
-                self._book.settled(group, place)
         return replace(status, state="in step", target_offset=offset, why=planned.mapped.why)
+
+
+def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
+    """The same course; its newest commit is what the source has just answered, which the book may not know yet."""
+    if told is None:
+        return Course(None, course.peak)
+    known = course.newest
+    if known is not None and (known.offset, known.metadata) == (told.offset, told.metadata):
+        return course
+    return Course(OffsetValue(told.offset, told.leader_epoch, told.metadata, 0), max(course.peak, told.offset))
 
 
 def _mapped(atlas: Atlas, place: TopicPartition, course: Course) -> Mapped:

@@ -1,8 +1,9 @@
 """Keeps consumer groups at the target where they are at the source: one flow's follower, beside its replicators.
 
 Commits are learnt of by `shell.group_source`, and carried over in the rounds of `shell.group_rounds`, under the flow's
-lease. Nothing has to be remembered: after a restart the source's log, the ledger's map and what the target has tell all
-of it again.
+lease. Nothing has to be remembered: after a restart the source's log, the ledger's map, the checkpoints and what the
+target has tell all of it again. With `groups.reverse` the target's commits are learnt of in the same way, and carried
+back to the source.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
+from mirrord.cluster.group_pairs import Asked, Pairs
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.errors import MirrordError
@@ -23,9 +25,11 @@ from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.group_admin import GroupAdmin
-from mirrord.shell.group_ends import TargetEnds
+from mirrord.shell.group_back import GroupBack
+from mirrord.shell.group_ends import LaneEnds
 from mirrord.shell.group_lag import TargetLags, with_lags
 from mirrord.shell.group_map import Atlas, Lanes, ahead_of
+from mirrord.shell.group_memory import remember
 from mirrord.shell.group_rounds import GroupRounds
 from mirrord.shell.group_source import GroupSource
 from mirrord.shell.lease import LeaseKeeper
@@ -70,14 +74,18 @@ class GroupSync:
         await self._lease.join(self._setup.lease_epoch)
         self._parts = parts = _Parts(self._setup, self._chart, lambda: self._lease.is_valid, self._want)
         self._store.on_record(self._see_progress)
-        work = (parts.source.run(), self._rounds(parts.rounds), self._looks(parts.rounds))
+        work = [parts.source.run(), self._rounds(parts), self._looks(parts.rounds)]
+        if parts.target_groups is not None:
+            work.append(parts.target_groups.run())
         self._tasks = [asyncio.create_task(each) for each in work]
 
-    async def report(self) -> GroupsReport:
-        """All groups as they are now, with their lags at the target."""
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
+        """All groups as they are now, with their lags at the target; or how they are carried back to the source."""
         flow = self._setup.flow.name
         if self._parts is None:
-            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), source="starting")
+            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
+        if reverse:
+            return self._reverse_report(self._parts)
         source, rounds = self._parts.source, self._parts.rounds
         statuses = rounds.sorted_statuses()
         return GroupsReport(
@@ -87,6 +95,22 @@ class GroupSync:
             note=self.note,
             skipped=source.skipped,
             groups=await with_lags(statuses, self._lanes.of(self._store.state), self._parts.lags, self._clock),
+        )
+
+    def _reverse_report(self, parts: "_Parts") -> GroupsReport:
+        flow = self._setup.flow.name
+        if parts.back is None or parts.target_groups is None:
+            note = "groups.reverse is false"
+            return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=True, source="starting", note=note)
+        groups = parts.target_groups
+        return GroupsReport(
+            flow=flow,
+            at_ms=self._clock.wall_ms(),
+            reverse=True,
+            source=groups.kind,
+            note=self.note,
+            skipped=groups.skipped,
+            groups=tuple(parts.back.sorted_statuses()),
         )
 
     def news(self) -> GroupsNews:
@@ -101,8 +125,9 @@ class GroupSync:
     @property
     def note(self) -> str:
         """One line for people, or empty: why groups are not followed, or not fully."""
-        fault = next(filter(None, self._faults.values()), "")
-        return fault or (self._parts.source.note if self._parts is not None else "")
+        sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
+        lines = [*self._faults.values(), *(each.note for each in sources if each is not None)]
+        return next(filter(None, lines), "")
 
     async def close(self) -> None:
         """End everything. What was decided and not committed is decided again by whoever comes next."""
@@ -122,7 +147,10 @@ class GroupSync:
         await self._store.read_to_end()
         return Atlas(self._lanes.of(self._store.state), marks, ends)
 
-    async def _rounds(self, rounds: GroupRounds) -> None:
+    async def _rounds(self, parts: "_Parts") -> None:
+        setup, rounds = self._setup, parts.rounds
+        copies = Atlas(self._lanes.of(self._store.state), {}).copies
+        await remember(setup.flow, setup.target, setup.request_timeout_s, copies, parts.pairs)
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -189,14 +217,27 @@ class _Parts:
         self._asks = Asks(self._from, read_committed=True)
         self._fetches = Source(self._from, self._asks, Budget(BUFFER_BYTES), read_committed=True)
         self.source = GroupSource(self._from, self._fetches, self._asks, flow.groups, changed)
-        self.rounds = GroupRounds(self.source.book, GroupAdmin(self._to), flow.groups.mode, chart, may_write)
+        self.pairs = Pairs()
+        self.back: GroupBack | None = None
+        self.target_groups: GroupSource | None = None
+        """The target's commits."""
+        closing = [self._fetches.close, self._asks.close]
+        if flow.groups.reverse:
+            asks, bounds = Asks(self._to, read_committed=True), LaneEnds(self._from, "source")
+            fetches = Source(self._to, asks, Budget(BUFFER_BYTES), read_committed=True)
+            self.target_groups = GroupSource(self._to, fetches, asks, flow.groups, changed)
+            self.back = GroupBack(GroupAdmin(self._from), bounds, self.pairs, Asked())
+            closing += [fetches.close, asks.close, bounds.close]
+        target = GroupAdmin(self._to)
+        mode = flow.groups.mode
+        self.rounds = GroupRounds(self.source.book, target, mode, chart, may_write, self.pairs, self.back)
         self.lags = TargetLags(self._to, setup.target)
-        self.ends = TargetEnds(self._to)
+        self.ends = LaneEnds(self._to, "target")
+        self._closing = [*closing, self.ends.close]
 
     async def close(self) -> None:
         """End all connections."""
-        self._fetches.close()
-        self._asks.close()
-        self.ends.close()
+        for close in self._closing:
+            close()
         for view in (self._from, self._to):
             await view.close()

@@ -49,8 +49,9 @@ class StatusSource(Protocol):
         """Whether the daemon can serve, and if not, why. Lag and loss are metrics, not reasons."""
         ...
 
-    async def groups(self) -> list[GroupsReport]:
-        """Where consumer groups stand: the target is asked for their lags."""
+    async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
+        """Where consumer groups stand: the target is asked for their lags. With `reverse`, how they are carried back to
+        the source, by the flows that do so."""
         ...
 
     def metrics_text(self) -> bytes:
@@ -136,8 +137,8 @@ class HttpServer:
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
 
-    async def _groups(self, request: web.Request) -> web.Response:  # noqa: ARG002
-        return _json({"flows": await self._source.groups()})
+    async def _groups(self, request: web.Request) -> web.Response:
+        return _json({"flows": await self._source.groups(reverse="reverse" in request.query)})
 
     async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})

@@ -60,6 +60,10 @@ class Mm2Topic(LedgerTopics):
             raise EnvironmentFault(f"the topic {self._name} cannot be created: {refused}{need}")
         return True
 
+    async def exists(self) -> bool:
+        """Whether it is there, and may be seen."""
+        return self._name in (await self._admin.look([self._name])).topics
+
     async def write(self, records: Sequence[KeyValue]) -> None:
         """Returns when all are replicated. After a fault all of them may be there, or the first few."""
         try:

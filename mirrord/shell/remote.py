@@ -35,10 +35,12 @@ async def ask_status(http: str) -> Status:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
 
 
-async def ask_groups(http: str) -> list[GroupsReport]:
-    """Where groups stand, by the daemon at this address. Raises NoAnswer."""
+async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
+    """Where groups stand, by the daemon at this address; with `reverse`, of the flows that keep their source in step.
+    Raises NoAnswer."""
+    url = f"{http}/groups{'?reverse' if reverse else ''}"
     try:
-        async with _session(GROUPS_S) as session, session.get(f"{http}/groups") as response:
+        async with _session(GROUPS_S) as session, session.get(url) as response:
             if response.status != 200:
                 raise NoAnswer(f"{http} answers with {response.status}")
             return msgspec.json.decode(await response.read(), type=dict[str, list[GroupsReport]])["flows"]

@@ -174,9 +174,11 @@ class Supervisor:
             flows=tuple(flow.status() for flow in self._flows.values()),
         )
 
-    async def groups(self) -> list[GroupsReport]:
-        """Where consumer groups stand, of each flow whose groups are followed here."""
-        reports = await asyncio.gather(*(flow.groups.report() for flow in self._flows.values()))
+    async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
+        """Where consumer groups stand, of each flow whose groups are followed here; with `reverse`, of each whose
+        source is kept in step."""
+        flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
+        reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
         return [report for report in reports if report is not None]
 
     def ready(self) -> tuple[bool, list[str]]:

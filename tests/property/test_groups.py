@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.groups import GroupBook, Hold, Mapped, Write, plan
+from mirrord.cluster.groups import GroupBook, Hold, Mapped, Past, Write, plan
 from mirrord.model.config_features import GroupsMode
 from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.wire.groups import CommittedOffset
@@ -49,12 +49,13 @@ class World:
                 return Hold("active")
             newest = course.newest
             mapped = self.translate(newest.offset) if newest else Mapped(None)
-            step = plan(course, mapped, self.present, lambda course=course: self.translate(course.peak), self.mode)
+            past = Past(lambda course=course: self.translate(course.peak))
+            step = plan(course, mapped, self.present, past, self.mode)
             if isinstance(step, Write):
                 self.writes.append((step.commit.offset, self.present.offset if self.present else None))
                 self.present = step.commit
             if (isinstance(step, Write) and not step.waits) or (isinstance(step, Hold) and step.state == "in step"):
-                self.book.settled(KEY.group, place)
+                self.book.settled(KEY.group, place, newest.offset if newest else -1)
             return step
         return None
 

@@ -49,7 +49,7 @@ isolation = "read_uncommitted"
 refresh = "1m"
 replication_factor = 3
 propagate_deletes = true
-groups = { match = ["app.*"], exclude = [], mode = "forward-only", every = "2s", refresh = "never" }
+groups = { match = ["app.*"], exclude = [], mode = "forward-only", every = "2s", refresh = "never", reverse = true }
 heartbeats = { emit = "both", every = "5s", replicate = false, replication_factor = 1 }
 limits = { in_flight_bytes = "8MiB" }
 [flows.sync]
@@ -118,7 +118,7 @@ def test_every_key_is_read() -> None:
     (flow,) = config.flows
     assert (flow.name, flow.exclude, flow.naming, flow.separator) == ("night", (r".*\.tmp",), "dr-{topic}", "__")
     assert flow.propagate_deletes
-    assert flow.groups == GroupsConfig(("app.*",), (), "forward-only", 2_000, None)
+    assert flow.groups == GroupsConfig(("app.*",), (), "forward-only", 2_000, None, True)
     assert flow.sync == SyncConfig(False, (r"retention\..*",), "source", "exact", 60_000)
     assert flow.heartbeats == HeartbeatsConfig("both", 5_000, False, 1)
     assert flow.mm2_records == Mm2RecordsConfig(False, 60_000, 3, "source", 2, 0, "-")

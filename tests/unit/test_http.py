@@ -92,8 +92,8 @@ class Daemon:
     def ready(self) -> tuple[bool, list[str]]:
         return not self.reasons, self.reasons
 
-    async def groups(self) -> list[GroupsReport]:
-        return [GroupsReport(flow="eu-us", at_ms=7, source="log")]
+    async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
+        return [GroupsReport(flow="eu-us", at_ms=7, reverse=reverse, source="log")]
 
     def metrics_text(self) -> bytes:
         return metrics_text(STATUS)

@@ -107,6 +107,8 @@ def test_mirrords_own_topics() -> None:
         ({"groups": GroupsConfig()}, Right("eu", "topic", "__consumer_offsets", "READ")),
         ({"heartbeats": HeartbeatsConfig()}, Right("us", "topic", "heartbeats", "WRITE")),
         (CHECKPOINTS, Right("us", "topic", "eu.checkpoints.internal", "CREATE")),
+        ({"groups": GroupsConfig(reverse=True)}, Right("eu", "group", "*", "READ")),
+        ({"groups": GroupsConfig(reverse=True)}, Right("us", "topic", "__consumer_offsets", "READ")),
         (CHECKPOINTS, Right("eu", "group", "*", "DESCRIBE")),
         (CHECKPOINTS, Right("us", "group", "*", "DESCRIBE")),
         (

@@ -1,0 +1,252 @@
+"""From the target back to the source: where groups that consume at the target would go on at the source.
+
+A part of each round (`shell.group_rounds`) of a flow that keeps its source in step, and all that `mirrord groups
+--reverse` does. Both sides are asked for what they have right before anything is decided. A position is never set in
+front of what the source holds, and one that the source's log has left behind becomes the log's start.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+import structlog
+
+from mirrord.cluster.group_pairs import Asked, Pairs, plan_back, unexplained_line
+from mirrord.cluster.groups import Hold, Mapped, Write
+from mirrord.ledger.state import LaneState
+from mirrord.model.errors import MirrordError
+from mirrord.model.groups import GroupState, GroupStatus
+from mirrord.model.names import LaneId
+from mirrord.shell.group_map import Atlas, Position
+from mirrord.shell.group_words import WITHOUT_MEMBERS, Refusal, refusal
+from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+
+log = structlog.get_logger()
+
+
+class Side(Protocol):
+    """What is asked of one cluster (`shell.group_admin.GroupAdmin`)."""
+
+    async def listed(self) -> Mapping[str, ListedGroup]:
+        """All groups."""
+        ...
+
+    async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """What these have committed."""
+        ...
+
+    async def commit(
+        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        """Commit for them; the error of each partition."""
+        ...
+
+
+class Bounds(Protocol):
+    """Where partitions of the source begin and end (`shell.group_ends`)."""
+
+    async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
+        """Log start and high watermark of each lane's partition; those of which it is not told are left out."""
+        ...
+
+
+class BackWrite(NamedTuple):
+    """A commit that is to be made at the source."""
+
+    group: str
+    place: TopicPartition
+    lane: LaneState
+    newest: CommittedOffset
+    """What the target has."""
+    write: Write
+    mapped: Mapped
+
+
+class GroupBack:
+    """The way back of one flow's groups."""
+
+    def __init__(self, source: Side, bounds: Bounds, pairs: Pairs, asked: Asked) -> None:
+        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        """By group and partition of the source, as of the last round that it was in."""
+        self.waiting: set[str] = set()
+        """Groups whose positions wait for the map."""
+        self.untold: set[str] = set()
+        """Groups of which the source did not tell where their partitions end."""
+        self._source = source
+        self._bounds = bounds
+        self._pairs = pairs
+        self._asked = asked
+        self._members: dict[str, ListedGroup] = {}
+        self._writes: list[BackWrite] = []
+        self._due: set[str] = set()
+        """Groups that are to be looked at again, for the source did not answer."""
+
+    @property
+    def has_writes(self) -> bool:
+        """Whether something is to be committed."""
+        return bool(self._writes)
+
+    def sorted_statuses(self) -> list[GroupStatus]:
+        """By group, topic and partition."""
+        return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
+
+    def take_due(self) -> set[str]:
+        """Groups that are to be looked at again; it is told once."""
+        due, self._due = self._due, set()
+        return due
+
+    async def look(self) -> set[str]:
+        """Which groups have members at the source; the names of those of which that changed. Raises EnvironmentFault,
+        WireError."""
+        before = self._members
+        listed = await self._source.listed()
+        self._members = {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS}
+        return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
+
+    async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """What the source has now. Raises EnvironmentFault."""
+        return await self._source.offsets(groups)
+
+    def begin(self) -> None:
+        """A round begins."""
+        self._writes = []
+
+    def decide(
+        self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicPartition]
+    ) -> None:
+        """What is to be committed for one group. `there` is what the target has, `here` what the source has; where the
+        source `moves` the target on, nothing is carried back."""
+        self.waiting.discard(group)
+        self.untold.discard(group)
+        statuses = self.statuses[group] = {}
+        for copy, newest in there.offsets.items():
+            place = atlas.copies.get(copy)
+            lane = atlas.lane(place) if place is not None else None
+            if place is None or lane is None:
+                continue
+            present = here.offsets.get(place)
+            mapped = atlas.back(place, newest.offset)
+            if here.error:
+                step = Hold("refused", f"what the source has is not told: {refusal(here.error, 'source').name}")
+            elif place in moves:
+                step = Hold("ahead", "the source has moved, and the target is to follow")
+            else:
+                step = self._step(group, place, newest, mapped, present, atlas)
+            if isinstance(step, Write):
+                self._writes.append(BackWrite(group, place, lane, newest, step, mapped))
+                statuses[place] = _status(group, place, lane, newest, mapped, present, Hold("behind", step.why))
+                continue
+            statuses[place] = _status(group, place, lane, newest, mapped, present, step)
+            if step.state in {"in step", "waits"} and present is not None:
+                # What waits is the target's position, as far as the map tells it.
+                self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
+            if mapped.missing:
+                self.waiting.add(group)
+
+    def _step(
+        self,
+        group: str,
+        place: TopicPartition,
+        newest: CommittedOffset,
+        mapped: Mapped,
+        present: CommittedOffset | None,
+        atlas: Atlas,
+    ) -> Write | Hold:
+        def forth() -> Mapped:
+            return atlas.mapped(place, Position(present.offset)) if present is not None else Mapped(None)
+
+        step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked)
+        if isinstance(step, Write) and group in self._members:
+            return Hold("active", f"the group is {self._members[group].state} at the source, and left alone")
+        return step
+
+    async def weigh(self) -> None:
+        """Hold what was decided against what the source's logs hold."""
+        if not self._writes:
+            return
+        lanes = {each.lane.key.id: each.lane for each in self._writes}
+        bounds = await self._bounds.bounds(lanes.values())
+        kept: list[BackWrite] = []
+        for each in self._writes:
+            start, end = bounds.get(each.lane.key.id, (0, -1))
+            wanted = each.write.commit.offset
+            if wanted <= end:
+                commit = msgspec.structs.replace(each.write.commit, offset=max(wanted, start))
+                kept.append(each._replace(write=each.write._replace(commit=commit)))
+                continue
+            why = "the source does not tell where its partition ends"
+            if end >= 0:
+                why = f"the source ends at {end}, in front of it"
+            else:
+                self.untold.add(each.group)
+            self._replace(each, state="unknown", why=why)
+        self._writes = kept
+
+    async def commit(self, settled: Callable[[str, TopicPartition, int], None]) -> None:
+        """Make the commits; `settled` is told what the source has then. Raises EnvironmentFault."""
+        writes, self._writes = self._writes, []
+        if not writes:
+            return
+        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for each in writes:
+            commits.setdefault(each.group, {})[each.place] = each.write.commit
+        try:
+            answers = await self._source.commit(commits)
+        except MirrordError:
+            self._due |= commits.keys()
+            raise
+        for each in writes:
+            self._answered(each, answers[each.group][each.place], settled)
+
+    def _answered(self, each: BackWrite, error: int, settled: Callable[[str, TopicPartition, int], None]) -> None:
+        told = refusal(error, "source")
+        offset = each.write.commit.offset
+        if told.is_later:
+            self._due.add(each.group)
+        elif error:
+            self._refused(each, told)
+        else:
+            self._pairs.met(each.group, each.place, offset, each.newest.offset, back=True)
+            settled(each.group, each.place, offset)
+            if each.write.why == "the target went back":
+                log.info("group_went_back_at_source", group=each.group, topic=each.place[0], partition=each.place[1])
+            if each.write.waits:
+                self.waiting.add(each.group)
+                self._replace(each, state="waits", why=unexplained_line(each.mapped), source_offset=offset)
+            else:
+                self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
+
+    def _refused(self, each: BackWrite, told: Refusal) -> None:
+        if told.has_members:
+            self._members.setdefault(each.group, ListedGroup(each.group, "", "active"))
+        else:
+            log.warning("group_not_committed", group=each.group, topic=each.place[0], reason=told.name, at="source")
+        self._replace(each, state=told.state, why=told.why)
+
+    def _replace(self, each: BackWrite, *, state: GroupState, why: str, source_offset: int | None = None) -> None:
+        statuses = self.statuses[each.group]
+        known = statuses[each.place]
+        told = known.source_offset if source_offset is None else source_offset
+        statuses[each.place] = msgspec.structs.replace(known, state=state, why=why, source_offset=told)
+
+
+def _status(
+    group: str,
+    place: TopicPartition,
+    lane: LaneState,
+    newest: CommittedOffset,
+    mapped: Mapped,
+    present: CommittedOffset | None,
+    hold: Hold,
+) -> GroupStatus:
+    return GroupStatus(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        target_topic=lane.target_topic,
+        source_offset=present.offset if present is not None else None,
+        target_offset=newest.offset,
+        translated=mapped.offset,
+        state=hold.state,
+        why=hold.why or mapped.why,
+    )

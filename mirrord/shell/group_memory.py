@@ -1,0 +1,55 @@
+"""What is known of groups from before this process began: the checkpoints at the target (`mirrord.shell.checkpoints`).
+
+They tell where mirrord last saw each group at the source, and where that is at the target. So a position that went back
+while nobody followed it is seen to have gone back, also where the source's log no longer tells.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from mirrord.cluster.group_pairs import Pairs
+from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.mm2_topic import Mm2Topic
+from mirrord.wire.errors import WireError
+from mirrord.wire.groups import TopicPartition
+from mirrord.wire.mm2_records import Checkpoint
+from policies.mm2_names import checkpoints_topic
+
+READ_S = 20.0
+
+log = structlog.get_logger()
+
+
+async def remember(
+    flow: FlowConfig,
+    target: ClusterConfig,
+    timeout_s: float,
+    copies: Mapping[TopicPartition, TopicPartition],
+    pairs: Pairs,
+) -> None:
+    """Let `pairs` know what the checkpoints tell; `copies` gives the source's partition of each one of the target.
+
+    Where none are written, or they may not be read, nothing is remembered.
+    """
+    if not flow.mm2_records.checkpoints:
+        return
+    topic = Mm2Topic(checkpoints_topic(flow.source, flow.mm2_records.separator), target, timeout_s)
+    try:
+        async with asyncio.timeout(READ_S):
+            records = await topic.read_all() if await topic.exists() else []
+    except (EnvironmentFault, TimeoutError) as fault:
+        log.warning("checkpoints_not_read", flow=flow.name, reason=str(fault) or f"no answer within {READ_S:g} s")
+        return
+    finally:
+        await topic.end()
+    for key, value in records:
+        try:
+            told = Checkpoint.decode(key, value)
+        except WireError:
+            continue  # as MirrorCheckpointTask does
+        place = copies.get((told.topic, told.partition))
+        if place is not None:
+            pairs.learn(told.group, place, told.upstream, told.downstream)

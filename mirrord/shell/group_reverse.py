@@ -1,0 +1,127 @@
+"""Where groups of the target would go on at the source, for somebody who asks; and committing it there, when that is
+asked for (`mirrord groups --reverse`, for the way back after a failover).
+
+A daemon that keeps the source in step (`groups.reverse`) is asked, unless something is to be committed; else both
+clusters are, at that moment.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.cluster.group_pairs import Asked, Pairs
+from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.groups import GroupsReport, GroupStatus
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.group_admin import GroupAdmin
+from mirrord.shell.group_back import GroupBack
+from mirrord.shell.group_ends import LaneEnds
+from mirrord.shell.group_look import ANSWER_S, view_of
+from mirrord.shell.group_map import Atlas, Lanes
+from mirrord.shell.group_memory import remember
+from mirrord.shell.group_rounds import GroupRounds
+from mirrord.shell.metadata import ClusterView
+from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.shell.remote import NoAnswer, ask_groups
+from mirrord.shell.supervise import Surroundings
+from mirrord.wire.groups import TopicPartition
+
+ROUNDS_S = 10.0
+"""How long a broker that keeps a group may take to be found."""
+AGAIN_S = 0.2
+LOOKED = "found out from both clusters; nothing was committed"
+WRITTEN = "found out from both clusters; what could be was committed at the source"
+
+
+class Order(NamedTuple):
+    """What is asked for."""
+
+    write: bool = False
+    """Commit at the source."""
+    rewind: bool = False
+    """Also set groups back whose position at the source is further than at the target."""
+
+
+def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
+    """The groups of the configured flows, from target to source. Raises EnvironmentFault when nothing is known of any
+    flow."""
+    return asyncio.run(_gather(config, order))
+
+
+async def _gather(config: Config, order: Order) -> list[GroupsReport]:
+    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    if all(isinstance(view, MirrordError) for view in views.values()):
+        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
+    told: dict[str, GroupsReport] = {}
+    if order == Order():
+        for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
+            try:
+                told |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
+            except NoAnswer:
+                continue
+    return [told.get(flow.name) or await _look(config, flow, views[flow.name], order) for flow in config.flows]
+
+
+async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordError, order: Order) -> GroupsReport:
+    note, statuses = "", list[GroupStatus]()
+    if isinstance(view, MirrordError):
+        note = str(view)
+    else:
+        try:
+            statuses = await _both(config, flow, view, order)
+            note = WRITTEN if order.write else LOOKED
+        except MirrordError as fault:
+            note = str(fault)
+    now_ms = SystemClock().wall_ms()
+    kind = "polling" if statuses else "starting"
+    return GroupsReport(flow=flow.name, at_ms=now_ms, reverse=True, source=kind, note=note, groups=tuple(statuses))
+
+
+async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Order) -> list[GroupStatus]:
+    atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), Pairs()
+    target_config = config.clusters[flow.target]
+    await remember(flow, target_config, ANSWER_S, atlas.copies, pairs)
+    async with (
+        view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source,
+        view_of(flow.target, target_config, view.state.target_cluster) as target,
+    ):
+        bounds = LaneEnds(source, "source", ANSWER_S)
+        back = GroupBack(GroupAdmin(source), bounds, pairs, Asked(once=True, rewind=order.rewind))
+        try:
+            return await _rounds(flow, target, atlas, back, order)
+        finally:
+            bounds.close()
+
+
+async def _rounds(
+    flow: FlowConfig,
+    target: ClusterView,
+    atlas: Atlas,
+    back: GroupBack,
+    order: Order,
+) -> list[GroupStatus]:
+    """Until every group was answered for."""
+
+    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
+        return atlas
+
+    passes = GroupFilter(flow.groups).passes
+    admin = GroupAdmin(target)
+    # The source's commits are asked for by the round itself, and none is carried to the target.
+    rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
+    try:
+        async with asyncio.timeout(ROUNDS_S):
+            await rounds.look()
+            rounds.want(
+                [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
+            )
+            while rounds.due:
+                await (rounds.round() if order.write else rounds.survey())
+                if rounds.due:
+                    await asyncio.sleep(AGAIN_S)
+    except TimeoutError:
+        if not any(back.statuses.values()):
+            raise EnvironmentFault(f"{flow.source} or {flow.target} did not answer within {ROUNDS_S:g} s") from None
+    return back.sorted_statuses()
