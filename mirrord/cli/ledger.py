@@ -10,13 +10,14 @@ from typing import cast
 import msgspec
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.ledger_words import moment, words
+from mirrord.cli.ledger_words import words
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError
 from mirrord.model.facts import AnyFact
 from mirrord.model.names import LaneId
+from mirrord.model.orders import moment
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import LogTrimmed
 from mirrord.shell.ledger_reading import LedgerReading, ReadEntry

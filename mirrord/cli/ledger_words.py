@@ -1,7 +1,6 @@
 """A fact in words, one line each."""
 
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
 
 from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
@@ -10,19 +9,26 @@ from mirrord.model.facts import (
     AnyFact,
     ConfigChanged,
     ConfigsSynced,
+    CopyingPaused,
+    CopyingResumed,
     CopyInherited,
     FlowOpened,
     Holder,
     HoleFound,
+    HostDrained,
+    HostRestored,
     LaneFact,
     LaneHalted,
     LaneOpened,
+    LanePinned,
     LaneResumed,
     LaneTaken,
+    LaneUnpinned,
     LeaseContinued,
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
+    OrderFact,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -38,15 +44,11 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneId
+from mirrord.model.orders import moment, pausable
 
 SHOWN_RUNS = 3
 
 LaneName = Callable[[LaneId], str]
-
-
-def moment(at_ms: int) -> str:
-    """A moment of the wall clock, in UTC."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _holder(holder: Holder) -> str:
@@ -56,8 +58,8 @@ def _holder(holder: Holder) -> str:
 
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
-    if isinstance(fact, TopicFact):
-        return f"{fact.target_topic} {_topic_words(fact)}"
+    if isinstance(fact, TopicFact | OrderFact):
+        return _order_words(fact) if isinstance(fact, OrderFact) else f"{fact.target_topic} {_topic_words(fact)}"
     match fact:
         case FlowOpened():
             return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
@@ -95,6 +97,22 @@ def _topic_words(fact: TopicFact) -> str:
             return f"stays: {fact.reason}"
         case TopicDeleted():
             return "deleted"
+
+
+def _order_words(fact: OrderFact) -> str:
+    match fact:
+        case CopyingPaused() | CopyingResumed():
+            what = "paused" if isinstance(fact, CopyingPaused) else "no longer paused"
+            told = f"{pausable(fact.topic, fact.partition)} {what}"
+        case LanePinned():
+            told = f"{fact.topic}-{fact.partition} is to be on replicator {fact.slot}"
+        case LaneUnpinned():
+            told = f"{fact.topic}-{fact.partition} may be on any replicator"
+        case HostDrained():
+            told = f"{fact.replicator} is to be empty"
+        case HostRestored():
+            told = f"{fact.replicator} is no longer to be empty"
+    return f"{told} by {fact.origin.by}{f': {fact.origin.reason}' if fact.origin.reason else ''}"
 
 
 def _value(value: str | None) -> str:

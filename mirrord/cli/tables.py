@@ -21,6 +21,7 @@ _STATE_STYLES = {
     "rebuilding": "bold red",
     "settling": "yellow",
     "opening": "yellow",
+    "paused": "cyan",
 }
 
 

@@ -6,7 +6,7 @@ never host one lane, in whatever order the steps succeed or fail.
 
 A crashed replicator's lanes do not wait for its replacement: who is there takes them, an empty spare first. When the
 replacement is there, lanes move until the loads are even, a few at a time. A lane that is to be alone has a replicator
-for itself.
+for itself. What people wish (`Wishes`) counts as far as no lane stands still for it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -77,6 +77,11 @@ class Wishes(msgspec.Struct, frozen=True):
     """Lanes that get a replicator for themselves."""
     even_out: bool = True
     """Lanes may move only to even out the loads."""
+    pins: Mapping[LaneId, int] = {}
+    """Lanes that somebody wants on the replicator of this slot. They are there while it is one of those that host many
+    lanes and has room; else they are placed like any other."""
+    drained: frozenset[str] = frozenset()
+    """Replicators that somebody wants empty. Where no other one could take their lanes, another one is started."""
 
 
 def reconcile(
@@ -90,9 +95,9 @@ def reconcile(
     """The next steps; empty when nothing has to change. `orphans` are lanes whose replicator died: they come first."""
     alone = [lane for lane in desired if lane in wishes.alone]
     together = [lane for lane in desired if lane not in wishes.alone]
-    shared = replicators_wanted(config, len(together), cores)
-    wanted = shared + len(alone) + (config.spares if desired else 0)
+    shared, wanted = _counts(config, len(together), len(alone), cores, _drained(hosts, wishes))
     serving = [host for host in hosts if host.state == "serving"]
+    open_hosts = [host for host in serving if host.name not in wishes.drained]
     starts = _starts(hosts, wanted)
     steps: list[Step] = [StartReplicator(slot) for slot in starts]
     steps += _unwanted(frozenset(desired), serving)
@@ -100,38 +105,99 @@ def reconcile(
     hosted = {lane for host in hosts for lane in host.lanes}
     homeless = [lane for lane in together if lane not in hosted]
     fewer = bool(starts) or any(host.state == "starting" for host in hosts)
-    placed = _place_alone([lane for lane in alone if lane not in hosted], serving)
-    places = _Places(config, _hosts_of_many(serving, wishes.alone, placed, shared), wishes.weights)
-    placed |= places.urgent([lane for lane in homeless if lane in orphans])
-    # While some are on their way, each takes its share; the rest waits for those.
+    placed = _place_alone([lane for lane in alone if lane not in hosted], open_hosts)
+    places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, placed, shared), wishes)
+    placed |= places.pinned(homeless)
+    placed |= places.urgent([lane for lane in homeless if lane in orphans and lane not in placed])
+    # While some are on their way, each takes its share, and what is pinned to one of them waits for it.
     share = -(-len(together) // max(shared, 1)) if fewer else None
-    placed |= places.fresh([lane for lane in homeless if lane not in orphans], share)
+    coming = {host.slot for host in hosts if host.state == "starting"}
+    fresh = [lane for lane in homeless if lane not in orphans and wishes.pins.get(lane) not in coming]
+    placed |= places.fresh([lane for lane in fresh if lane not in placed], share)
     steps += _assignments(placed)
+    steps += places.to_pins(serving, desired)
 
     waiting = any(lane not in hosted for lane in desired)
     if not steps and not waiting and all(host.state == "serving" and not host.leaving for host in hosts):
         steps += (
-            _makes_room(serving, wishes.alone)
-            or _empties(serving, places.hosts, wishes.alone)
+            _makes_room(open_hosts, wishes.alone)
+            or _leaves_drained(serving, open_hosts, places, wishes)
+            or _empties(open_hosts, places.hosts, wishes.alone)
             or _moves(places, wishes)
         )
     steps += _stops(serving, placed, sum(host.state != "stopping" for host in hosts) - wanted)
     return steps
 
 
+def takers(
+    desired: Sequence[LaneId], hosts: Sequence[Host], config: ReplicatorsConfig, cores: int, wishes: Wishes
+) -> dict[str, bool]:
+    """The hosts that a lane may be pinned to, by their names, and whether they have room for another one."""
+    alone = sum(lane in wishes.alone for lane in desired)
+    shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
+    open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
+    places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, {}, shared), wishes)
+    return {host.name: places.has_room(host) for host in places.hosts}
+
+
+def _drained(hosts: Iterable[Host], wishes: Wishes) -> int:
+    return sum(host.name in wishes.drained and host.state != "stopping" for host in hosts)
+
+
+def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
+    """How many replicators host many lanes, and how many there are. Those that are to be empty count among the
+    latter; there are more only where the lanes would have no place."""
+    shared = replicators_wanted(config, together, cores)
+    least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
+    wanted = max(shared + alone + (config.spares if together or alone else 0), drained + least + alone)
+    return min(shared, wanted - drained - alone), wanted
+
+
 class _Places:
     """The replicators that host many lanes, and what has been given to them in this step."""
 
-    def __init__(self, config: ReplicatorsConfig, hosts: Sequence[Host], weights: Weights) -> None:
+    def __init__(self, config: ReplicatorsConfig, hosts: Sequence[Host], wishes: Wishes) -> None:
         limit = config.partitions_per_replicator
         self.hosts = hosts
         self._most = None if limit == "auto" else limit
-        self._weights = weights
+        self._wishes = wishes
+        self._weights = weights = wishes.weights
         self._rooms = [Room(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
 
     def has_room(self, host: Host) -> bool:
         """Whether it may take another lane."""
         return self._most is None or len(host.lanes) < self._most
+
+    def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
+        """Places for those that are pinned to one of these hosts."""
+        placed: dict[LaneId, str] = {}
+        for host, room in zip(self.hosts, self._rooms, strict=True):
+            here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]
+            placed |= place(here, [room], self._most, self._weights)
+        return placed
+
+    def to_pins(self, serving: Sequence[Host], desired: Collection[LaneId]) -> Iterator[Release]:
+        """Lanes that leave their host for the one that they are pinned to."""
+        pins = self._wishes.pins
+        free = {
+            host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
+            for host, room in zip(self.hosts, self._rooms, strict=True)
+        }
+        movable = frozenset(desired) & pins.keys() - self._wishes.alone
+        astray = [
+            (host, lane)
+            for host in serving
+            for lane in sorted(host.lanes & movable)
+            if pins[lane] != host.slot and pins[lane] in free
+        ]
+        going = [lane for host, lane in astray if lane in host.leaving]
+        for lane in going:
+            free[pins[lane]] -= 1
+        for host, lane in astray:
+            if lane not in host.leaving and len(going) < MOVES_AT_ONCE and free[pins[lane]] > 0:
+                going.append(lane)
+                free[pins[lane]] -= 1
+                yield Release(host.name, (lane,))
 
     def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
         """Places for lanes that stand still."""
@@ -190,6 +256,19 @@ def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
             yield Assign(host, tuple(lanes[first : first + LANES_AT_ONCE]))
 
 
+def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places: _Places, wishes: Wishes) -> list[Step]:
+    """Lanes leave a host that is to be empty, as far as there is another place for them."""
+    for host in serving:
+        if host.name not in wishes.drained:
+            continue
+        rooms = sum(not each.lanes for each in open_hosts if each not in places.hosts)
+        alone = sorted(host.lanes & wishes.alone)[:rooms]
+        others = sorted(host.lanes - wishes.alone) if any(map(places.has_room, places.hosts)) else []
+        if leaving := [*alone, *others][:MOVES_AT_ONCE]:
+            return [Release(host.name, tuple(sorted(leaving)))]
+    return []
+
+
 def _empties(serving: Sequence[Host], kept: Sequence[Host], alone: Collection[LaneId]) -> list[Step]:
     """There are more replicators than there should be: the one with the fewest lanes gives them up."""
     names = {host.name for host in kept}
@@ -207,9 +286,14 @@ def _moves(places: _Places, wishes: Wishes) -> list[Step]:
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
     if len(loads) < 2 or not free or not wishes.even_out or not weights.apart(loads.values()):
         return []
-    fullest = max(places.hosts, key=lambda host: (loads[host.name], host.name))
-    leaving = moves(fullest.lanes, loads[fullest.name] - min(free), MOVES_AT_ONCE, weights)
-    return [Release(fullest.name, tuple(sorted(leaving)))] if leaving else []
+    # What is pinned stays, so the fullest one may have nothing to give.
+    for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):
+        free_to_go = host.lanes - wishes.pins.keys()
+        if leaving := moves(free_to_go, loads[host.name] - min(free), MOVES_AT_ONCE, weights):
+            return [Release(host.name, tuple(sorted(leaving)))]
+        if not wishes.pins:
+            break
+    return []
 
 
 def _stops(serving: Sequence[Host], placed: dict[LaneId, str], surplus: int) -> Iterator[StopReplicator]:

@@ -22,7 +22,9 @@ from mirrord.ledger.records import (
 from mirrord.model.facts import (
     AnyFact,
     Entry,
+    LanePinned,
     LeaseRenewed,
+    OrderFact,
     Progress,
     SourceRun,
     TargetRun,
@@ -35,7 +37,8 @@ Record = TypeVar("Record")
 
 VERSION = 6
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
-`ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`."""
+`ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
+(`CopyingPaused` and its neighbours)."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -94,6 +97,9 @@ def _decode(decoder: msgspec.msgpack.Decoder[Record], data: bytes | None, what: 
 
 def _is_sound(fact: AnyFact) -> bool:
     """Whether the numbers of a fact fit where fold puts them."""
+    if isinstance(fact, OrderFact):
+        fits = 0 <= fact.origin.at_ms <= LATEST_MS
+        return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     match fact:
         case SourceRun():
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)

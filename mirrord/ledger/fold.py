@@ -11,6 +11,7 @@ What binds:
   the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
+- an order (`OrderFact`) when it is not what stands already;
 - nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
 - nothing of an entry that stood in the ledger before, by its writer and number.
 """
@@ -38,6 +39,7 @@ from mirrord.model.facts import (
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
+    OrderFact,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -100,6 +102,16 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return False
     if isinstance(fact, TopicFact):
         return _apply_to_topic(state, fact)
+    if isinstance(fact, OrderFact):
+        return state.orders.take(fact)
+    if isinstance(fact, LaneFact):
+        return _apply_to_lane(state, fact, offset)
+    return _apply_to_flow(state, fact)
+
+
+def _apply_to_flow(
+    state: FlowState, fact: LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
+) -> bool:
     match fact:
         case LeaseContinued():
             return _continue_lease(state, fact)
@@ -115,8 +127,6 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         case AclsSynced():
             state.acls = state.acls.union(fact.added).difference(fact.removed)
             state.planned_acls = frozenset()
-        case _:
-            return _apply_to_lane(state, fact, offset)
     return True
 
 

@@ -16,6 +16,7 @@ from mirrord.model.facts import (
     HoleFound,
     LaneHalted,
     LeaseRenewed,
+    OrderFact,
     Progress,
     Reason,
     TakeoverChecked,
@@ -126,6 +127,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     acls: tuple[AclRule, ...] = ()
     planned_acls: tuple[AclRule, ...] = ()
     turn: int = 1
+    orders: tuple[OrderFact, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

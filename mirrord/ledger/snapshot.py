@@ -30,6 +30,7 @@ from mirrord.ledger.records import (
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey
+from mirrord.model.orders import Orders
 from mirrord.model.packed_runs import Piece
 from mirrord.model.runs import Runs
 from mirrord.wire.crc32c import checksum
@@ -120,6 +121,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         acls=tuple(sorted(state.acls)),
         planned_acls=tuple(sorted(state.planned_acls)),
         turn=state.tenure.turn,
+        orders=state.orders.facts(),
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, (*records, flow), frozenset(keys))
@@ -243,6 +245,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         probed=flow.probed,
         acls=frozenset(flow.acls),
         planned_acls=frozenset(flow.planned_acls),
+        orders=Orders.of(flow.orders),
         next_offset=flow.cut,
     )
 

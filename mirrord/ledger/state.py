@@ -18,6 +18,7 @@ from mirrord.model.facts import (
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
+from mirrord.model.orders import Orders
 from mirrord.model.runs import Runs
 
 RECENT_VERDICTS = 128
@@ -124,6 +125,8 @@ class FlowState:
     """Rights at the target that mirrord added and has not removed."""
     planned_acls: frozenset[AclRule] = frozenset()
     """Rights that mirrord was about to add when it was last heard of."""
+    orders: Orders = field(default_factory=Orders)
+    """What people asked for and have not taken back."""
     next_offset: int = 0
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""

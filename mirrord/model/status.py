@@ -21,11 +21,12 @@ LaneState = Literal[
     "settling",
     "draining",
     "drained",
+    "paused",
     "halted",
     "gone",
     "unknown",
 ]
-"""A lane's phase; "unknown" while nobody reports it."""
+"""A lane's phase; "paused" when somebody ordered that and it is drained; "unknown" while nobody reports it."""
 
 FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""

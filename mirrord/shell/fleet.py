@@ -14,13 +14,24 @@ from typing import Literal, NamedTuple
 import msgspec
 import structlog
 
-from mirrord.cluster.reconcile import Assign, Host, Release, StartReplicator, Step, StopReplicator, Wishes, reconcile
+from mirrord.cluster.reconcile import (
+    Assign,
+    Host,
+    Release,
+    StartReplicator,
+    Step,
+    StopReplicator,
+    Wishes,
+    reconcile,
+    takers,
+)
 from mirrord.cluster.topics import PlannedLane
+from mirrord.cluster.wishes import FlowView, pinned_lanes, wanted_lanes
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, TopicPartition
 from mirrord.shell.clock import Clock
 from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorHandle, ReplicatorUnsure
 from mirrord.shell.loads import Loads
@@ -117,6 +128,25 @@ class Fleet:
         """The last report of each replicator that serves."""
         return {name: member.report for name, member in self._members.items() if member.report is not None}
 
+    def hosts(self) -> list[Host]:
+        """The replicators as they are known now."""
+        return [
+            Host(member.name, member.slot, member.state, frozenset(member.lanes), frozenset(member.leaving))
+            for member in self._members.values()
+        ]
+
+    def view(self) -> FlowView:
+        """The flow as orders go by it."""
+        ledger = self._ledger()
+        names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self._wanted.items()}
+        once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
+        desired, wishes = self._wished(self._clock.monotonic())
+        hosts = self.hosts()
+        free = takers(desired, hosts, self._config, self._engine.cores, wishes)
+        return FlowView(
+            self._setup.flow.name, names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders
+        )
+
     def want(self, lanes: Iterable[PlannedLane]) -> None:
         """The lanes that there should be from now on."""
         self._wanted = {lane.lane: lane for lane in lanes}
@@ -129,16 +159,12 @@ class Fleet:
         """Begin the next steps, if there are any; they go on by themselves."""
         if self._closing:
             return []
-        hosts = [
-            Host(member.name, member.slot, member.state, frozenset(member.lanes), frozenset(member.leaving))
-            for member in self._members.values()
-        ]
-        now = self._clock.monotonic()
-        wishes = msgspec.structs.replace(
-            self._wishes, weights=self._loads.weights, even_out=self._loads.may_even_out(now)
-        )
-        steps = reconcile(list(self._wanted), hosts, self._config, self._engine.cores, self._orphans, wishes)
-        if any(isinstance(step, Release) and not self._wanted.keys().isdisjoint(step.lanes) for step in steps):
+        hosts, now = self.hosts(), self._clock.monotonic()
+        desired, wishes = self._wished(now)
+        steps = reconcile(desired, hosts, self._config, self._engine.cores, self._orphans, wishes)
+        # A replicator that somebody drained gets its share again at once when it may.
+        releases = (step for step in steps if isinstance(step, Release) and step.host not in wishes.drained)
+        if any(not set(desired).isdisjoint(step.lanes) for step in releases):
             self._loads.evened_out(now, {host.name: len(host.lanes) for host in hosts})
         for step in steps:
             match step:
@@ -173,6 +199,18 @@ class Fleet:
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
         await self._end_tasks()
+
+    def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
+        """The lanes that are to be hosted, and where."""
+        orders = self._ledger().orders
+        wishes = msgspec.structs.replace(
+            self._wishes,
+            weights=self._loads.weights,
+            even_out=self._loads.may_even_out(now),
+            pins=pinned_lanes(self._wanted.values(), orders),
+            drained=frozenset(orders.drained),
+        )
+        return wanted_lanes(self._wanted.values(), orders), wishes
 
     def _is_alone(self, lane: PlannedLane) -> bool:
         name = f"{lane.source_topic}-{lane.key.partition}"

@@ -32,6 +32,8 @@ from mirrord.shell.lane_view import lines, recorded_lanes, replicators
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
+from mirrord.shell.orders import Desk, order_remarks
+from mirrord.shell.preview import topics_that_change
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder
@@ -154,21 +156,20 @@ class FlowSupervisor:
 
         Raises EnvironmentFault.
         """
-        source, target = (self._services.admin(alias) for alias in (flow.source, flow.target))
-        try:
-            plans = [(await Discovery(each, source, target, Claims()).look()).plan for each in (self.flow, flow)]
-        finally:
-            await asyncio.gather(source.close(), target.close())
-        before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
-        lines = [f"begins to copy {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
-        lines += [f"ceases to copy {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
-        return sorted(lines)
+        return await topics_that_change(self.flow, flow, self._services.admin)
 
     def ready(self) -> str:
         """Empty when the flow can serve, as its holder or as a standby; else why not."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
+
+    def desk(self) -> Desk | str:
+        """Where orders are taken, or why they are not."""
+        if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
+            lease = self._lease() if self._shown_state() == "standby" else None
+            return f"it is {self._shown_state()}{f', {lease.http} has it' if lease else ''}"
+        return Desk(self._store, self._keeper, self._fleet)
 
     def status(self) -> FlowStatus:
         """As it is now, from memory."""
@@ -187,7 +188,7 @@ class FlowSupervisor:
             guarantee_note=promise_note,
             note=self._remark(),
             topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
-            remarks=(*self._upkeep.remarks, *self._hazards, *self.groups.remarks) if self._fleet is not None else (),
+            remarks=self._remarks(),
             latency=self._upkeep.latency if self._fleet is not None else None,
             rpo=self._rpo(lanes),
             counts=self._figures.counts if self._fleet is not None else None,
@@ -481,6 +482,11 @@ class FlowSupervisor:
         lines = [*found.faults.values(), *self._upkeep.faults, *found.remarks.values(), found.notice]
         lines = [line for line in lines if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
+
+    def _remarks(self) -> tuple[str, ...]:
+        hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
+        told = tuple(order_remarks(self._store.state.orders, hosts)) if self._store is not None else ()
+        return told if self._fleet is None else (*told, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
 
     def _tell(self, line: str) -> None:
         if line and line != self._note:

@@ -1,5 +1,5 @@
-"""The daemon's HTTP door: health, status, metrics, translated offsets, one page for people, and two orders: to stop,
-and to go on by another configuration.
+"""The daemon's HTTP door: health, status, metrics, translated offsets, one page for people, and orders: to stop, to go
+on by another configuration, to pause, resume, move and drain.
 
 Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
 this machine, or with the configured token, and never from a page that a browser happens to show.
@@ -20,6 +20,7 @@ from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
+from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 from mirrord.shell.metrics import CONTENT_TYPE
 from mirrord.shell.translating import Answer, Question
@@ -67,6 +68,11 @@ class StatusSource(Protocol):
         """Goes on by another configuration (`mirrord.shell.supervise.Supervisor.apply`)."""
         ...
 
+    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+        """Pauses, resumes, moves, drains. Raises ConfigError when it names nothing or cannot be, EnvironmentFault when
+        it cannot be taken now."""
+        ...
+
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         ...
@@ -91,6 +97,7 @@ class HttpServer:
                 web.get("/translate", self._translate),
                 web.post("/stop", self._stop),
                 web.post("/apply", self._apply),
+                web.post("/order", self._order),
             ]
         )
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
@@ -169,6 +176,19 @@ class HttpServer:
         # Whoever sends another address for a cluster would be sent the secrets for it.
         dry_run = "dry_run" in request.query
         return _json(await self._source.apply(config, new_clusters=False, dry_run=dry_run))
+
+    async def _order(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            order = msgspec.json.decode(await request.read(), type=Order)
+            return _json(await self._source.order(order, dry_run="dry_run" in request.query))
+        except msgspec.DecodeError as error:
+            return _json({"error": f"not an order of this version of mirrord: {error}"}, status=400)
+        except ConfigError as error:
+            return _json({"error": str(error)}, status=404)
+        except EnvironmentFault as error:
+            return _json({"error": str(error)}, status=503)
 
     def _may_order(self, request: web.Request) -> bool:
         # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.

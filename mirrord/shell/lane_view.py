@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.orders import Orders, origin_words, pausable
 from mirrord.model.status import LaneStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
 from mirrord.shell.flow_figures import FlowFigures
@@ -26,18 +29,21 @@ def lines(
     """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named."""
     now_ms, now = clock.wall_ms(), clock.monotonic()
     lanes = {
-        lane.lane: reported_lane(
+        lane.lane: _ordered(reported_lane(
             lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
             held_s=figures.behind.held_s(lane.lane, now), now_ms=now_ms,
-        )
+        ), state.orders)
         for host, report in reports.items()
         for lane in report.lanes
     }  # fmt: skip
     unreported = [lane for lane in wanted if lane.lane not in lanes]
     recorded = recorded_lanes(state, [lane.lane for lane in unreported if lane.lane in state.lanes], {}, now_ms)
     unknown = [
-        LaneStatus(
-            topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
+        _ordered(
+            LaneStatus(
+                topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
+            ),
+            state.orders,
         )
         for lane in unreported
         if lane.lane not in state.lanes
@@ -82,6 +88,19 @@ def reported_lane(
     )
 
 
+def _ordered(lane: LaneStatus, orders: Orders) -> LaneStatus:
+    """With what people ordered for it. What stands still for another reason, or is still draining, says so itself."""
+    pause = orders.pause_of(lane.topic, lane.partition)
+    if pause is not None and lane.state in {"unknown", "drained"}:
+        what = pausable(pause.topic, pause.partition) if pause.partition < 0 else "it"
+        note = f"{what} was paused {origin_words(pause.origin)}"
+        return msgspec.structs.replace(lane, state="paused", note=lane.note or note)
+    pin = orders.pin_of(TopicPartition(lane.topic, lane.partition))
+    if pin is not None and not lane.note:
+        return msgspec.structs.replace(lane, note=f"to be on replicator {pin.slot} {origin_words(pin.origin)}")
+    return lane
+
+
 def replicators(reports: Iterable[ReplicatorReport]) -> tuple[ReplicatorStatus, ...]:
     """The lines of replicators that report, by their names."""
     return tuple(
@@ -113,8 +132,11 @@ def recorded_lanes(
         if key not in newest or newest[key].changed_at < ledger.changed_at:
             newest[key] = ledger
     return tuple(
-        _recorded_lane(
-            ledger, state.progress.get(ledger.key.id), source_ends.get(TopicPartition(topic, partition)), now_ms
+        _ordered(
+            _recorded_lane(
+                ledger, state.progress.get(ledger.key.id), source_ends.get(TopicPartition(topic, partition)), now_ms
+            ),
+            state.orders,
         )
         for (topic, partition, _), ledger in sorted(newest.items(), key=lambda item: item[0])
     )

@@ -5,8 +5,9 @@ import msgspec
 
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
+from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 
 ANSWER_S = 2.0
@@ -78,6 +79,30 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
                 raise NoAnswer(f"{http} answers with {response.status}: {answer.decode(errors='replace')}")
             return msgspec.json.decode(answer, type=ConfigChanges)
     except (TimeoutError, aiohttp.ClientError, msgspec.DecodeError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
+async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+    """Give the daemon at this address an order, or only ask what it would come to.
+
+    Raises ConfigError when it names nothing or cannot be, NoAnswer, Refused, EnvironmentFault when it is not taken now.
+    """
+    url = f"{http}/order{'?dry_run' if dry_run else ''}"
+    try:
+        async with (
+            _session(APPLIED_S) as session,
+            session.post(url, headers=_token(config), data=msgspec.json.encode(order)) as response,
+        ):
+            answer = await response.read()
+            if response.status == 200:
+                return msgspec.json.decode(answer, type=OrderAnswer)
+            if response.status == 403:
+                raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
+            if response.status not in {400, 404, 503}:
+                raise NoAnswer(f"{http} answers with {response.status}: {answer.decode(errors='replace')}")
+            error = msgspec.json.decode(answer, type=dict[str, str])["error"]
+            raise (ConfigError if response.status == 404 else EnvironmentFault)(error)
+    except (TimeoutError, aiohttp.ClientError, msgspec.DecodeError, KeyError) as error:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
 
 

@@ -13,6 +13,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
 from mirrord.model.groups import GroupsReport
 from mirrord.model.names import Alias, probe_topic
+from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 from mirrord.model.version import version
 from mirrord.shell.claims import Claims
@@ -25,6 +26,7 @@ from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
+from mirrord.shell.orders import carry_out
 from mirrord.shell.probe import probe_target
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
@@ -163,6 +165,13 @@ class Supervisor:
                 async with asyncio.timeout(CLOSE_S):
                     await asyncio.gather(self._engine.close(), self._http.close())
             log.info("daemon_stopped")
+
+    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+        """Pause, resume, move, drain (`mirrord.shell.orders.carry_out`)."""
+        if self._stopping.is_set():
+            raise EnvironmentFault("nothing is changed: this daemon is draining")
+        desks = {name: flow.desk() for name, flow in self._flows.items()}
+        return await carry_out(order, desks, self._surroundings.clock, dry_run=dry_run)
 
     def status(self) -> Status:
         """The present status, from memory."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl
 
 import aiohttp
+import msgspec
 import pytest
 
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
@@ -16,6 +17,7 @@ from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
 from mirrord.model.names import ClusterId
+from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.security import Secret, Security
 from mirrord.model.status import (
     ClusterStatus,
@@ -31,7 +33,7 @@ from mirrord.model.status import (
 from mirrord.shell import http
 from mirrord.shell.http import HttpServer
 from mirrord.shell.metrics import metrics_text
-from mirrord.shell.remote import order_apply
+from mirrord.shell.remote import give_order, order_apply
 from mirrord.shell.translating import Answer, Place, Question
 
 LANES = (
@@ -120,6 +122,13 @@ class Daemon:
         assert not new_clusters
         self.applied.append((config, dry_run))
         return ConfigChanges(refused=("clusters.eu: no",))
+
+    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+        if order.name == "odrers":
+            raise ConfigError('no topic "odrers"; did you mean "orders"?')
+        if order.name == "draining":
+            raise EnvironmentFault("nothing is changed: this daemon is draining")
+        return OrderAnswer(flow="eu-us", done=(f"{order.verb} {order.name} {dry_run}",))
 
     async def stop(self) -> None:
         self.stopped += 1
@@ -243,6 +252,18 @@ async def test_a_configuration_is_an_order(base: str, daemon: Daemon) -> None:
     assert await post(f"{base}/apply", X_Forwarded_For="192.0.2.1") == 403
     assert await post(f"{base}/apply") == 400
     assert daemon.applied == []
+
+
+async def test_orders_and_refusals_arrive_as_they_are(base: str) -> None:
+    order = Order(verb="pause", name="orders", by="ada@host", reason="it is full")
+    answer = await give_order(base, CONFIG, order, dry_run=True)
+    assert answer.done == ("pause orders True",)
+    with pytest.raises(ConfigError, match='did you mean "orders"'):
+        await give_order(base, CONFIG, msgspec.structs.replace(order, name="odrers"), dry_run=False)
+    with pytest.raises(EnvironmentFault, match="is draining"):
+        await give_order(base, CONFIG, msgspec.structs.replace(order, name="draining"), dry_run=False)
+    assert await post(f"{base}/order", Origin="http://elsewhere.example") == 403
+    assert await post(f"{base}/order") == 400
 
 
 async def test_the_token_opens_from_anywhere(base: str, daemon: Daemon) -> None:

@@ -23,17 +23,24 @@ from mirrord.model.facts import (
     ConfigChange,
     ConfigChanged,
     ConfigsSynced,
+    CopyingPaused,
+    CopyingResumed,
     CopyInherited,
     Entry,
     HoleFound,
+    HostDrained,
+    HostRestored,
     LaneHalted,
+    LanePinned,
     LaneResumed,
     LaneTaken,
+    LaneUnpinned,
     LeaseContinued,
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
     MapRebuilt,
+    Origin,
     PartitionsGrown,
     PolicyChanged,
     Progress,
@@ -90,6 +97,18 @@ def upkeep(target: TopicId) -> list[list[AnyFact]]:
     ]
 
 
+def orders() -> list[list[AnyFact]]:
+    """What people ask for, and take back."""
+    ada, policy = Origin("ada@host", "the target is full", 1_700_000_000_000), Origin("policy", "", 1_700_000_001_000)
+    return [
+        [CopyingPaused("orders", -1, ada), CopyingPaused("orders", 3, policy), CopyingPaused("", -1, ada)],
+        [CopyingPaused("orders", -1, policy), CopyingResumed("", -1, policy), CopyingResumed("payments", -1, ada)],
+        [LanePinned("orders", 0, 1, ada), LanePinned("orders", 1, 0, ada), LanePinned("orders", 0, 1, policy)],
+        [LanePinned("orders", 0, 2, policy), LaneUnpinned("orders", 1, ada), LaneUnpinned("orders", 1, ada)],
+        [HostDrained("replicator-1", ada), HostDrained("replicator-2", ada), HostRestored("replicator-1", policy)],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -132,6 +151,7 @@ def sample() -> list[Entry]:
         (2, [CopyInherited(OTHER, 1, 40, 44, 51, 50, "verified", ((38, 40),), ((30, 31),))]),
         (2, [SourceRun(LANE, 2, (Run(150, 262),), (Verdict(262, 268, "truncated"),))]),
         (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
+        *((2, told) for told in orders()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))

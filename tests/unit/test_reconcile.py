@@ -21,6 +21,7 @@ from mirrord.cluster.reconcile import (
     StopReplicator,
     Wishes,
     reconcile,
+    takers,
 )
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.names import LaneId
@@ -248,6 +249,135 @@ def test_loads_are_evened_out_by_what_lanes_carry() -> None:
     assert mirror.steps() == []
 
 
+def slots(mirror: World) -> dict[LaneId, int]:
+    return {lane: host.slot for host in mirror.hosts.values() for lane in host.lanes}
+
+
+def test_a_pinned_lane_goes_where_it_is_wanted_and_no_other_one_moves() -> None:
+    mirror = world(lanes=6, count=2)
+    mirror.settle()
+    before = slots(mirror)
+    lane = next(lane for lane, slot in before.items() if slot == 0)
+    mirror.wishes = Wishes(pins={lane: 1})
+    (release,) = mirror.tick()
+    assert release == Release("replicator-0.1", (lane,))
+    mirror.go_on("replicator-0.1")
+    assert mirror.tick() == [Assign("replicator-1.2", (lane,))]
+    # Two lanes here, four there: one of the others would have to give way to nobody's wish.
+    mirror.settle()
+    mirror.check_settled()
+    assert slots(mirror)[lane] == 1
+    mirror.wishes = Wishes()
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [3, 3]
+
+
+def test_what_is_pinned_does_not_even_out_and_others_do() -> None:
+    mirror = world(lanes=9, count=3)
+    mirror.wishes = Wishes(pins=dict.fromkeys(lane_ids(5), 0))
+    mirror.settle()
+    mirror.check_settled()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [2, 2, 5]
+    mirror.desired = [*lane_ids(5), *lane_ids(8, first=20)]
+    mirror.settle()
+    assert {slots(mirror)[lane] for lane in lane_ids(5)} == {0}
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [4, 4, 5]
+
+
+def test_a_pinned_lane_does_not_stand_still_while_its_replicator_is_dead() -> None:
+    mirror = world(lanes=4, count=2)
+    mirror.wishes = Wishes(pins={lane_ids(1)[0]: 1})
+    mirror.settle()
+    mirror.die("replicator-1.2")
+    mirror.tick()
+    assert slots(mirror)[lane_ids(1)[0]] == 0
+    mirror.settle()
+    mirror.check_settled()
+    assert slots(mirror)[lane_ids(1)[0]] == 1
+
+
+def test_a_pin_to_where_nobody_is_or_to_a_spare_is_no_more_than_a_wish() -> None:
+    mirror = World(ReplicatorsConfig(count=2, spares=1), 4)
+    mirror.desired = lane_ids(4)
+    mirror.settle()
+    spare = next(host for host in mirror.hosts.values() if not host.lanes)
+    before = mirror.homes()
+    mirror.wishes = Wishes(pins={lane_ids(1)[0]: spare.slot, lane_ids(2)[1]: 7})
+    assert mirror.steps() == []
+    assert mirror.homes() == before
+
+
+def test_a_full_replicator_takes_no_pinned_lane() -> None:
+    mirror = world(lanes=4, count=2, most=2)
+    mirror.settle()
+    lane = next(lane for lane, slot in slots(mirror).items() if slot == 0)
+    mirror.wishes = Wishes(pins={lane: 1})
+    assert mirror.steps() == []
+
+
+def test_a_drained_replicator_is_emptied_a_few_lanes_at_a_time_and_stays_empty() -> None:
+    mirror = world(lanes=12, count=2)
+    mirror.settle()
+    mirror.wishes = Wishes(drained=frozenset({"replicator-0.1"}))
+    (release,) = mirror.tick()
+    assert isinstance(release, Release)
+    assert len(release.lanes) == MOVES_AT_ONCE
+    mirror.settle()
+    assert mirror.homes() == dict.fromkeys(lane_ids(12), "replicator-1.2")
+    assert len(mirror.hosts) == 2
+    mirror.desired = lane_ids(14)
+    mirror.settle()
+    assert set(mirror.homes().values()) == {"replicator-1.2"}
+    mirror.wishes = Wishes()
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [7, 7]
+
+
+def test_the_only_replicator_is_drained_into_another_one() -> None:
+    mirror = world(lanes=3, count=1)
+    mirror.settle()
+    mirror.wishes = Wishes(drained=frozenset({"replicator-0.1"}))
+    assert mirror.tick() == [StartReplicator(1)]
+    assert mirror.tick() == []
+    mirror.settle()
+    assert set(mirror.homes().values()) == {"replicator-1.2"}
+    mirror.die("replicator-0.1")
+    mirror.settle()
+    assert list(mirror.hosts) == ["replicator-1.2"]
+
+
+def test_a_replacement_of_a_drained_replicator_gets_lanes() -> None:
+    mirror = world(lanes=4, count=2)
+    mirror.settle()
+    mirror.wishes = Wishes(drained=frozenset({"replicator-0.1"}))
+    mirror.settle()
+    mirror.die("replicator-0.1")
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [2, 2]
+
+
+def test_a_lane_that_is_to_be_alone_leaves_a_drained_replicator_for_one_of_its_own() -> None:
+    mirror = world(lanes=5, count=2)
+    hot = lane_ids(5)[2]
+    mirror.wishes = Wishes(alone=frozenset({hot}))
+    mirror.settle()
+    mirror.wishes = msgspec.structs.replace(mirror.wishes, drained=frozenset({mirror.homes()[hot]}))
+    mirror.settle()
+    assert next(host.lanes for host in mirror.hosts.values() if hot in host.lanes) == {hot}
+    assert mirror.homes()[hot] not in mirror.wishes.drained
+
+
+def test_who_may_be_given_lanes() -> None:
+    mirror = World(ReplicatorsConfig(count=2, spares=1, partitions_per_replicator=3), 4)
+    mirror.desired = lane_ids(5)
+    mirror.settle()
+    mirror.wishes = Wishes()
+    found = takers(mirror.desired, list(mirror.hosts.values()), mirror.config, 4, mirror.wishes)
+    by_lanes = {name: len(mirror.hosts[name].lanes) for name in found}
+    assert sorted(by_lanes.values()) == [2, 3]
+    assert {by_lanes[name]: free for name, free in found.items()} == {2: True, 3: False}
+
+
 def test_fewer_replicators_drain_the_one_that_is_too_many() -> None:
     mirror = world(lanes=9, count=3)
     mirror.settle()
@@ -276,7 +406,13 @@ def test_never_two_replicators_for_one_lane_whatever_happens(
     mirror.wishes = Wishes(Weights(weights if chance.random() < 0.5 else {}), alone)
     for _ in range(60):
         names = sorted(mirror.hosts)
-        match chance.randrange(6):
+        match chance.randrange(8):
+            case 6:
+                pins = {lane: chance.randrange(4) for lane in chance.sample(lane_ids(12), chance.randrange(4))}
+                mirror.wishes = msgspec.structs.replace(mirror.wishes, pins=pins)
+            case 7 if names:
+                drained = frozenset(chance.sample(names, chance.randrange(min(3, len(names) + 1))))
+                mirror.wishes = msgspec.structs.replace(mirror.wishes, drained=drained)
             case 0 if names:
                 mirror.die(chance.choice(names))
             case 1:
@@ -288,5 +424,6 @@ def test_never_two_replicators_for_one_lane_whatever_happens(
     mirror.settle()
     mirror.check_settled()
     homes = mirror.homes()
+    assert not any(mirror.hosts[host].lanes for host in mirror.wishes.drained & mirror.hosts.keys())
     mirror.settle()
     assert mirror.homes() == homes

@@ -1,0 +1,99 @@
+"""What `pause`, `resume`, `move` and `drain` share: an order finds its daemon, is given, and its answer is told."""
+
+import argparse
+import asyncio
+import getpass
+import socket
+from collections.abc import Iterator
+
+import msgspec
+
+from mirrord.cli.arguments import add_conf, load_conf
+from mirrord.model.config import Config
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.orders import Kind, Order, OrderAnswer, Verb
+from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.shell.remote import give_order
+from mirrord.shell.supervise import Surroundings
+
+LONGEST_REASON = 500
+EPILOG = """An order is recorded in the flow's ledger with who gave it and why, so it outlives a restart of the daemon.
+To give it again changes nothing. Names are those of `mirrord status`, `topics` and `lag`; where several flows have one,
+write FLOW:NAME or give --flow.
+
+Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names nothing, and nothing was altered; with
+--dry-run 3: it would change something."""
+
+
+def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
+    """The arguments of every order; `name` is the metavar of what it is about."""
+    parser.add_argument("name", metavar=name, help=what)
+    add_conf(parser)
+    parser.add_argument("--flow", metavar="NAME", help="only in this flow")
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why; it is recorded and shown")
+    parser.add_argument("--dry-run", action="store_true", help="only show what it would touch")
+    parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
+
+
+def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
+    """Which of several things a name is of."""
+    parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
+
+
+def give(arguments: argparse.Namespace, verb: Verb, *, to: str = "") -> int:
+    """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
+    config = load_conf(arguments)
+    reason: str = arguments.reason
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise ConfigError(f"--reason: one line of at most {LONGEST_REASON} characters")
+    order = Order(
+        verb=verb,
+        name=arguments.name,
+        to=to,
+        flow=arguments.flow or "",
+        kind=getattr(arguments, "kind", None),
+        by=_me(),
+        reason=reason,
+    )
+    dry_run: bool = arguments.dry_run
+    answer = asyncio.run(_give(config, order, dry_run=dry_run))
+    if arguments.json:
+        print(msgspec.json.encode(answer).decode())
+    else:
+        for line in _lines(answer, dry_run=dry_run):
+            print(line)
+    return 3 if dry_run and answer.done else 0
+
+
+async def _give(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+    if order.flow:
+        config = msgspec.structs.replace(config, flows=(config.flow(order.flow),))
+    prefix, colon, _ = order.name.rpartition(":")
+    if colon:
+        config = msgspec.structs.replace(config, flows=(config.flow(prefix),))
+    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
+    if not addresses:
+        faults = [f"flow {name}: {view}" for name, view in views.items() if not isinstance(view, LedgerView)]
+        raise EnvironmentFault("\n".join(["nothing is changed: no daemon runs these flows", *faults]))
+    if len(addresses) > 1:
+        raise EnvironmentFault(f"several daemons run these flows ({', '.join(addresses)}): choose one with --flow")
+    return await give_order(addresses[0], config, order, dry_run=dry_run)
+
+
+def _me() -> str:
+    """user@host"""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _lines(answer: OrderAnswer, *, dry_run: bool) -> Iterator[str]:
+    yield from (f"would be: {line}" if dry_run else line for line in answer.done)
+    if answer.lanes:
+        shown = ", ".join(answer.lanes[:10])
+        more = f" and {len(answer.lanes) - 10} more" if len(answer.lanes) > 10 else ""
+        yield f"    partitions: {shown}{more}"
+    yield from answer.notes

@@ -1,0 +1,25 @@
+"""What another configuration of a flow would copy, looked at and not done."""
+
+import asyncio
+from collections.abc import Callable
+
+from mirrord.model.config import FlowConfig
+from mirrord.model.names import Alias
+from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.topics import TopicAdmin
+
+
+async def topics_that_change(old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin]) -> list[str]:
+    """A line for each topic that one of the two copies and the other does not, or into another one.
+
+    Raises EnvironmentFault.
+    """
+    source, target = (admin(alias) for alias in (new.source, new.target))
+    try:
+        plans = [(await Discovery(each, source, target, Claims()).look()).plan for each in (old, new)]
+    finally:
+        await asyncio.gather(source.close(), target.close())
+    before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
+    lines = [f"begins to copy {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
+    lines += [f"ceases to copy {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
+    return sorted(lines)
