@@ -178,6 +178,9 @@ missing sample is honest, a zero is not. Counters begin at zero with each daemon
 lanes and replicators; what a replicator copied in the second before it died is not in them. The last column tells what
 MirrorMaker 2's JMX has in that place; mirrord does not use those names.
 
+Alert rules stand in [conf/prometheus](../conf/prometheus/mirrord.rules.yml), what to do about them in
+[runbook.md](runbook.md), a Grafana board in [conf/grafana](../conf/grafana/mirrord.json).
+
 | metric | kind | unit | labels | meaning | MirrorMaker 2 |
 |---|---|---|---|---|---|
 """

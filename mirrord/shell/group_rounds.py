@@ -82,7 +82,9 @@ class GroupRounds:
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def states(self) -> dict[str, int]:
-        """How many positions are in which state."""
+        """How many positions are in which state; nothing where none is to be committed."""
+        if self._mode == "off":
+            return {}
         return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
