@@ -13,8 +13,10 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
+from mirrord.cluster.hazards import status_hazards
 from mirrord.cluster.settings import TopicShape, capped, fewer_replicas, replication_factor
 from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, TopicsPlan, plan_topics
+from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
@@ -58,6 +60,18 @@ class Discovered(msgspec.Struct, frozen=True):
     target: ClusterTopics
     unshown: bool = False
     """The target does not show yet all that was done: a look is due soon."""
+
+
+def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
+    """The hazards that a running flow tells, one line each."""
+    known = ledger.lanes if ledger is not None else {}
+    begins: dict[str, int] = {}
+    for lane in found.lanes:
+        runs = known[lane.lane].target_runs if lane.lane in known else ()
+        first = next(iter(runs), None)
+        if first is not None and first.ordinal == 0:
+            begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
+    return tuple(status_hazards(flow, found.source.topics, found.target.topics, begins))
 
 
 class Looked(NamedTuple):

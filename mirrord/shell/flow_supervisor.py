@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import structlog
 
-from mirrord.cluster.hazards import status_hazards
 from mirrord.cluster.probe import guarantee, mode
 from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
@@ -23,7 +22,7 @@ from mirrord.model.names import Alias, ClusterId
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock
-from mirrord.shell.discovery import Discovered, Discovery, next_look_s
+from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
 from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
@@ -402,20 +401,10 @@ class FlowSupervisor:
             else:
                 fleet.want(self._discovered.lanes)
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
-                self._hazards = self._find_hazards(self._discovered)
+                self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
                 await recorder.write(self._discovered.facts)
                 self._upkeep.see(self._discovered)
             await _wait(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
-
-    def _find_hazards(self, discovered: Discovered) -> tuple[str, ...]:
-        known = self._store.state.lanes if self._store is not None else {}
-        begins: dict[str, int] = {}
-        for lane in discovered.lanes:
-            runs = known[lane.lane].target_runs if lane.lane in known else ()
-            first = next(iter(runs), None)
-            if first is not None and first.ordinal == 0:
-                begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
-        return tuple(status_hazards(self.flow, discovered.source.topics, discovered.target.topics, begins))
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
