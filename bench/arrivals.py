@@ -113,7 +113,8 @@ def _write(
             # librdkafka waits for whole milliseconds only.
             while (now := time.monotonic_ns()) < due:
                 time.sleep((due - now) / 1e9)
-            producer.produce(topic, value, partition=serial % partitions, timestamp=time.time_ns() // 1_000_000)
+            key, now_ms = b"%d" % serial, time.time_ns() // 1_000_000
+            producer.produce(topic, value, key, partition=serial % partitions, timestamp=now_ms)
             serial += 1
         producer.flush(PATIENCE_S)
         pipe.send(serial)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -129,6 +129,20 @@ class Daemon:
         """Other topics in its file, and SIGHUP: it reads the file again. Raises EnvironmentFault when it has ended."""
         self.conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
         os.kill(self.pid, signal.SIGHUP)
+
+    def order(self, order: Mapping[str, str]) -> None:
+        """Gives it an order (`mirrord.model.orders.Order`). Raises EnvironmentFault when it is not taken."""
+        connection = http.client.HTTPConnection(self.address, timeout=STOP_S)
+        try:
+            connection.request("POST", "/order", msgspec.json.encode(order))
+            answer = connection.getresponse()
+            told = answer.read().decode(errors="replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise EnvironmentFault(f"nobody takes the order: {error}") from error
+        finally:
+            connection.close()
+        if answer.status != http.HTTPStatus.OK:
+            raise EnvironmentFault(f"the order is refused: {told}")
 
     def flow(self) -> FlowStatus | None:
         """The status of its only flow; None while nobody answers."""

@@ -38,6 +38,7 @@ _WORDS = {
     "recovery": "Start and recovery",
     "idle": "Idle",
     "topics": "New topics beside a busy one",
+    "moves": "Moving a busy partition",
     "discovery": "A thousand topics",
     "map": "The offset map",
 }

@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 from rich.console import Console
 
-from bench import discovery, idle, latency, map_cost, memory, recovery, report, tables, throughput, topics
+from bench import discovery, idle, latency, map_cost, memory, moves, recovery, report, tables, throughput, topics
 from bench.pair import LASTING, pair
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
-Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "discovery", "map"]
+Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "moves", "discovery", "map"]
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -69,6 +69,10 @@ def _topics(source: Cluster, target: Cluster, order: Order, tell: Callable[[str]
     return [topics.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
 
 
+def _moves(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [moves.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
+
+
 def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     return [discovery.measure(source, target, order.share, tell)]
 
@@ -84,6 +88,7 @@ _MEASURES: dict[Question, Measure] = {
     "recovery": _recovery,
     "idle": _idle,
     "topics": _topics,
+    "moves": _moves,
     "discovery": _discovery,
     "map": _map,
 }

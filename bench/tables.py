@@ -1,5 +1,6 @@
 """Figures as tables, the same for the terminal and for docs/measurements.md."""
 
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -7,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.table import Table as RichTable
 
 from bench import discovery as bench_discovery
+from bench import moves as bench_moves
 from bench import recovery as bench_recovery
 from bench import topics as bench_topics
 from bench.sampler import PARTS
@@ -265,6 +267,40 @@ def topics(results: Sequence[Result]) -> list[Table]:
     ]
 
 
+def moves(results: Sequence[Result]) -> list[Table]:
+    """How long a lane stands when it moves, and whether the copy is what it should be."""
+    rows = [
+        [
+            f"{each['engine']}: {what}",
+            str(len(each[gaps])),
+            f"{statistics.median(each[gaps]):.0f}",
+            f"{each[gaps][max(0, math.ceil(len(each[gaps]) * 0.99) - 1)]:.0f}",
+            f"{max(each[gaps]):.0f}",
+            goal,
+        ]
+        for each in results
+        for what, gaps, goal in (
+            ("the moved partition", "moved_ms", "250"),
+            ("the worst of the others, meanwhile", "others_ms", "-"),
+            ("any partition, without a move", "quiet_ms", "-"),
+            ("any partition at the source, meanwhile", "source_ms", "-"),
+        )
+    ]
+    copies = [[each["engine"], f"{each['records']:,}", each["difference"] or "none"] for each in results]
+    stands = (
+        f"The longest that a partition brings nothing while a busy one is moved to another replicator, milliseconds "
+        f"({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
+    )
+    return [
+        Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
+        Table(
+            "The copy after all moves, compared record by record",
+            ["engine", "records", "lost, doubled, altered"],
+            copies,
+        ),
+    ]
+
+
 def discovery(results: Sequence[Result]) -> list[Table]:
     """Rounds, and rest."""
     size = "".join(f"{each['topics']:,} topics of {each['partitions']} partitions" for each in results[:1])
@@ -302,6 +338,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "idle": idle,
     "map": offset_map,
     "topics": topics,
+    "moves": moves,
     "discovery": discovery,
 }
 """By question."""

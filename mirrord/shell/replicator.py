@@ -46,7 +46,8 @@ class Replicator:
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._process = psutil.Process()
         self._attempts = 0
-        self._expiry_known = False
+        self._expiry: asyncio.Task[None] | None = None
+        """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._came_round = time.monotonic()
         self._host: Host | None = None
@@ -76,6 +77,8 @@ class Replicator:
         self._target.start()
         for work in (self._watch_lease(), self._beat()):
             self._keep(asyncio.create_task(work))
+        self._expiry = asyncio.create_task(self._learn_expiry(self._host))
+        self._keep(self._expiry)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Host these lanes; they start by themselves. One that is hosted already is left as it is."""
@@ -155,14 +158,15 @@ class Replicator:
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
                 return  # the ledger has ended, and so has the lease
-        await self._learn_expiry(host)
+        if self._expiry is not None:
+            await asyncio.shield(self._expiry)
         for hosted in added:
             host.start(hosted)
 
     async def _learn_expiry(self, host: Host) -> None:
         """A lane must know how far to rely on the target's memory. While nobody answers, no lane could write anyway."""
         backoff = Backoff()
-        while not self._expiry_known and self._target is not None:
+        while self._target is not None:
             for node in self._target.nodes:
                 try:
                     told = await producer_expiry_ms(self._setup.target, node, EXPIRY_TIMEOUT_S)
@@ -172,10 +176,8 @@ class Replicator:
                     log.warning("producer_expiry_unknown", cluster=self._setup.flow.target)
                 else:
                     host.expect_expiry(told)
-                self._expiry_known = True
-                break
-            else:
-                await self._clock.sleep(backoff.next_s())
+                return
+            await self._clock.sleep(backoff.next_s())
 
     async def _watch_lease(self) -> None:
         await self._lease.lost.wait()

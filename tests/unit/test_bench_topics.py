@@ -5,6 +5,7 @@ import msgspec
 from bench import discovery, tables, topics
 from bench.arrivals import largest_gap_ms
 from bench.discovery import Cost, Kept, Rest
+from bench.moves import Moves
 from bench.topics import Gap, Topics
 
 MS = 1_000_000
@@ -29,6 +30,23 @@ def test_each_kind_of_window_is_compared_with_quiet_ones() -> None:
     assert stands.rows[0] == [f"process: {topics.QUIET}", "2", "10, 15, 20", "1.00", "5, 5, 5"]
     assert stands.rows[1][2:4] == ["11, 16, 20", "1.03"]
     assert waits.rows[0] == ["process: one new topic", "1.00", "2.00", "6.00", "6", "3"]
+
+
+def test_a_move_is_told_beside_the_others_and_the_source() -> None:
+    found = Moves(
+        engine="ray",
+        records_per_s=1_000,
+        moved_ms=[float(at) for at in range(1, 101)],
+        others_ms=[5.0],
+        quiet_ms=[4.0],
+        source_ms=[3.0],
+        records=1_234,
+        difference="",
+    )
+    stands, copies = tables.TABLES["moves"](msgspec.to_builtins([found]))
+    assert stands.rows[0] == ["ray: the moved partition", "100", "50", "99", "100", "250"]
+    assert stands.rows[1][1:] == ["1", "5", "5", "5", "-"]
+    assert copies.rows == [["ray", "1,234", "none"]]
 
 
 def test_rounds_and_rest_stand_beside_their_goals() -> None:
