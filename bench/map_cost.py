@@ -26,7 +26,8 @@ from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import AnyFact, FlowOpened, Holder, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
-from mirrord.model.runs import PIECE_RUNS, Run
+from mirrord.model.run_memory import PIECE_RUNS
+from mirrord.model.runs import Run
 from mirrord.model.security import Security
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_kafka import KafkaLog

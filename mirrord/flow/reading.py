@@ -77,10 +77,9 @@ def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch]
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
     """The ordinal that stood, or would have stood next, at a target offset, as the ledger tells; at most the mark's."""
-    ordinal = 0
-    for run in lane.record.target_runs if lane.record is not None else ():
-        if run.offset <= target_offset:
-            ordinal = run.ordinal + target_offset - run.offset
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    at = runs.floor(target_offset, 0, len(runs))
+    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
     return min(ordinal, lane.mark.ordinal)
 
 

@@ -6,6 +6,7 @@ source holds once is enough to place a batch, and its other records follow from 
 longer holds is placed only when there is exactly one way to do it. Nothing is guessed: what cannot be placed is said.
 """
 
+import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
@@ -53,7 +54,7 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
     runs = record.source_runs
     lowest = runs.at(0).ordinal
     around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
-    planned = [run.offset for run in runs if run.ordinal >= first]
+    planned = [run.offset for run in runs.beginning_in(first, sys.maxsize)]
     start = min([offset for _, offset, _ in around] + planned)
     end = max([offset + length for _, offset, length in around] + planned)
     return Range(max(start, 0), end + max(last - first, 0) + LOOK_AROUND)

@@ -54,7 +54,7 @@ def _begin(lane: LaneState) -> int | None:
     recent = lane.verdicts.recent
     if sum(verdict.end - verdict.start for verdict in recent) != sum(lane.verdicts.counts.values()):
         return None
-    first = lane.source_runs.at(0) if len(lane.source_runs) else None
-    if first is None or first.ordinal:
+    first, target = lane.source_runs.first, lane.target_runs.first
+    if first is None or first.ordinal or (target is not None and target.ordinal):
         return None
     return min([first.offset, *(verdict.start for verdict in recent)])

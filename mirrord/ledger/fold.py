@@ -54,6 +54,7 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.runs import Runs
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -229,6 +230,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         return False
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
+    before = state.memory.piece_runs
     state.lanes[fact.lane] = LaneState(
         key=key,
         source_topic=fact.source_topic,
@@ -237,8 +239,14 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         producer_epoch=fact.producer_epoch,
         policy=fact.policy,
         mode=fact.mode,
+        source_runs=Runs(memory=state.memory),
+        target_runs=Runs(memory=state.memory),
         changed_at=offset,
     )
+    if state.memory.piece_runs < before:
+        for lane in state.lanes.values():
+            lane.source_runs.settle()
+            lane.target_runs.settle()
     return True
 
 

@@ -2,7 +2,9 @@
 
 from itertools import pairwise
 
-from mirrord.ledger.state import FlowState
+from mirrord.ledger.records import LaneSnapshot
+from mirrord.ledger.snapshot import written_under
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Runs
 
@@ -10,8 +12,9 @@ from mirrord.model.runs import Runs
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
     """Drop a lane's runs whose records lie below both clusters' log starts; how many runs were dropped.
 
-    Only whole runs from the front go, packed ones by the piece, and the open run stays. The ledger keeps its facts
-    until it is trimmed: pruning takes effect with the next snapshot.
+    Only whole runs from the front go, packed ones by the piece, and the open run stays; holes and truncations go when
+    all that they tell of has gone. The ledger keeps its facts until it is trimmed: pruning takes effect with the next
+    snapshot, and there other readers learn of it (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -20,7 +23,32 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
         _first_ordinal_from(lane.source_runs, source_log_start),
         _first_ordinal_from(lane.target_runs, target_log_start),
     )
-    return lane.source_runs.forget_below(ordinal) + lane.target_runs.forget_below(ordinal)
+    dropped = lane.source_runs.forget_below(ordinal) + lane.target_runs.forget_below(ordinal)
+    _forget_below_floor(lane)
+    return dropped
+
+
+def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
+    """Drop what a snapshot of the present holder, or of a later one, no longer holds in front of its first ordinals."""
+    lane = state.lanes.get(snapshot.lane)
+    if lane is None or written_under(snapshot) < state.tenure:
+        return
+    source, target = first_ordinals
+    lane.source_runs.forget_below(source)
+    lane.target_runs.forget_below(target)
+    _forget_below_floor(lane)
+
+
+def floor(lane: LaneState) -> int:
+    """The first ordinal of which both sides are known."""
+    firsts = (lane.source_runs.first, lane.target_runs.first)
+    return max((first.ordinal for first in firsts if first is not None), default=0)
+
+
+def _forget_below_floor(lane: LaneState) -> None:
+    lowest = floor(lane)
+    lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
+    lane.cuts = tuple(cut for cut in lane.cuts if cut[0] > lowest)
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:

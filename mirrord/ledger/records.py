@@ -27,6 +27,8 @@ from mirrord.model.names import ClusterId, LaneId, TopicId
 
 LEASE_KEY = "lease"
 MARK_KEY = "ledger"
+RUNS_KEY = "runs"
+"""What the keys of pieces begin with."""
 
 
 class WriterMark(msgspec.Struct, frozen=True, array_like=True):
@@ -160,6 +162,11 @@ def lane_key(tenure: Tenure, lane: LaneId) -> str:
     return f"lane/{tenure}/{lane}"
 
 
+def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, checksum: int) -> str:
+    """The key of a piece."""
+    return f"{RUNS_KEY}/{tenure}/{lane}/{side}/{first}-{count}-{checksum:08x}"
+
+
 def state_key(record: StateRecord) -> str:
     """The key that a record has in the state topic."""
     match record:
@@ -174,5 +181,5 @@ def state_key(record: StateRecord) -> str:
         case LaneSnapshot():
             return lane_key(Tenure(record.lease_epoch, record.turn), record.lane)
         case RunsPiece():
-            content = f"{record.first}-{record.count}-{record.checksum:08x}"
-            return f"runs/{Tenure(record.lease_epoch, record.turn)}/{record.lane}/{record.side}/{content}"
+            tenure = Tenure(record.lease_epoch, record.turn)
+            return runs_key(tenure, record.lane, record.side, record.first, record.count, record.checksum)

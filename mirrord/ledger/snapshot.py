@@ -10,11 +10,14 @@ written again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Literal, NamedTuple
 
+from mirrord.ledger.codec import decode_state
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.records import (
+    RUNS_KEY,
     FlowSnapshot,
     LaneSnapshot,
     LedgerMark,
@@ -25,13 +28,14 @@ from mirrord.ledger.records import (
     Tenure,
     flow_key,
     lane_key,
-    state_key,
+    runs_key,
 )
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey
 from mirrord.model.orders import Orders
-from mirrord.model.packed_runs import Piece
+from mirrord.model.packed_runs import Packed
+from mirrord.model.run_memory import ALL_OF_IT, Piece, RunMemory
 from mirrord.model.runs import Runs
 from mirrord.wire.crc32c import checksum
 
@@ -59,7 +63,7 @@ class Kept:
 
     def note(self, key: str, record: StateRecord | None) -> None:
         """A record was written (or, None, removed) under a key. Records that are no snapshots are let pass."""
-        if key.partition("/")[0] not in {"flow", "lane", "runs"}:
+        if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
         self.lanes.pop(key, None)
         if record is None:
@@ -75,14 +79,51 @@ class Kept:
             )
 
 
+class PieceOfLane(NamedTuple):
+    """A piece that is to be written. Where it lies it stays until then."""
+
+    lane: LaneId
+    side: Side
+    piece: Piece
+
+    def record(self, tenure: Tenure) -> RunsPiece:
+        """What is written of it."""
+        piece = self.piece
+        return RunsPiece(
+            lease_epoch=tenure.lease_epoch,
+            lane=self.lane,
+            side=self.side,
+            first=piece.first_ordinal,
+            count=piece.count,
+            checksum=_checksum(piece),
+            packed=piece.packed,
+            form=PACKED,
+            turn=tenure.turn,
+        )
+
+
 class Cut(NamedTuple):
     """A consistent cut: what is to be written, in this order, and the keys that a reader needs afterwards."""
 
     tenure: Tenure
     offset: int
-    records: tuple[Snapshot, ...]
-    """Pieces and lanes first, the flow last."""
+    pieces: tuple[PieceOfLane, ...]
+    lanes: tuple[LaneSnapshot, ...]
+    flow: FlowSnapshot
+    """Written last, alone."""
     keys: frozenset[str]
+
+    @property
+    def records(self) -> list[Snapshot]:
+        """All of it."""
+        return [*(record for records in self.groups(1) for record in records), self.flow]
+
+    def groups(self, count: int) -> Iterator[list[RunsPiece | LaneSnapshot]]:
+        """All but the flow, so many at once: pieces are looked up only then, for together they may be many."""
+        pieces = (piece.record(self.tenure) for piece in self.pieces)
+        records = chain[RunsPiece | LaneSnapshot](pieces, self.lanes)
+        while group := list(islice(records, count)):
+            yield group
 
     def stale(self, kept: Kept) -> list[str]:
         """The keys that may be removed when the cut stands: not those that a later holder wrote in the meantime."""
@@ -91,16 +132,17 @@ class Cut(NamedTuple):
 
 def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
     """The cut at the state's present position. What stands in the state topic unchanged is not written again."""
-    records: list[Snapshot] = []
+    pieces: list[PieceOfLane] = []
+    lanes: list[LaneSnapshot] = []
     keys: set[str] = set()
     for lane_id, lane in state.lanes.items():
         key = lane_key(state.tenure, lane_id)
         keys.add(key)
         old = kept.lanes.get(key)
         if old is None or old[:2] != (lane.changed_at, _first_ordinals(lane)):
-            pieces, record = _snapshot_lane(state, lane_id, lane, old)
-            records.extend(pieces)
-            records.append(record)
+            new, record = _snapshot_lane(state, lane_id, lane, old)
+            pieces.extend(new)
+            lanes.append(record)
             keys.update(record.source_runs.pieces, record.target_runs.pieces)
         else:
             keys.update(old.source_pieces, old.target_pieces)
@@ -124,23 +166,74 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         orders=state.orders.facts(),
     )
     keys.add(flow_key(state.tenure))
-    return Cut(state.tenure, state.next_offset, (*records, flow), frozenset(keys))
+    return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
 
 
-def restore(records: Mapping[str, StateRecord]) -> FlowState:
+class Rows:
+    """The state topic as it is read: the newest row of each key. Packed runs go where there is room, row by row."""
+
+    def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
+        self._memory = memory
+        self._rows: dict[str, bytes] = {}
+        self._pieces: dict[str, Piece] = {}
+
+    def take(self, key: str, value: bytes | None) -> None:
+        """The next row."""
+        self._rows.pop(key, None)
+        if value is None:
+            self._pieces.pop(key, None)
+        elif key not in self._pieces and not (key.startswith(f"{RUNS_KEY}/") and self._keep(key, value)):
+            self._rows[key] = value
+
+    def _keep(self, key: str, value: bytes) -> bool:
+        """Whether it was a piece as it should be. One that was not is told of when something refers to it."""
+        try:
+            record = decode_state(key, value)
+            if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:
+                return False
+            piece = self._pieces[key] = self._memory.keep(record.packed)
+        except (LedgerCorrupt, ValueError):
+            return False
+        piece.checksum = record.checksum
+        return True
+
+    def read(self) -> "Read":
+        """All of it, decoded. Raises LedgerCorrupt."""
+        return Read({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
+
+
+class Read(NamedTuple):
+    """What stands in the state topic, by key."""
+
+    records: Mapping[str, StateRecord]
+    pieces: Mapping[str, Piece] = {}
+    """Of packed runs; those that are not here are among the records."""
+
+    def kept(self) -> Kept:
+        """The snapshots among it."""
+        kept = Kept()
+        kept.keys.update(self.pieces)
+        for key, record in self.records.items():
+            kept.note(key, record)
+        return kept
+
+
+def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
     """The state of the newest valid cut, with the progress marks; empty and at offset 0 when there is no cut.
 
     Lanes that are newer than the cut keep what they know and skip the entries that they have seen. Raises LedgerCorrupt
     when a part of the cut is missing.
     """
+    records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]
     flow = max(flows, key=lambda record: (record.cut, record.lease_epoch, record.turn), default=None)
     state = FlowState() if flow is None else _restore_flow(flow)
+    state.memory = memory
     for record in records.values():
         if isinstance(record, Progress):
             state.mark_progress(record)
-        elif flow and isinstance(record, LaneSnapshot) and _tenure(record) == _tenure(flow):
-            state.lanes[record.lane] = _restore_lane(record, records)
+        elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
+            state.lanes[record.lane] = _restore_lane(record, read, memory)
     if flow and len(state.lanes) < flow.lanes:
         raise LedgerCorrupt(
             f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
@@ -148,7 +241,8 @@ def restore(records: Mapping[str, StateRecord]) -> FlowState:
     return state
 
 
-def _tenure(record: FlowSnapshot | LaneSnapshot) -> Tenure:
+def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
+    """Its holder, by the time."""
     return Tenure(record.lease_epoch, record.turn)
 
 
@@ -160,7 +254,7 @@ def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
 
 def _snapshot_lane(
     state: FlowState, lane_id: LaneId, lane: LaneState, old: KeptLane | None
-) -> tuple[list[RunsPiece], LaneSnapshot]:
+) -> tuple[list[PieceOfLane], LaneSnapshot]:
     tenure = state.tenure
     source, source_runs = _split(tenure, lane_id, "source", lane.source_runs, old.source_pieces if old else ())
     target, target_runs = _split(tenure, lane_id, "target", lane.target_runs, old.target_pieces if old else ())
@@ -192,30 +286,26 @@ def _snapshot_lane(
 
 def _split(
     tenure: Tenure, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
-) -> tuple[list[RunsPiece], RunsSnapshot]:
+) -> tuple[list[PieceOfLane], RunsSnapshot]:
     """The pieces that have to be written, and all of the runs by their pieces and the rest."""
-    pieces = [
-        RunsPiece(
-            lease_epoch=tenure.lease_epoch,
-            lane=lane,
-            side=side,
-            first=piece.ordinals[0],
-            count=piece.count,
-            checksum=checksum(piece.packed),
-            packed=piece.packed,
-            form=PACKED,
-            turn=tenure.turn,
-        )
-        for piece in runs.pieces
-    ]
-    keys = tuple(map(state_key, pieces))
-    new = [piece for piece, key in zip(pieces, keys, strict=True) if key not in set(old_pieces)]
+    keys = tuple(
+        runs_key(tenure, lane, side, piece.first_ordinal, piece.count, _checksum(piece)) for piece in runs.pieces
+    )
+    known = set(old_pieces)
+    new = [PieceOfLane(lane, side, piece) for piece, key in zip(runs.pieces, keys, strict=True) if key not in known]
     return new, RunsSnapshot(keys, runs.tail_packed(), PACKED)
 
 
+def _checksum(piece: Piece) -> int:
+    """Of its bytes, which may lie elsewhere: it is not computed twice."""
+    if piece.checksum is None:
+        piece.checksum = checksum(piece.packed)
+    return piece.checksum
+
+
 def _first_ordinals(lane: LaneState) -> tuple[int, int]:
-    source, target = lane.source_runs, lane.target_runs
-    return source.at(0).ordinal if source else -1, target.at(0).ordinal if target else -1
+    source, target = lane.source_runs.first, lane.target_runs.first
+    return source.ordinal if source else -1, target.ordinal if target else -1
 
 
 def _first_ordinal(runs: RunsSnapshot) -> int:
@@ -224,7 +314,7 @@ def _first_ordinal(runs: RunsSnapshot) -> int:
         if runs.pieces:
             return int(runs.pieces[0].rpartition("/")[2].split("-")[0])
         if runs.form == PACKED and runs.packed:
-            return Piece(runs.packed).ordinals[0]
+            return Packed(runs.packed).ordinals[0]
     except ValueError:
         raise LedgerCorrupt("a snapshot names runs that cannot be") from None
     return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
@@ -250,11 +340,11 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
     )
 
 
-def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> LaneState:
+def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneState:
     try:
         key = LaneKey.parse(lane.lane)
-        source_runs = _restore_runs(lane.source_runs, records)
-        target_runs = _restore_runs(lane.target_runs, records)
+        source_runs = _restore_runs(lane.source_runs, read, memory)
+        target_runs = _restore_runs(lane.target_runs, read, memory)
     except ValueError as error:
         raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
     return LaneState(
@@ -280,18 +370,24 @@ def _restore_lane(lane: LaneSnapshot, records: Mapping[str, StateRecord]) -> Lan
     )
 
 
-def _restore_runs(snapshot: RunsSnapshot, records: Mapping[str, StateRecord]) -> Runs:
-    pieces: list[bytes] = []
-    for key in snapshot.pieces:
-        piece = records.get(key)
-        if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum or piece.form != snapshot.form:
-            raise ValueError(f"{key} is missing or damaged")
-        pieces.append(piece.packed)
+def _restore_runs(snapshot: RunsSnapshot, read: Read, memory: RunMemory) -> Runs:
     if snapshot.form == PACKED:
-        return Runs.restored(pieces, snapshot.packed)
+        return Runs.restored([_restore_piece(key, read, memory) for key in snapshot.pieces], snapshot.packed, memory)
     if snapshot.form != COLUMNS:
         raise ValueError("a newer version wrote it")
-    runs = Runs()
-    for columns in (*pieces, snapshot.packed):
-        runs.extend_columns(columns)
+    runs = Runs(memory=memory)
+    for key in snapshot.pieces:
+        runs.extend_columns(_piece_record(key, read, COLUMNS).packed)
+    runs.extend_columns(snapshot.packed)
     return runs
+
+
+def _restore_piece(key: str, read: Read, memory: RunMemory) -> Piece:
+    return read.pieces.get(key) or memory.keep(_piece_record(key, read, PACKED).packed)
+
+
+def _piece_record(key: str, read: Read, form: int) -> RunsPiece:
+    piece = read.records.get(key)
+    if not isinstance(piece, RunsPiece) or checksum(piece.packed) != piece.checksum or piece.form != form:
+        raise ValueError(f"{key} is missing or damaged")
+    return piece

@@ -19,6 +19,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.orders import Orders
+from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
 
 RECENT_VERDICTS = 128
@@ -128,6 +129,8 @@ class FlowState:
     orders: Orders = field(default_factory=Orders)
     """What people asked for and have not taken back."""
     next_offset: int = 0
+    memory: RunMemory = ALL_OF_IT
+    """The room for the runs of all lanes; it decides nothing."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""
 

@@ -24,6 +24,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
 from mirrord.model.facts import HoleFound, Progress
 
@@ -98,8 +99,7 @@ class LaneMap:
         self._copied = copied
         self._voids = _voids(lane.holes)
         self._void_starts = [first for first, _ in self._voids]
-        runs = (self._source, self._target)
-        self._floor = max((each.at(0).ordinal for each in runs if len(each)), default=0)
+        self._floor = floor(lane)
         self._stretches = _stretches(lane, self._floor) if len(self._source) else []
         check = lane.last_check
         self._differs = check.first if check and lane.halted and check.outcome == "different" else _NEVER

@@ -65,10 +65,12 @@ class ClusterConfig(msgspec.Struct, frozen=True):
 
 
 class LimitsConfig(msgspec.Struct, frozen=True):
-    """What a replicator may use for one flow."""
+    """What a process may use for one flow."""
 
     in_flight_bytes: int = 64 << 20
     """Bytes fetched or produced and not yet acknowledged, per replicator: the hard cap of its memory for records."""
+    map_bytes: int = 64 << 20
+    """Of the offset map, in each process that has it; what is older lies in a temporary file."""
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
@@ -346,7 +348,10 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         limits=LimitsConfig(
             in_flight_bytes=limits.optional(
                 "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20
-            )
+            ),
+            map_bytes=limits.optional(
+                "map_bytes", read.within(size_bytes, 8 << 20, 1 << 40, '"8MiB" to "1024GiB"'), 64 << 20
+            ),
         ),
     )
 

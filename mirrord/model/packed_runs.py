@@ -9,28 +9,27 @@ import zlib
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from operator import add, sub
 from sys import byteorder
 
 BLOCK_RUNS = 128
 """A part of the form: what is written so is read so."""
-UNPACKED_BLOCKS = 2048
-"""So many blocks, of 2 KiB each, are kept unpacked in a process."""
 
 _HEAD = struct.Struct("<IIIqq")
 """Runs, blocks, turns, last ordinal, last offset."""
 _ORDINAL_CODES = "BHIQ"
 _OFFSET_CODES = "bhiq"
 _HALF = 1 << 63
+_OBJECTS_BYTES = 512
+"""What Python takes for a `Packed` beside the numbers."""
 
 Columns = tuple["array[int]", "array[int]"]
 """Ordinals and offsets of runs that follow each other."""
 
 
-class Piece:
-    """Packed runs. Equal to another one only when it is the same."""
+class Packed:
+    """Packed runs, with their index."""
 
     __slots__ = ("_ends", "_start", "count", "last_offset", "last_ordinal", "offsets", "ordinals", "packed", "turns")
 
@@ -53,9 +52,10 @@ class Piece:
         if self._start + self._ends[-1] != len(packed):
             raise ValueError("not packed runs: of another length")
 
-    def block(self, number: int) -> Columns:
-        """The runs of a block; not to be changed."""
-        return _block(self, number)
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory."""
+        return len(self.packed) + self._start - _HEAD.size + _OBJECTS_BYTES
 
     def block_of(self, ordinal: int) -> int:
         """The block in which an ordinal lies, or the first one."""
@@ -91,11 +91,6 @@ class Piece:
             return ordinals, array("q", offsets)
         except OverflowError:
             return ordinals, array("q", map(_wrapped, offsets))
-
-
-@lru_cache(maxsize=UNPACKED_BLOCKS)
-def _block(piece: Piece, number: int) -> Columns:
-    return piece.inflate(number)
 
 
 def pack(ordinals: "array[int]", offsets: "array[int]", turns: Sequence[int]) -> bytes:

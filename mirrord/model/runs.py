@@ -13,12 +13,8 @@ from sys import byteorder
 
 import msgspec
 
-from mirrord.model.packed_runs import BLOCK_RUNS, Columns, Piece, pack
-
-RUN_BYTES = 16
-"""A run that is not packed."""
-PIECE_RUNS = 8192
-"""Runs in a packed piece. At least so many of the newest are never packed, at most twice as many."""
+from mirrord.model.packed_runs import BLOCK_RUNS, Columns, Packed, pack
+from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, Piece, RunMemory
 
 
 class Run(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -32,19 +28,32 @@ class Runs:
     """A lane's runs of one side (source or target), in ascending order of ordinals.
 
     The last run is open: it grows for as long as records follow each other. The newest runs are held as two arrays of
-    int64, 16 bytes a run; older ones in packed pieces (`mirrord.model.packed_runs`), of which the blocks that were
-    looked into last are kept unpacked.
+    int64, 16 bytes a run; older ones in packed pieces, in memory as far as `RunMemory` has room.
     """
 
-    __slots__ = ("_offsets", "_ordinals", "_piece_offsets", "_piece_ordinals", "_pieces", "_starts", "_turns")
+    __slots__ = (
+        "_memory",
+        "_offsets",
+        "_ordinals",
+        "_piece_offsets",
+        "_piece_ordinals",
+        "_pieces",
+        "_starts",
+        "_turns",
+    )
 
-    def __init__(self, runs: Iterable[Run] = ()) -> None:
+    def __init__(self, runs: Iterable[Run] = (), memory: RunMemory = ALL_OF_IT) -> None:
+        self._memory = memory
+        memory.join()
         self._ordinals = array("q")
         self._offsets = array("q")
         self._turns: list[int] = []
         self._index([])
         for run in runs:
             self.add(run.ordinal, run.offset)
+
+    def __del__(self) -> None:
+        self._memory.leave()
 
     def __len__(self) -> int:
         return self._starts[-1] + len(self._ordinals)
@@ -64,6 +73,13 @@ class Runs:
 
     def __repr__(self) -> str:
         return f"Runs({[(run.ordinal, run.offset) for run in self]})"
+
+    @property
+    def first(self) -> Run | None:
+        """The oldest run that is known, or None when there is none; without looking into what is packed."""
+        if self._pieces:
+            return Run(self._piece_ordinals[0], self._piece_offsets[0])
+        return Run(self._ordinals[0], self._offsets[0]) if self._ordinals else None
 
     @property
     def last(self) -> Run | None:
@@ -101,7 +117,12 @@ class Runs:
                 self._turns.append(ordinal)
         self._ordinals.append(ordinal)
         self._offsets.append(offset)
-        if len(self._ordinals) >= 2 * PIECE_RUNS:
+        if len(self._ordinals) >= 2 * self._memory.piece_runs:
+            self.settle()
+
+    def settle(self) -> None:
+        """Pack the oldest runs of those that are not packed, if they are more than there is room for."""
+        while len(self._ordinals) >= 2 * self._memory.piece_runs:
             self._pack()
 
     def offset_of(self, ordinal: int) -> int | None:
@@ -152,7 +173,7 @@ class Runs:
             del self._offsets[: drop - self._starts[whole]]
         if drop:
             self._index(self._pieces[whole:])
-            first = self.at(0).ordinal
+            first = self._piece_ordinals[0] if self._pieces else self._ordinals[0]
             self._turns = [turn for turn in self._turns if turn > first]
         return drop
 
@@ -168,6 +189,9 @@ class Runs:
 
     def position(self, ordinal: int) -> int:
         """How many runs begin below an ordinal."""
+        number = bisect_left(self._piece_ordinals, ordinal) - 1
+        if number >= 0 and self._piece_ordinals[number] + 1 == ordinal:
+            return self._starts[number] + 1
         ordinals, _, first = self._around(ordinal)
         return first + bisect_left(ordinals, ordinal)
 
@@ -187,9 +211,10 @@ class Runs:
         lowest, highest = (bisect_right(self._starts, each) - 1 for each in (first, min(end, packed) - 1))
         number = bisect_right(self._piece_offsets, offset, lowest + 1, highest + 1) - 1
         piece, start = self._pieces[number], self._starts[number]
+        index = piece.open().offsets
         first_here, end_here = max(first - start, 0), min(end - start, piece.count)
         lowest, highest = first_here // BLOCK_RUNS, (end_here - 1) // BLOCK_RUNS
-        block = bisect_right(piece.offsets, offset, lowest + 1, highest + 1) - 1
+        block = bisect_right(index, offset, lowest + 1, highest + 1) - 1
         offsets, start_here = piece.block(block)[1], block * BLOCK_RUNS
         lower, upper = max(first_here - start_here, 0), min(end_here - start_here, len(offsets))
         return start + start_here + bisect_right(offsets, offset, lower, upper) - 1
@@ -201,24 +226,26 @@ class Runs:
         return pack(self._ordinals, self._offsets, [turn for turn in self._turns if turn >= self._ordinals[0]])
 
     @staticmethod
-    def restored(pieces: Sequence[bytes], tail: bytes) -> "Runs":
+    def restored(pieces: Sequence[Piece], tail: bytes, memory: RunMemory = ALL_OF_IT) -> "Runs":
         """What `pieces` and `tail_packed` told. Raises ValueError when it cannot be."""
-        runs = Runs()
-        found = [Piece(packed) for packed in pieces]
-        last = [Piece(tail)] if tail else found[-1:]
-        packed = found if tail else found[:-1]
-        if any(after.ordinals[0] <= before.last_ordinal for before, after in pairwise([*packed, *last])):
+        runs = Runs(memory=memory)
+        last = Packed(tail) if tail else pieces[-1].open() if pieces else None
+        packed = list(pieces if tail else pieces[:-1])
+        ends = [(piece.first_ordinal, piece.last_ordinal) for piece in packed]
+        ends += [(last.ordinals[0], last.last_ordinal)] if last else []
+        if any(after[0] <= before[1] for before, after in pairwise(ends)):
             raise ValueError("runs out of order")
         runs._index(packed)
-        for piece in last:
-            runs._ordinals, runs._offsets = piece.unpack()
+        if last is not None:
+            runs._ordinals, runs._offsets = last.unpack()
         if any(after <= before for before, after in pairwise(runs._ordinals)):
             raise ValueError("runs out of order")
-        first = runs.at(0).ordinal if len(runs) else 0
+        first = packed[0].first_ordinal if packed else 0
         runs._turns = [turn for piece in packed for turn in piece.turns if turn > first]
         before = [(piece.last_ordinal, piece.last_offset) for piece in packed[-1:]]
         ordinals = array("q", [ordinal for ordinal, _ in before]) + runs._ordinals
         runs._turns += _turns(ordinals, array("q", [offset for _, offset in before]) + runs._offsets)
+        runs.settle()
         return runs
 
     def extend_columns(self, columns: bytes) -> None:
@@ -236,12 +263,11 @@ class Runs:
         self._turns += _turns(ordinals, self._offsets[-1:] + numbers[count:])
         self._ordinals.extend(numbers[:count])
         self._offsets.extend(numbers[count:])
-        while len(self._ordinals) >= 2 * PIECE_RUNS:
-            self._pack()
+        self.settle()
 
     def copy(self) -> "Runs":
         """An independent copy."""
-        twin = Runs()
+        twin = Runs(memory=self._memory)
         twin._ordinals = self._ordinals[:]
         twin._offsets = self._offsets[:]
         twin._turns = self._turns[:]
@@ -250,27 +276,37 @@ class Runs:
 
     def _index(self, pieces: list[Piece]) -> None:
         self._pieces = pieces
-        self._piece_ordinals = array("q", [piece.ordinals[0] for piece in pieces])
-        self._piece_offsets = array("q", [piece.offsets[0] for piece in pieces])
+        self._piece_ordinals = array("q", [piece.first_ordinal for piece in pieces])
+        self._piece_offsets = array("q", [piece.first_offset for piece in pieces])
         self._starts = array("q", accumulate((piece.count for piece in pieces), initial=0))
 
     def _pack(self) -> None:
-        """Pack the oldest runs of those that are not."""
-        end = self._ordinals[PIECE_RUNS]
-        turns = [turn for turn in self._turns if self._ordinals[0] <= turn < end]
-        piece = Piece(pack(self._ordinals[:PIECE_RUNS], self._offsets[:PIECE_RUNS], turns))
+        """Pack the oldest runs of those that are not. Small pieces become one with the ones in front of them."""
+        count = self._memory.piece_runs
+        ordinals, offsets = self._ordinals[:count], self._offsets[:count]
+        del self._ordinals[:count]
+        del self._offsets[:count]
+        while self._pieces and self._pieces[-1].count <= len(ordinals) <= PIECE_RUNS - self._pieces[-1].count:
+            earlier = self._drop_last()
+            ordinals, offsets = earlier[0] + ordinals, earlier[1] + offsets
+        turns = [turn for turn in self._turns if ordinals[0] <= turn < self._ordinals[0]]
+        piece = self._memory.keep(pack(ordinals, offsets, turns))
         self._pieces.append(piece)
-        self._piece_ordinals.append(piece.ordinals[0])
-        self._piece_offsets.append(piece.offsets[0])
+        self._piece_ordinals.append(piece.first_ordinal)
+        self._piece_offsets.append(piece.first_offset)
         self._starts.append(self._starts[-1] + piece.count)
-        del self._ordinals[:PIECE_RUNS]
-        del self._offsets[:PIECE_RUNS]
+
+    def _drop_last(self) -> Columns:
+        """Take the last piece out, for its runs."""
+        for column in (self._piece_ordinals, self._piece_offsets, self._starts):
+            column.pop()
+        return self._pieces.pop().open().unpack()
 
     def _reach_back(self, ordinal: int) -> None:
         """Nothing that is not packed stands in front of the ordinal: unpack the last piece that does."""
         pieces = self._pieces[: bisect_left(self._piece_ordinals, ordinal)]
         last = pieces.pop() if pieces else None
-        self._ordinals, self._offsets = last.unpack() if last else (array("q"), array("q"))
+        self._ordinals, self._offsets = last.open().unpack() if last else (array("q"), array("q"))
         self._index(pieces)
 
     def _around(self, ordinal: int) -> tuple["array[int]", "array[int]", int]:
@@ -279,7 +315,7 @@ class Runs:
             return self._ordinals, self._offsets, self._starts[-1]
         number = max(bisect_right(self._piece_ordinals, ordinal) - 1, 0)
         piece = self._pieces[number]
-        block = piece.block_of(ordinal)
+        block = piece.open().block_of(ordinal)
         return *piece.block(block), self._starts[number] + block * BLOCK_RUNS
 
     def _columns(self, position: int) -> Iterator[Columns]:
@@ -287,7 +323,7 @@ class Runs:
         while position < self._starts[-1]:
             number = bisect_right(self._starts, position) - 1
             block, skipped = divmod(position - self._starts[number], BLOCK_RUNS)
-            ordinals, offsets = self._pieces[number].inflate(block)
+            ordinals, offsets = self._pieces[number].open().inflate(block)
             position += len(ordinals) - skipped
             yield ordinals[skipped:], offsets[skipped:]
         position -= self._starts[-1]

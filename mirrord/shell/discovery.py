@@ -67,8 +67,8 @@ def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) ->
     known = ledger.lanes if ledger is not None else {}
     begins: dict[str, int] = {}
     for lane in found.lanes:
-        runs = known[lane.lane].target_runs if lane.lane in known else ()
-        first = next(iter(runs), None)
+        runs = known[lane.lane].target_runs if lane.lane in known else None
+        first = runs.first if runs is not None else None
         if first is not None and first.ordinal == 0:
             begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
     return tuple(status_hazards(flow, found.source.topics, found.target.topics, begins))

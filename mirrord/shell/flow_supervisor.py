@@ -307,12 +307,7 @@ class FlowSupervisor:
                 self._reconcile(fleet),
                 self._poll(fleet),
                 self.groups.run(setup, lambda: self.flow),
-                prune_for_ever(
-                    store,
-                    lambda: self._discovered.lanes if self._discovered else (),
-                    setup.source,
-                    setup.target,
-                ),
+                prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
             )
         ]
         ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]

@@ -20,6 +20,7 @@ from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Holder, Progress
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.shell.asks import Asks
+from mirrord.shell.attic import run_memory
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
@@ -58,7 +59,7 @@ class GroupSync:
         self.name = name
         self._setup = setup
         self._clock = clock or SystemClock()
-        self._store = LedgerStore(topics, self._clock)
+        self._store = LedgerStore(topics, self._clock, memory=run_memory(setup.flow))
         holder = Holder(socket.gethostname(), os.getpid(), name, "")
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._wanted = asyncio.Event()

@@ -145,7 +145,7 @@ def recorded_lanes(
 def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: int | None, now_ms: int) -> LaneStatus:
     halted = ledger.halted
     if progress is None:
-        first = ledger.source_runs.at(0) if len(ledger.source_runs) else None
+        first = ledger.source_runs.first
         return LaneStatus(
             topic=ledger.source_topic,
             partition=ledger.partition,

@@ -1,7 +1,7 @@
 """The ledger's topics on a real cluster."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from mirrord.flow.compare import Record
@@ -49,14 +49,13 @@ class KafkaLog:
         """Ask the ledger's leader."""
         return await self._topics.epoch_end(leader_epoch)
 
-    async def load_state(self) -> list[StateRow]:
+    async def load_state(self) -> AsyncIterator[StateRow]:
         """Read the state topic once more."""
         ends, start = await self._topics.ends()
         self._state.seek(start)
-        rows: list[StateRow] = []
         while self._state.position < ends.state_end:
-            rows.extend(map(_state_row, await self._poll_state()))
-        return rows
+            for record in await self._poll_state():
+                yield _state_row(record)
 
     def seek(self, offset: int) -> None:
         """Read the ledger from here on."""

@@ -3,7 +3,7 @@
 `ledger_kafka.py` has the real one, `ledger_memory.py` the twin for tests; the same contract tests run against both.
 """
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple, Protocol
 
 from mirrord.model.names import TopicId
@@ -63,7 +63,7 @@ class LedgerLog(Protocol):
         """Where this leader epoch of the ledger ends, as its leader knows; -1 when it cannot tell."""
         ...
 
-    async def load_state(self) -> list[StateRow]:
+    def load_state(self) -> AsyncIterator[StateRow]:
         """All rows of the state topic, from its beginning up to its present end. `read` goes on behind them."""
         ...
 

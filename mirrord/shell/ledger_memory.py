@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -124,11 +124,13 @@ class MemoryLog:
         later = [start for epoch, start in self._ledger.epoch_starts.items() if epoch > leader_epoch]
         return min(later, default=self._ledger.end)
 
-    async def load_state(self) -> list[StateRow]:
+    async def load_state(self) -> AsyncIterator[StateRow]:
         """All rows."""
         await self._answer()
         self._state_position = len(self._ledger.rows)
-        return [row for row in self._ledger.rows if row is not None]
+        for row in tuple(self._ledger.rows):
+            if row is not None:
+                yield row
 
     def seek(self, offset: int) -> None:
         """Set the position."""

@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
-from mirrord.ledger.codec import decode_entry, decode_state
+from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerCorrupt
 from mirrord.ledger.fold import fold
-from mirrord.ledger.snapshot import restore
+from mirrord.ledger.snapshot import Rows, restore
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import Entry
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow
@@ -39,10 +39,12 @@ class LedgerReading:
         """
         await self._log.open(read_only=True)
         try:
-            rows = {row.key: row.value for row in await self._log.load_state()}
+            rows = Rows()
+            async for row in self._log.load_state():
+                rows.take(row.key, row.value)
             ends = await self._log.ends()
             if ends.start > 0:
-                self.state = restore({key: decode_state(key, value) for key, value in rows.items() if value})
+                self.state = restore(rows.read())
             self._log.seek(ends.start)
             position = ends.start
             while follow or position < ends.end:

@@ -15,13 +15,14 @@ import structlog
 from mirrord.ledger.codec import decode_entry, decode_state, encode_state
 from mirrord.ledger.errors import ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
-from mirrord.ledger.prune import prune
-from mirrord.ledger.records import LEASE_KEY, LedgerMark, StateRecord, state_key
-from mirrord.ledger.snapshot import Kept, newest_mark, restore, snapshots
+from mirrord.ledger.prune import prune, prune_like
+from mirrord.ledger.records import LEASE_KEY, LaneSnapshot, LedgerMark, StateRecord, state_key
+from mirrord.ledger.snapshot import Kept, Rows, newest_mark, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.model.names import LaneId
+from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.clock import Clock
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.shell.ledger_outbox import Bound, Outbox
@@ -52,11 +53,20 @@ class LedgerStore:
     (LedgerCorrupt, LedgerWentBack) ends the store, and everyone who waits or asks later gets that error.
     """
 
-    def __init__(self, topics: LedgerLog, clock: Clock, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    def __init__(
+        self,
+        topics: LedgerLog,
+        clock: Clock,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        memory: RunMemory = ALL_OF_IT,
+    ) -> None:
+        """`memory` is the room for runs (`shell.attic.run_memory`)."""
         self._log = topics
         self._clock = clock
         self._deadline = deadline_seconds
-        self._state = FlowState()
+        self._memory = memory
+        self._state = FlowState(memory=memory)
         self._kept = Kept()
         self._cut = 0
         self._ends: LogEnds | None = None
@@ -193,10 +203,9 @@ class LedgerStore:
         """
         await self.read_to_end()
         cut = snapshots(self._state, self._kept, self.mark)
-        lanes = cut.records[:-1]
-        for first in range(0, len(lanes), SAVED_TOGETHER):
-            await self.save(*lanes[first : first + SAVED_TOGETHER])
-        await self.save(cut.records[-1])
+        for records in cut.groups(SAVED_TOGETHER):
+            await self.save(*records)
+        await self.save(cut.flow)
         if self._state.tenure != cut.tenure:
             return
         await self._log.delete_below(max(0, cut.offset - kept_entries))
@@ -206,7 +215,9 @@ class LedgerStore:
             await self._save([StateRow(key, None) for key in stale])
         for key in stale:
             self._kept.note(key, None)
-        log.info("ledger_trimmed", topic=self._log.topic, offset=cut.offset, snapshots=len(cut.records))
+        log.info(
+            "ledger_trimmed", topic=self._log.topic, offset=cut.offset, pieces=len(cut.pieces), lanes=len(cut.lanes)
+        )
 
     async def _start(self) -> None:
         """Snapshots, and the tail up to its present end."""
@@ -222,12 +233,15 @@ class LedgerStore:
     async def _load(self) -> LogEnds:
         """Start from the newest snapshots. They may be replaced and the ledger be trimmed meanwhile: then once more."""
         for attempt in range(1, LOAD_TRIES + 1):
-            rows = {row.key: row.value for row in await self._log.load_state()}
-            records = {key: decode_state(key, value) for key, value in rows.items() if value is not None}
+            rows = Rows(self._memory)
+            async for row in self._log.load_state():
+                rows.take(row.key, row.value)
+            read = rows.read()
+            records = read.records
             self._ends = ends = await self._log.ends()
             await self._check_end(newest_mark(records.values()), ends)
             try:
-                state = restore(records)
+                state = restore(read, self._memory)
                 if state.next_offset < ends.start:
                     raise LedgerCorrupt(
                         f"{self._log.topic} begins at offset {ends.start}, its snapshots end at {state.next_offset}:"
@@ -241,9 +255,7 @@ class LedgerStore:
                 continue
             renewal = records.get(LEASE_KEY)
             self._renewal = renewal if isinstance(renewal, LeaseRenewed) else None
-            self._kept = Kept()
-            for key, record in records.items():
-                self._kept.note(key, record)
+            self._kept = read.kept()
             self._state, self._cut = state, state.next_offset
             return ends
         raise AssertionError
@@ -323,6 +335,8 @@ class LedgerStore:
         elif isinstance(record, LeaseRenewed):
             self._renewal = record
         self._kept.note(row.key, record)
+        if isinstance(record, LaneSnapshot):
+            prune_like(self._state, record, self._kept.lanes[row.key].first_ordinals)
         for callback in tuple(self._on_record):
             callback(record)
 

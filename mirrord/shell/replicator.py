@@ -15,6 +15,7 @@ from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Holder
 from mirrord.model.names import LaneId
+from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
@@ -41,7 +42,7 @@ class Replicator:
         self.name = name
         self._setup = setup
         self._clock = clock or SystemClock()
-        self._store = LedgerStore(topics, self._clock)
+        self._store = LedgerStore(topics, self._clock, memory=run_memory(setup.flow))
         holder = Holder(socket.gethostname(), os.getpid(), name, "")
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._process = psutil.Process()

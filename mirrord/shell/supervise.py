@@ -16,6 +16,7 @@ from mirrord.model.names import Alias, probe_topic
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 from mirrord.model.version import version
+from mirrord.shell.attic import run_memory
 from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.engine import Engine
@@ -71,7 +72,7 @@ class Surroundings:
     def ledger(self, flow: FlowConfig) -> LedgerStore:
         """A new view of a flow's ledger, not opened yet."""
         topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
-        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s)
+        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))
 
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
         """What the flow's target brokers are found to do (`shell.probe.probe_target`). Raises NotProbed."""

@@ -1,7 +1,6 @@
 """Whatever the writers do: everyone who reads the ledger, from wherever, sees the same."""
 
 import random
-from unittest.mock import patch
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,13 +8,13 @@ from hypothesis import strategies as st
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
-from mirrord.ledger.records import LedgerMark, RunsPiece, StateRecord, state_key
-from mirrord.ledger.snapshot import Kept, restore, snapshots
+from mirrord.ledger.records import LedgerMark, RunsPiece, state_key
+from mirrord.ledger.snapshot import Kept, Read, Rows, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.model import runs as model
 from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken
 from mirrord.model.names import TopicId
-from mirrord.model.runs import PIECE_RUNS
+from mirrord.model.run_memory import PIECE_RUNS
+from tests.fixtures.attic import no_room, scarce
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened, plain, wild_entries
 
 SEEDS = st.integers(0, 2**32)
@@ -76,7 +75,7 @@ def test_snapshots_and_the_tail_give_what_the_whole_ledger_gives(seed: int, data
                 del topic[stale]
                 kept.note(stale, None)
             assert kept.keys == set(topic) == cut.keys
-    restored = restore({key: decode_state(key, value) for key, value in topic.items()})
+    restored = restore(Read({key: decode_state(key, value) for key, value in topic.items()}))
     for offset, one in enumerate(entries):
         fold(restored, one, offset)
     assert plain(restored) == plain(state)
@@ -91,12 +90,12 @@ def test_only_changed_lanes_are_written_again(seed: int) -> None:
     for record in snapshots(state, kept, MARK).records:
         kept.note(state_key(record), record)
     assert len(snapshots(state, kept, MARK).records) == 1
-    epoch = state.lease_epoch
+    tenure = state.tenure
     before = {lane: lane_state.changed_at for lane, lane_state in state.lanes.items()}
     for offset, one in enumerate(entries[40:], 40):
         fold(state, one, offset)
     changed = {lane for lane, lane_state in state.lanes.items() if before.get(lane) != lane_state.changed_at}
-    if epoch == state.lease_epoch:
+    if tenure == state.tenure:
         assert len(snapshots(state, kept, MARK).records) == 1 + len(changed)
 
 
@@ -117,12 +116,12 @@ def test_pruning_keeps_every_offset_that_is_still_readable(seed: int, source_sta
             assert lane.target_runs.offset_of(ordinal) == to
 
 
-@patch.object(model, "PIECE_RUNS", 8)
+@scarce(fewest=8, most=64, block=128)
 @given(SEEDS)
 @settings(max_examples=50)
 def test_pieces_of_long_runs_come_back(seed: int) -> None:
     chance = random.Random(seed)
-    state, kept, topic = FlowState(), Kept(), dict[str, StateRecord]()
+    state, kept, topic = FlowState(memory=no_room()), Kept(), dict[str, bytes]()
     for offset, facts in enumerate(((FLOW,), (LeaseTaken(1, HOLDER, 6000),), (opened(),))):
         fold(state, entry(*facts, epoch=min(offset, 1)), offset)
     runs = state.lanes[lane_id(0)].source_runs
@@ -137,12 +136,16 @@ def test_pieces_of_long_runs_come_back(seed: int) -> None:
         state.lanes[lane_id(0)].changed_at += 1
         cut = snapshots(state, kept, MARK)
         for record in cut.records:
-            topic[state_key(record)] = record
+            topic[state_key(record)] = encode_state(record)
             kept.note(state_key(record), record)
         for stale in set(topic) - cut.keys:
             del topic[stale]
             kept.note(stale, None)
-        assert plain(restore(topic)) == plain(state), step
+        memory = no_room()
+        rows = Rows(memory)
+        for key, value in topic.items():
+            rows.take(key, value)
+        assert plain(restore(rows.read(), memory)) == plain(state), step
 
 
 def test_pieces_that_stand_are_not_written_again() -> None:

@@ -51,7 +51,7 @@ replication_factor = 3
 propagate_deletes = true
 groups = { match = ["app.*"], exclude = [], mode = "forward-only", every = "2s", refresh = "never", reverse = true }
 heartbeats = { emit = "both", every = "5s", replicate = false, replication_factor = 1 }
-limits = { in_flight_bytes = "8MiB" }
+limits = { in_flight_bytes = "8MiB", map_bytes = "100 MB" }
 [flows.sync]
 configs = false
 exclude_configs = ['retention\\..*']
@@ -95,6 +95,7 @@ def test_the_defaults() -> None:
     assert flow.topics == ("orders", r"payments\..*")
     assert (flow.naming, flow.start, flow.isolation) == ("prefix", "earliest", "read_committed")
     assert (flow.refresh_ms, flow.replication_factor, flow.limits.in_flight_bytes) == (5_000, "broker", 64 << 20)
+    assert flow.limits.map_bytes == 64 << 20
     assert config.replicators.count == "auto"
     assert (config.runtime.engine, config.runtime.lease_ttl_ms, config.runtime.request_timeout_ms) == (
         "ray",
@@ -124,6 +125,7 @@ def test_every_key_is_read() -> None:
     assert flow.mm2_records == Mm2RecordsConfig(False, 60_000, 3, "source", 2, 0, "-")
     assert (flow.start, flow.isolation) == (1_769_860_800_000, "read_uncommitted")
     assert (flow.refresh_ms, flow.replication_factor, flow.limits.in_flight_bytes) == (60_000, 3, 8 << 20)
+    assert flow.limits.map_bytes == 100_000_000
     assert (config.replicators.count, config.replicators.partitions_per_replicator) == (4, 1)
     assert (config.runtime.engine, config.runtime.lease_ttl_ms, config.runtime.request_timeout_ms) == (
         "process",

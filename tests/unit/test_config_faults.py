@@ -71,6 +71,11 @@ def flow(**keys: str) -> str:
             '{ in_flight_bytes = "8M" }',
             'conf.toml:11: flows[0].limits.in_flight_bytes: found "8M"; allowed: a size',
         ),
+        (
+            "limits",
+            '{ map_bytes = "1MiB" }',
+            'conf.toml:11: flows[0].limits.map_bytes: found "1MiB"; allowed: from "8MiB" to "1024GiB"',
+        ),
         ("limits", "3", "conf.toml:11: flows[0].limits: found a number; allowed: a table"),
         ("name", '"a b"', 'flows[0].name: found "a b"; allowed: a name of letters, digits'),
         (

@@ -26,6 +26,7 @@ KEYS = [
     "name",
     "refresh",
     "in_flight_bytes",
+    "map_bytes",
     "bootstrap",
     "security",
 ]

@@ -85,7 +85,9 @@ FLOWS = st.builds(
         offset_lag_max=st.integers(0, 2**63 - 1),
         separator=SEPARATORS,
     ),
-    limits=st.builds(LimitsConfig, in_flight_bytes=st.integers(1 << 20, 1 << 40)),
+    limits=st.builds(
+        LimitsConfig, in_flight_bytes=st.integers(1 << 20, 1 << 40), map_bytes=st.integers(8 << 20, 1 << 40)
+    ),
 )
 SECURITIES = (
     st.just(Security())

@@ -13,7 +13,7 @@ from mirrord.cli.main import main
 from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_entry, encode_state
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.records import LedgerMark, state_key
-from mirrord.ledger.snapshot import Kept, restore, snapshots
+from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
 from mirrord.model.facts import (
@@ -208,7 +208,7 @@ def test_a_ledger_folds_to_what_it_folded_to(version: int) -> None:
     rows = [line.split(" ") for line in path(version, "state").read_text().splitlines()]
     records = {key: decode_state(key, bytes.fromhex(data)) for key, data in rows}
     assert all(state_key(record) == key for key, record in records.items())
-    whole, rest = FlowState(), restore(records)
+    whole, rest = FlowState(), restore(Read(records))
     for record in records.values():
         if isinstance(record, Progress):
             whole.mark_progress(record)

@@ -1,21 +1,32 @@
 """The ledger store on topics in memory, and what it does when requests fail."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from types import SimpleNamespace
 
 import pytest
 
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LaneHalted, LaneResumed, LaneTaken, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.model.facts import (
+    HoleFound,
+    LaneHalted,
+    LaneResumed,
+    LaneTaken,
+    LeaseTaken,
+    SourceRun,
+    TargetRun,
+    Verdict,
+    VerdictGiven,
+)
 from mirrord.model.runs import Run
 from mirrord.shell import ledger_store
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
 from mirrord.shell.ledger_outbox import ENTRY_BYTES
 from mirrord.shell.ledger_store import LedgerStore
-from tests.fixtures.ledger import FLOW, GatedLog, lane_id, opened, plain
+from tests.fixtures.attic import MemoryAttic, no_room, scarce
+from tests.fixtures.ledger import FLOW, HOLDER, GatedLog, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
 
 
@@ -321,6 +332,63 @@ async def test_pruned_runs_are_gone_with_the_next_trim(ledger: MemoryLedger, ope
     assert plain(later.state) == plain(store.state)
     assert later.state.lanes[LANE].source_runs.offset_of(40) == 80
     assert later.state.lanes[LANE].source_runs.offset_of(39) is None
+
+
+async def test_other_readers_forget_what_the_holder_has_pruned(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    holder = await open_store()
+    await start_flow(holder)
+    reader = await open_store()
+    hole = [HoleFound(LANE, 1, 30, 39, 50, 60), SourceRun(LANE, 1, (Run(50, 30), Run(60, 50)))]
+    lost = SourceRun(LANE, 1, (Run(70, 55),), (Verdict(55, 60, "truncated"),))
+    run = SourceRun(LANE, 1, (Run(0, 0),))
+    await holder.append(1, [run, TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 40, 30, 1), *hole, lost])
+    await reader.read_to_end()
+    lane = reader.state.lanes[LANE]
+    assert holder.prune(LANE, source_log_start=50, target_log_start=49)  # ordinal 59 can still be read
+    await holder.trim(kept_entries=0)
+    await reader.read_to_end()
+    assert (len(lane.source_runs), len(lane.holes), len(lane.cuts)) == (3, 1, 1)
+    assert holder.prune(LANE, source_log_start=65, target_log_start=62)
+    await holder.trim(kept_entries=0)
+    await reader.read_to_end()
+    assert (len(lane.source_runs), lane.holes, lane.cuts) == (1, (), ())
+    assert plain(reader.state) == plain(holder.state) == plain((await open_store()).state)
+
+
+@pytest.fixture
+def short_of_memory() -> Generator[None]:
+    with scarce():
+        yield
+
+
+@pytest.mark.usefixtures("short_of_memory")
+async def test_a_snapshot_holds_what_memory_has_let_go(ledger: MemoryLedger) -> None:
+    stores: list[LedgerStore] = []
+
+    async def opened_store(attic: MemoryAttic) -> LedgerStore:
+        stores.append(LedgerStore(MemoryLog(ledger), SystemClock(), deadline_seconds=2, memory=no_room(attic)))
+        await stores[-1].open()
+        return stores[-1]
+
+    attic = MemoryAttic()
+    store = await opened_store(attic)
+    await start_flow(store)
+    for number in range(10):
+        runs = tuple(Run(number * 100 + step * 5, number * 100 + step * 7) for step in range(20))
+        await store.append(1, [SourceRun(LANE, 1, runs), TargetRun(LANE, 1, 0, 0, 1)])
+    assert len(attic.held) > 8
+    # A new holder writes all pieces anew, under its own keys, and then needs the old ones no longer.
+    await store.append(2, [LeaseTaken(2, HOLDER, 6000)])
+    for _ in range(2):
+        await store.trim(kept_entries=0)
+        attic = MemoryAttic()
+        later = await opened_store(attic)
+        assert plain(later.state) == plain(store.state)
+        assert len(attic.held) > 8
+        store = later
+        await store.append(2, [LaneTaken(LANE, 2, "r")])
+    for each in stores:
+        await each.close()
 
 
 async def test_a_read_only_store_only_reads(make_store: MakeStore, open_store: OpenStore) -> None:

@@ -1,15 +1,14 @@
 import random
 from contextlib import suppress
 from itertools import pairwise
-from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.model import packed_runs as pack
-from mirrord.model import runs as model
-from mirrord.model.runs import PIECE_RUNS, Run, Runs
+from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS
+from mirrord.model.runs import Run, Runs
+from tests.fixtures.attic import MemoryAttic, no_room, scarce
 
 
 def runs(*pairs: tuple[int, int]) -> Runs:
@@ -83,7 +82,7 @@ def long_lane(chance: random.Random, count: int) -> Runs:
 def test_packed_runs_come_back(seed: int) -> None:
     lane = long_lane(random.Random(seed), 40_000)
     assert [piece.count for piece in lane.pieces] == [PIECE_RUNS] * 3
-    twin = Runs.restored([piece.packed for piece in lane.pieces], lane.tail_packed())
+    twin = restored(lane)
     assert twin == lane
     assert twin.turns == lane.turns
     assert len(lane.turns) > 1_000
@@ -131,7 +130,7 @@ def test_damaged_packs_are_refused() -> None:
         with pytest.raises(ValueError, match=r"packed runs"):
             Runs.restored([], packed[:end])
     with pytest.raises(ValueError, match=r"out of order"):
-        Runs.restored([packed], packed)
+        Runs.restored([ALL_OF_IT.keep(packed)], packed)
 
 
 @given(st.integers(0, 2**32))
@@ -153,9 +152,10 @@ def test_offsets_that_no_log_has_come_back() -> None:
 def test_packed_or_not_they_tell_the_same(seed: int) -> None:
     chance = random.Random(seed)
     plain: list[tuple[int, int]] = []
-    with patch.object(model, "PIECE_RUNS", 8), patch.multiple(model, BLOCK_RUNS=3), patch.multiple(pack, BLOCK_RUNS=3):
-        lane, ordinal, offset, begin = Runs(), 0, 0, 0
-        for _ in range(chance.randrange(80)):
+    attic = MemoryAttic(chance.choice((None, None, 2)))
+    with scarce():
+        lane, ordinal, offset, begin = Runs(memory=no_room(attic)), 0, 0, 0
+        for _ in range(chance.randrange(120)):
             ordinal += chance.randrange(1, 5)
             offset += chance.choice((6, 6, 6, 6, 6, -30))
             if chance.random() < 0.05:
@@ -175,7 +175,8 @@ def test_packed_or_not_they_tell_the_same(seed: int) -> None:
 
 
 def restored(lane: Runs) -> Runs:
-    return Runs.restored([piece.packed for piece in lane.pieces], lane.tail_packed())
+    memory = no_room() if lane.pieces else ALL_OF_IT
+    return Runs.restored([memory.keep(piece.packed) for piece in lane.pieces], lane.tail_packed(), memory)
 
 
 def compare(lane: Runs, plain: list[tuple[int, int]], chance: random.Random) -> None:

@@ -290,6 +290,12 @@ async def test_runs_that_neither_cluster_has_any_more_are_forgotten(
     store = flow._store  # pyright: ignore[reportPrivateUsage]
     assert store is not None
     await eventually(lambda: [run.ordinal for run in store.state.lanes[lane].source_runs] == [90])
+    # Of a topic that was made anew the source has nothing any more, so the target's start alone counts.
+    runs = (Run(95, 130), Run(99, 140), Run(101, 150))
+    assert all(await writer.append(1, [SourceRun(lane, 1, runs)]))
+    assert len(store.state.lanes[lane].source_runs) == 4
+    mirror.clusters["eu"].add("orders", 1)
+    await eventually(lambda: [run.ordinal for run in store.state.lanes[lane].source_runs] == [99, 101])
     await writer.close()
 
 
