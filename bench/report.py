@@ -40,6 +40,7 @@ _WORDS = {
     "topics": "New topics beside a busy one",
     "moves": "Moving a busy partition",
     "discovery": "A thousand topics",
+    "groups": "A thousand groups",
     "map": "The offset map",
 }
 """The headings of the questions of `make bench`."""

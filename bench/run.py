@@ -14,13 +14,28 @@ from typing import Literal, NamedTuple, get_args
 import msgspec
 from rich.console import Console
 
-from bench import discovery, idle, latency, map_cost, memory, moves, recovery, report, tables, throughput, topics
+from bench import (
+    discovery,
+    groups,
+    idle,
+    latency,
+    map_cost,
+    memory,
+    moves,
+    recovery,
+    report,
+    tables,
+    throughput,
+    topics,
+)
 from bench.pair import LASTING, pair
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
-Question = Literal["throughput", "memory", "latency", "recovery", "idle", "topics", "moves", "discovery", "map"]
+Question = Literal[
+    "throughput", "memory", "latency", "recovery", "idle", "topics", "moves", "discovery", "groups", "map"
+]
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
@@ -77,6 +92,10 @@ def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[s
     return [discovery.measure(source, target, order.share, tell)]
 
 
+def _groups(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [groups.measure(source, target, engine, order.share, tell) for engine in order.engines]
+
+
 def _map(_: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     return list(map_cost.measure(target, order.share, order.seed, tell))
 
@@ -90,6 +109,7 @@ _MEASURES: dict[Question, Measure] = {
     "topics": _topics,
     "moves": _moves,
     "discovery": _discovery,
+    "groups": _groups,
     "map": _map,
 }
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from rich.table import Table as RichTable
 
 from bench import discovery as bench_discovery
+from bench import groups as bench_groups
 from bench import moves as bench_moves
 from bench import recovery as bench_recovery
 from bench import topics as bench_topics
@@ -29,6 +30,8 @@ _WAIT_GOALS = {
     ("ray", bench_recovery.NEW_TOPIC): "6",
 }
 _COST_GOALS = {bench_discovery.AT_REST: "1", bench_discovery.CHANGED: "1"}
+_RIGHT_GOAL = "1,000 at most"
+_FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
 _NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
 _STEP_GOAL = "at most 25 %"
@@ -326,6 +329,28 @@ def discovery(results: Sequence[Result]) -> list[Table]:
     ]
 
 
+def groups(results: Sequence[Result]) -> list[Table]:
+    """How late groups are at the target, and what it costs."""
+    size = "".join(f"{each['groups']:,} groups of {each['partitions']} partitions" for each in results[:1])
+    rows = [
+        [
+            each["engine"],
+            f"{each['commits']:,}",
+            *(f"{each[name]:.0f}" for name in ("p50_ms", "p99_ms", "most_ms")),
+            f"{each['core_share']:.1%}",
+            f"{each['rest_share']:.1%}",
+            f"{each['seconds']:.0f}",
+        ]
+        for each in results
+    ]
+    heading = (
+        f"{size}, a commit every {bench_groups.EVERY_S:g} s: milliseconds until the target is right "
+        f"(goal: {_RIGHT_GOAL}), and CPU (goal: {_FOLLOW_GOAL})"
+    )
+    head = ["engine", "commits", "p50", "p99", "most", "of a core", "at rest", "seconds"]
+    return [Table(heading, head, rows)]
+
+
 def _least_median_most(values: Sequence[float], unit: str) -> str:
     return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"
 
@@ -340,5 +365,6 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "topics": topics,
     "moves": moves,
     "discovery": discovery,
+    "groups": groups,
 }
 """By question."""

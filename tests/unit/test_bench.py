@@ -3,9 +3,10 @@
 import time
 from typing import Any
 
+import msgspec
 import pytest
 
-from bench import front, recovery, tables
+from bench import front, groups, recovery, tables
 from bench.idle import Idle
 from bench.sampler import PARTS, PATCH, Sampler
 from mirrord.wire.batch import HEADER, patch
@@ -72,3 +73,32 @@ def test_looks_find_the_function_that_takes_the_time() -> None:
     assert set(profile.ticks) <= set(PARTS)
     assert max(profile.ticks, key=lambda part: profile.ticks[part]) == PATCH
     assert profile.step == 0
+
+
+def test_a_commit_counts_from_the_source_until_the_target_has_it_or_a_later_one() -> None:
+    seen = groups.Seen("eu.orders")
+    for offset, at_s in ((10, 1.0), (20, 2.0), (30, 3.0)):
+        seen.committed("billing", (0,), offset, at_s)
+    key = bytes.fromhex("0001 0007") + b"billing" + bytes.fromhex("0009") + b"eu.orders" + bytes(4)
+    assert len(seen.delays_s) == 0
+    value = bytes.fromhex("0003") + (20).to_bytes(8) + b"\xff" * 4 + bytes.fromhex("0000") + bytes(8)
+    seen.arrived(key, value, 2.5)
+    assert (seen.delays_s, seen.pending) == ([1.5, 0.5], 1)
+    assert seen.reached == {("billing", 0): 20}
+
+
+def test_the_table_of_groups() -> None:
+    found = groups.Following(
+        engine="ray",
+        groups=1_000,
+        partitions=10,
+        seconds=60.0,
+        commits=120_000,
+        p50_ms=120.4,
+        p99_ms=180.0,
+        most_ms=300.0,
+        core_share=0.12,
+        rest_share=0.011,
+    )
+    (table,) = tables.TABLES["groups"](msgspec.to_builtins([found]))
+    assert table.rows == [["ray", "120,000", "120", "180", "300", "12.0%", "1.1%", "60"]]
