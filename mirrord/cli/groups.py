@@ -52,20 +52,20 @@ def register(verbs: Verbs) -> None:
     add_flow(parser)
     parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
     parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
-    rewind = "with --reverse: also set groups back that are further at the source"
-    parser.add_argument("--rewind", action="store_true", help=rewind)
+    force = "with --reverse: the target counts, also where the source is further or it is unsure"
+    parser.add_argument("--force", action="store_true", help=force)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the groups. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
-    if (arguments.write or arguments.rewind) and not arguments.reverse:
-        raise ConfigError("--write and --rewind belong to --reverse: to the target the daemon commits by itself")
+    if (arguments.write or arguments.force) and not arguments.reverse:
+        raise ConfigError("--write and --force belong to --reverse: to the target the daemon commits by itself")
     config = load_conf(arguments)
     if arguments.flow is not None:
         config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
     if arguments.reverse:
-        reports = gather_reverse(config, Order(arguments.write, arguments.rewind))
+        reports = gather_reverse(config, Order(arguments.write, arguments.force))
     else:
         reports = gather_groups(config)
     if arguments.json:

@@ -9,8 +9,8 @@ and a side counts as moved only when its position is not the pair's any more:
 - moved at none: nothing is done.
 
 A pair that this process has made or found is `seen`. One that only a checkpoint tells is as old as that checkpoint:
-enough to leave a side alone, not enough to set one back. Then, too, a position counts as a consumer's own only when it
-tells the leader epoch of what was read: mirrord tells none.
+enough to leave a side alone, not enough to set one back. Then, too, a position counts as somebody's own only when it
+tells the leader epoch of what was read (mirrord tells none), or when it came while this process was looking.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,8 @@ class Pairs:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, TopicPartition], Pair] = {}
+        self._unsure: dict[tuple[str, TopicPartition], Pair] = {}
+        """Where both sides stood when it was first not known which of them had moved."""
 
     def of(self, group: str, place: TopicPartition) -> Pair | None:
         """The newest one."""
@@ -41,6 +43,20 @@ class Pairs:
         known = self.of(group, place)
         if known is None or not known.seen or (known.source, known.target) != (source, target) or back:
             self._known[group, place] = Pair(source, target, seen=True, back=back)
+        self._unsure.pop((group, place), None)
+
+    def unsure(self, group: str, place: TopicPartition, source: int, target: int) -> None:
+        """Both sides stand there now, and it is not known which of them has moved last."""
+        self._unsure.setdefault((group, place), Pair(source, target))
+
+    def has_moved(
+        self, group: str, place: TopicPartition, *, source: int | None = None, target: int | None = None
+    ) -> bool:
+        """Whether that side stands elsewhere than when it was not known: somebody has moved it since."""
+        known = self._unsure.get((group, place))
+        return known is not None and (
+            (source is not None and source != known.source) or (target is not None and target != known.target)
+        )
 
     def forget(self, group: str, place: TopicPartition) -> None:
         """It no longer matters."""
@@ -51,8 +67,8 @@ class Asked(NamedTuple):
     """What a person has asked for, who looks at it and decides; False: it is done all the time, by itself."""
 
     once: bool = False
-    rewind: bool = False
-    """Also where the source is further, and nothing tells that the target went back."""
+    force: bool = False
+    """Also where the source is further, or it is not known which side has moved last."""
 
 
 def plan_back(
@@ -62,16 +78,19 @@ def plan_back(
     forth: Callable[[], Mapped],
     pair: Pair | None,
     asked: Asked,
+    *,
+    is_own: bool,
 ) -> Write | Hold:
     """For one group in one partition. `newest` is what the target has, `mapped` the same at the source, `present` what
-    the source has, and `forth` tells where that is at the target."""
+    the source has, and `forth` tells where that is at the target; `is_own`: the target's is known not to be
+    mirrord's."""
     offset = mapped.offset
     if offset is None:
         return Hold("unknown", mapped.why)
     waits = mapped.missing > 0
     wanted = CommittedOffset(offset, NO_EPOCH, newest.metadata)
     if present is None:
-        if newest.leader_epoch == NO_EPOCH and not asked.once:
+        if not is_own and not asked.once:
             return Hold("expired", "the source knows it no more, and nobody is known to have read on at the target")
         return Write(wanted, "the source has no position", waits)
     if offset == present.offset:
@@ -79,14 +98,14 @@ def plan_back(
     there = forth()
     if there.offset == newest.offset and not there.missing:
         return Hold("in step")
+    if asked.force:
+        return Write(wanted, "the target is to count", waits)
     if offset > present.offset:
-        return _not_on(newest, present, pair) or Write(wanted, "the target has moved on", waits)
-    if asked.rewind:
-        return Write(wanted, "the target is behind the source, and is to count", waits)
+        return _not_on(newest, present, pair, is_own=is_own) or Write(wanted, "the target has moved on", waits)
     return _not_back(newest, present, pair) or Write(wanted, "the target went back", waits)
 
 
-def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None) -> Hold | None:
+def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None, *, is_own: bool) -> Hold | None:
     """Why the source does not go on to where the target is."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
@@ -94,7 +113,7 @@ def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None
             return Hold("ahead", "the source has moved, and the target is to follow")
         if is_seen and not pair.back:
             return Hold("in step")
-    if not is_seen and newest.leader_epoch == NO_EPOCH:
+    if not is_seen and not is_own:
         return Hold("unsure", "nobody is known to have read on at the target: the position may be the source's old one")
     return None
 

@@ -150,6 +150,8 @@ class Past(NamedTuple):
     """Where the target's position is at the source."""
     two_way: bool = False
     """The source follows the target, too."""
+    is_own: bool = True
+    """The source's position is known not to be one that mirrord has committed."""
 
 
 class Write(NamedTuple):
@@ -209,7 +211,7 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
         if here.offset == newest.offset and not here.missing:
             return Hold("in step")
     is_seen = pair is not None and pair.seen
-    if past.two_way and by_consumer and newest.leader_epoch == NO_EPOCH and not is_seen:
+    if past.two_way and by_consumer and not past.is_own and not is_seen:
         return Hold("unsure", "nobody is known to have read on at the source: the position may be the target's old one")
     return None
 

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 
 from mirrord.cluster.group_pairs import Asked, Pairs, plan_back, unexplained_line
-from mirrord.cluster.groups import Hold, Mapped, Write
+from mirrord.cluster.groups import NO_EPOCH, Hold, Mapped, Write
 from mirrord.ledger.state import LaneState
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupState, GroupStatus
@@ -140,6 +140,8 @@ class GroupBack:
             if step.state in {"in step", "waits"} and present is not None:
                 # What waits is the target's position, as far as the map tells it.
                 self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
+            if step.state == "unsure" and present is not None:
+                self._pairs.unsure(group, place, present.offset, newest.offset)
             if mapped.missing:
                 self.waiting.add(group)
 
@@ -155,7 +157,8 @@ class GroupBack:
         def forth() -> Mapped:
             return atlas.mapped(place, Position(present.offset)) if present is not None else Mapped(None)
 
-        step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked)
+        is_own = newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, target=newest.offset)
+        step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked, is_own=is_own)
         if isinstance(step, Write) and group in self._members:
             return Hold("active", f"the group is {self._members[group].state} at the source, and left alone")
         return step

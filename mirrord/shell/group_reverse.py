@@ -40,8 +40,8 @@ class Order(NamedTuple):
 
     write: bool = False
     """Commit at the source."""
-    rewind: bool = False
-    """Also set groups back whose position at the source is further than at the target."""
+    force: bool = False
+    """The target counts also where the source is further, or it is not known which side has moved last."""
 
 
 def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
@@ -88,7 +88,7 @@ async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Order
         view_of(flow.target, target_config, view.state.target_cluster) as target,
     ):
         bounds = LaneEnds(source, "source", ANSWER_S)
-        back = GroupBack(GroupAdmin(source), bounds, pairs, Asked(once=True, rewind=order.rewind))
+        back = GroupBack(GroupAdmin(source), bounds, pairs, Asked(once=True, force=order.force))
         try:
             return await _rounds(flow, target, atlas, back, order)
         finally:

@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from mirrord.cluster.group_pairs import Pairs
-from mirrord.cluster.groups import Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
+from mirrord.cluster.groups import NO_EPOCH, Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
 from mirrord.ledger.translation import NOTHING
 from mirrord.model.config_features import GroupsMode
 from mirrord.model.errors import EnvironmentFault, MirrordError
@@ -198,6 +198,8 @@ class GroupRounds:
                 assert isinstance(step, Hold)  # noqa: S101 - without a commit nothing is written
                 hold = step
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
+            if hold.state == "unsure" and course.newest is not None and present is not None:
+                self._pairs.unsure(group, place, course.newest.offset, present.offset)
             if hold.state in {"in step", "waits"} and course.newest is not None and present is not None:
                 self._met(group, place, course.newest.offset, present.offset, settled=hold.state == "in step")
             if mapped.missing or mapped.provisional or hold.why == NOTHING:
@@ -218,6 +220,7 @@ class GroupRounds:
             self._pairs.of(group, place),
             lambda: atlas.back(place, present.offset) if present is not None else Mapped(None),
             two_way=self._back is not None,
+            is_own=self._is_own(group, place, course.newest),
         )
         step = plan(course, mapped, present, past, self._mode)
         if isinstance(step, Write) and self._mode == "off":
@@ -225,6 +228,11 @@ class GroupRounds:
         if isinstance(step, Write) and group in self._members:
             return Hold("active", f"the group is {self._members[group].state} at the target, and left alone")
         return step
+
+    def _is_own(self, group: str, place: TopicPartition, newest: OffsetValue | None) -> bool:
+        if newest is None:
+            return False
+        return newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, source=newest.offset)
 
     def _met(self, group: str, place: TopicPartition, source: int, target: int, *, settled: bool) -> None:
         if settled:

@@ -123,7 +123,7 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
             "-new": (25, "in step"),
             "-further": (90, "ahead"),
         }
-    assert told("--write", "--rewind")["-further"] == (40, "in step")
+    assert told("--write", "--force")["-further"] == (40, "in step")
     assert committed(lab_pair.source, group, topic) == {0: 65}
     assert committed(lab_pair.source, f"{group}-active", topic) == {0: 65}
     assert read_at(lab_pair.source, group, topic, 1) == [b"value 65"]

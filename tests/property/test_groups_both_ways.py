@@ -302,3 +302,24 @@ def test_what_a_rewind_left_at_the_target_is_not_carried_back() -> None:
     assert world.source.position == consumed(5)
     (status,) = world.back.sorted_statuses()
     assert status.state == "unsure"
+
+
+def test_what_was_unsure_is_known_when_it_moves_again() -> None:
+    """Clients that tell no leader epoch, and a restart without checkpoints."""
+    for is_here in (True, False):
+        world = World()
+        world.copied = END
+        world.source.set(reset(10) if is_here else consumed(10))
+        world.target.set(consumed(20) if is_here else reset(20))
+        world.settle()
+        side, other = (world.source, world.target) if is_here else (world.target, world.source)
+        scale = 1 if is_here else 2
+        side.set(reset(15 * scale))
+        world.checkpoint = None
+        world.restart()
+        world.settle()
+        assert other.position == consumed(20 if is_here else 10)
+        side.set(reset(16 * scale))
+        world.settle()
+        assert other.position is not None
+        assert other.position.offset == (32 if is_here else 16)
