@@ -31,7 +31,16 @@ from mirrord.model.config_features import (
 )
 from mirrord.model.config_policies import BuiltIn, PolicyCheck, PolicySettings, naming_of, policy, settings
 from mirrord.model.config_security import anchored, read_security
-from mirrord.model.config_units import HostPort, Start, duration_ms, host_port, regex, size_bytes, start_point
+from mirrord.model.config_units import (
+    HostPort,
+    Start,
+    duration_ms,
+    host_port,
+    rate_bytes_per_s,
+    regex,
+    size_bytes,
+    start_point,
+)
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 from mirrord.model.security import Secret, Security
@@ -71,6 +80,8 @@ class LimitsConfig(msgspec.Struct, frozen=True):
     """Bytes fetched or produced and not yet acknowledged, per replicator: the hard cap of its memory for records."""
     map_bytes: int = 64 << 20
     """Of the offset map, in each process that has it; what is older lies in a temporary file."""
+    rate_bytes_per_s: int | None = None
+    """What the whole flow may fetch. Each of its replicators that hold lanes has an equal share. None: all it can."""
 
 
 class FlowConfig(msgspec.Struct, frozen=True):
@@ -352,6 +363,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
             map_bytes=limits.optional(
                 "map_bytes", read.within(size_bytes, 8 << 20, 1 << 40, '"8MiB" to "1024GiB"'), 64 << 20
             ),
+            rate_bytes_per_s=limits.optional("rate", rate_bytes_per_s, None),
         ),
     )
 

@@ -15,6 +15,7 @@ Start = Literal["earliest", "latest"] | int
 
 DURATION_RULE = 'a duration such as "500ms", "5s", "2m" or "1h"'
 SIZE_RULE = 'a size such as "64KiB", "8MiB" or "1GiB", or a number of bytes'
+RATE_RULE = 'a rate such as "10MiB/s", at least "64KiB/s"'
 START_RULE = (
     '"earliest", "latest", an RFC 3339 time such as "2026-01-31T12:00:00Z" (with its zone), or epoch milliseconds'
 )
@@ -60,6 +61,16 @@ def size_bytes(found: object) -> int:
     if not isinstance(found, str):
         raise ValueError(SIZE_RULE)
     return _quantity(found, _SIZE_BYTES, SIZE_RULE)
+
+
+def rate_bytes_per_s(found: object) -> int:
+    """Bytes per second, at least 64 KiB: one batch has to fit into a few seconds."""
+    if not isinstance(found, str) or not found.endswith("/s"):
+        raise ValueError(RATE_RULE)
+    rate = _quantity(found.removesuffix("/s"), _SIZE_BYTES, RATE_RULE)
+    if rate < 64 << 10:
+        raise ValueError(RATE_RULE)
+    return rate
 
 
 def start_point(found: object) -> Start:

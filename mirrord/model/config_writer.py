@@ -15,7 +15,7 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_units import HostPort
 from mirrord.model.security import Secret
 
-_KEYS = {"source": "from", "target": "to", "directory": "dir"}
+_KEYS = {"source": "from", "target": "to", "directory": "dir", "rate_bytes_per_s": "rate"}
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1))
 _SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1))
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
@@ -79,6 +79,8 @@ def _value(field: str, value: object) -> str:
         return _text(_quantity(value, _DURATIONS))
     if field.endswith("_bytes") and isinstance(value, int):
         return _text(_quantity(value, _SIZES))
+    if field.endswith("_bytes_per_s") and isinstance(value, int):
+        return _text(f"{_quantity(value, _SIZES)}/s")
     if isinstance(value, tuple):
         return _list([_value(field, item) for item in cast(tuple[object, ...], value)])
     return _text(value) if isinstance(value, str) else json.dumps(value)

@@ -141,7 +141,7 @@ class Host:
             Sides(source, self._source_asks, self._source_stretches),
             Sides(target, self._target_asks, self._target_stretches),
         )
-        budget = Budget(setup.flow.limits.in_flight_bytes)
+        self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
         self._limits = Limits(

@@ -28,6 +28,8 @@ from mirrord.shell.metadata import ClusterView
 from mirrord.shell.producer_expiry import producer_expiry_ms
 
 LOOP_BEAT_S = 0.1
+SHARE_S = 5.0
+"""How often the flow's rate is divided anew."""
 EXPIRY_TIMEOUT_S = 5.0
 _RETRY_S = 0.5
 
@@ -76,7 +78,7 @@ class Replicator:
         self._host = Host(setup, self._clock, self._store, self._may_write, self._source, self._target)
         self._source.start()
         self._target.start()
-        for work in (self._watch_lease(), self._beat()):
+        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host)):
             self._keep(asyncio.create_task(work))
         self._expiry = asyncio.create_task(self._learn_expiry(self._host))
         self._keep(self._expiry)
@@ -189,6 +191,15 @@ class Replicator:
         while True:
             self._came_round = time.monotonic()
             await asyncio.sleep(LOOP_BEAT_S)
+
+    async def _share_rate(self, host: Host) -> None:
+        """Who else has lanes under this lease stands in the ledger."""
+        while self._setup.flow.limits.rate_bytes_per_s is not None:
+            lanes = self._store.state.lanes.values()
+            mine = f".g{self._setup.lease_epoch}."
+            holders = {lane.replicator.rpartition("/")[0] for lane in lanes if mine in lane.replicator}
+            host.budget.share(len(holders | {self.name}))
+            await asyncio.sleep(SHARE_S)
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)

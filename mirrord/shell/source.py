@@ -38,6 +38,7 @@ HOT_S = 1.0
 """How long a partition that brought something is expected to bring more."""
 REQUEST_BYTES = 8 << 20
 LEAST_REQUEST_BYTES = 64 << 10
+LEAST_LANE_BYTES = 1 << 20
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -156,7 +157,8 @@ class Source:
 
     def request_bytes(self) -> int:
         """How much one request may bring, so that all requests together leave room for what is on its way."""
-        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, self.budget.limit_bytes // (8 * max(len(self._feeds), 1))))
+        share = self.budget.limit_bytes // (8 * max(len(self._feeds), 1))
+        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self.budget.most_bytes))
 
     def _place(self, tap: Tap) -> None:
         tap.timer = None
@@ -171,7 +173,7 @@ class Source:
         if feed is None:
             feed = self._feeds[leader.node] = Feed(self, leader.node)
         if tap.wish is not None:
-            size = min(self.request_bytes(), tap.lane_bytes)
+            size = feed.lane_bytes(tap)
             tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
             feed.add(tap)
 
@@ -229,6 +231,15 @@ class Feed:
         self._hot.drop(tap)
         self._idle.drop(tap)
 
+    def lane_bytes(self, tap: Tap) -> int:
+        """What one fetch may bring for a lane: a few that catch up must not fill requests that all lanes share.
+
+        Not less than a batch may have by Kafka's default (`message.max.bytes`): a broker cuts what does not fit.
+        """
+        size = self.source.request_bytes()
+        share = size // max(len(self._hot.taps) + len(self._new), 1)
+        return min(size, tap.lane_bytes, max(share, LEAST_LANE_BYTES))
+
     def heard(self, tap: Tap) -> float:
         """When an answer last came to a request that this tap is part of; 0 while there is none."""
         for channel in (self._idle, self._hot):
@@ -242,8 +253,9 @@ class Feed:
 
     def close(self) -> None:
         """End the connections."""
-        self._idle.link.close()
-        self._hot.link.close()
+        for channel in (self._idle, self._hot):
+            channel.link.close()
+            self.source.budget.leave(channel)
 
     def pump_soon(self) -> None:
         """Send what can be sent, once per tick: what comes in until then shares a request."""
@@ -257,6 +269,9 @@ class Feed:
 
     def pump(self) -> None:
         """Send what can be sent."""
+        for channel, new in ((self._idle, self._cold), (self._hot, self._new)):
+            if not channel.busy and not new and not channel.taps:
+                self.source.budget.leave(channel)
         if not self._idle.busy and (self._cold or self._idle.taps) and self._idle.ask(self._cold, IDLE_WAIT_MS):
             # Where a hot request still asks for them too, what it brings is thrown away.
             for tap in self._cold:
@@ -325,12 +340,13 @@ class Channel:
         """Send a request for its own taps and these; False when there is no room or no connection yet."""
         connection = self.link.live
         if connection is None:
+            self._source.budget.leave(self)
             self._connect()
             return False
         if connection is not self._connection:
             self._adopt(connection)
         size = self._source.request_bytes()
-        if not self._source.budget.promise(size):
+        if not self._source.budget.promise(size, self):
             return False
         self._promised = size
         self._asked = asked = time.monotonic()

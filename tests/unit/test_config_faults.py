@@ -52,6 +52,8 @@ def flow(**keys: str) -> str:
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
         ("refresh", "5", 'flows[0].refresh: found 5; allowed: "never" or a duration such as "500ms"'),
         ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: "never" or from "100ms" to "30d"'),
+        ("limits", '{ rate = "10MiB" }', 'flows[0].limits.rate: found "10MiB"; allowed: a rate such as "10MiB/s"'),
+        ("limits", '{ rate = "1B/s" }', 'at least "64KiB/s"'),
         ("rpo", "30", 'flows[0].rpo: found 30; allowed: a duration such as "500ms"'),
         ("rpo", '"10ms"', 'flows[0].rpo: found "10ms"; allowed: from "1s" to "30d"'),
         ("replication_factor", "0", '"source" or "broker" or a whole number from 1 to 32767'),

@@ -86,7 +86,10 @@ FLOWS = st.builds(
         separator=SEPARATORS,
     ),
     limits=st.builds(
-        LimitsConfig, in_flight_bytes=st.integers(1 << 20, 1 << 40), map_bytes=st.integers(8 << 20, 1 << 40)
+        LimitsConfig,
+        in_flight_bytes=st.integers(1 << 20, 1 << 40),
+        map_bytes=st.integers(8 << 20, 1 << 40),
+        rate_bytes_per_s=st.none() | st.integers(64 << 10, 1 << 40),
     ),
 )
 SECURITIES = (

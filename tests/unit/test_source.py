@@ -7,7 +7,7 @@ import pytest
 
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.names import TopicId
-from mirrord.shell.budget import Budget
+from mirrord.shell.budget import Budget, Rate
 from mirrord.shell.frames import BufferPool, Frame
 from mirrord.shell.metadata import Leader, PartitionId
 from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source, Tap
@@ -285,6 +285,88 @@ async def test_memory_is_bounded() -> None:
     assert rig.hot.in_flight == 1
     rig.hot.answer(fetched(TOPIC, (3, 0, 9, bytes(400_000))))
     assert len(rig.chunks) == fetched_so_far
+
+
+async def test_a_broker_that_brings_much_does_not_keep_others_waiting() -> None:
+    rig = Rig(limit_bytes=2 << 20)
+    rig.view.leaders = {0: Leader(1, 0), 1: Leader(2, 0)}
+    busy, live = rig.tap(0), rig.tap(1)
+    served: list[int] = []
+    held: list[tuple[int, Chunk]] = []
+    for _ in range(12):
+        for tap in (busy, live):
+            if tap.wish is None:
+                await rig.want(tap, 0)
+        for node, partition in ((1, 0), (2, 1)):
+            pipe = rig.view.pipe("fetch-hot", node=node)
+            if pipe.in_flight:
+                # Each answer takes all the room there is.
+                pipe.answer(fetched(TOPIC, (partition, 0, 9, bytes((2 << 20) - 4_096))))
+                served.append(partition)
+                await settle()
+        # The target takes the oldest.
+        held += rig.chunks
+        rig.chunks.clear()
+        del held[:1]
+        await settle()
+    held.clear()
+    assert abs(served.count(0) - served.count(1)) <= 1
+    assert len(served) >= 6
+
+
+async def test_lanes_that_catch_up_share_a_request(rig: Rig) -> None:
+    taps = [rig.tap(partition) for partition in range(40)]
+    for tap in taps:
+        tap.lane_bytes = 4 << 20
+        rig.source.want(tap, FetchFrom(1, 1, 0, -1))
+    assert taps[0].position.max_bytes == 4 << 20
+    assert {tap.position.max_bytes for tap in taps[8:]} == {1 << 20}
+
+
+async def test_who_lost_interest_gives_its_place_away() -> None:
+    budget = Budget(10)
+    asked: list[int] = []
+    budget.on_room = lambda: asked.append(1)
+    assert budget.promise(10, "a")
+    assert not budget.promise(10, "b")
+    assert not budget.promise(10, "c")
+    budget.settle(10)
+    assert not budget.promise(10, "a"), "others were refused before"
+    assert not budget.promise(10, "c")
+    budget.leave("b")
+    assert budget.promise(10, "c")
+    assert len(asked) >= 3
+
+
+async def test_a_rate_is_kept_in_the_long_run_and_shared() -> None:
+    now = 0.0
+    rate = Rate(1_000, lambda: now)
+    passed = 0
+    for _ in range(10_000):
+        if rate.wait_s() == 0:
+            rate.spend(700)
+            passed += 700
+        now += 0.01
+    assert 100_000 <= passed <= 100_000 + 1_000 + 700
+    budget = Budget(1 << 20, 100_000)
+    budget.share(4)
+    assert budget.most_bytes == 25_000
+    frame = budget.hold(Frame(bytearray(200_000), 0, 200_000))
+    assert not budget.promise(1, "a"), "the rate is used up"
+    del frame
+
+
+async def test_a_rate_lets_go_on_by_itself() -> None:
+    budget = Budget(4 << 20, 1_000_000)
+    room = asyncio.Event()
+    budget.on_room = room.set
+    del_me = budget.hold(Frame(bytearray(1_050_000), 0, 1_050_000))
+    assert not budget.promise(1, "a")
+    del del_me
+    room.clear()
+    async with asyncio.timeout(10):
+        await room.wait()
+    assert budget.promise(1, "a")
 
 
 def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
