@@ -22,7 +22,8 @@ from policies.flows import LOADING
 
 _EPILOG = """Flows may come and go, and topics, groups, what is kept in step, and limits may change. Lanes of topics
 that stay are not touched, unless a flow's limits, names, isolation or start change: then all lanes of that flow are
-drained and taken up again. Each change is a fact in the flow's ledger. Clusters and the daemon's own settings are
+drained and taken up again. With other [replicators] partitions move, a few at a time, and replicators that are too
+many end when they are empty. Each change is a fact in the flow's ledger. Clusters and the daemon's other settings are
 read at a start only (SIGHUP at the daemon also takes new clusters, from its own file).
 
 Exit code 0: done, or nothing to do; 2: refused, and nothing was altered; with --dry-run 3: there is a difference."""
@@ -56,8 +57,8 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     else:
         console().print(Group(*_lines(changes)), soft_wrap=True)
     if dry_run:
-        return 3 if changes.flows else 0
-    if changes.flows:
+        return 3 if changes.flows or changes.replicators else 0
+    if changes.flows or changes.replicators:
         done = await order_apply(address, config, dry_run=False)
         if done.refused:
             raise ConfigError("\n".join(f"nothing is changed: {line}" for line in done.refused))
@@ -80,8 +81,9 @@ async def _daemon(config: Config, surroundings: Surroundings) -> str:
 
 
 def _lines(changes: ConfigChanges) -> Iterator[str]:
-    if not changes.flows:
+    if not changes.flows and not changes.replicators:
         yield "nothing changes"
+    yield from (f"all flows: {escape(line)}" for line in changes.replicators)
     for change in changes.flows:
         yield from _flow_lines(change)
 

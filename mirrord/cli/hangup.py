@@ -56,4 +56,5 @@ async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> Non
     except MirrordError as fault:
         log.error("configuration_not_taken", reason=str(fault))
         return
-    log.info("configuration_taken", flows=[change.flow for change in changes.flows])
+    flows = [change.flow for change in changes.flows]
+    log.info("configuration_taken", flows=flows, replicators=changes.replicators)

@@ -76,7 +76,7 @@ class Wishes(msgspec.Struct, frozen=True):
     alone: frozenset[LaneId] = frozenset()
     """Lanes that get a replicator for themselves."""
     even_out: bool = True
-    """Lanes may move only to even out the loads."""
+    """Lanes may move only to even out the loads. A replicator that has just come gets its share in any case."""
     pins: Mapping[LaneId, int] = {}
     """Lanes that somebody wants on the replicator of this slot. They are there while it is one of those that host many
     lanes and has room; else they are placed like any other."""
@@ -167,6 +167,11 @@ class _Places:
     def has_room(self, host: Host) -> bool:
         """Whether it may take another lane."""
         return self._most is None or len(host.lanes) < self._most
+
+    def has_newcomer(self) -> bool:
+        """Whether one of them has so few lanes that it must have come just now."""
+        lanes = [len(host.lanes) for host in self.hosts]
+        return 2 * min(lanes) * len(lanes) < sum(lanes)
 
     def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
         """Places for those that are pinned to one of these hosts."""
@@ -284,7 +289,9 @@ def _moves(places: _Places, wishes: Wishes) -> list[Step]:
     weights = wishes.weights
     loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
     free = [loads[host.name] for host in places.hosts if places.has_room(host)]
-    if len(loads) < 2 or not free or not wishes.even_out or not weights.apart(loads.values()):
+    if len(loads) < 2 or not free or not weights.apart(loads.values()):
+        return []
+    if not wishes.even_out and not places.has_newcomer():
         return []
     # What is pinned stays, so the fullest one may have nothing to give.
     for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):

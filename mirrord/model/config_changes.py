@@ -2,7 +2,8 @@
 
 Topics, groups and what is kept in step change while all lanes that stay wanted go on. What lanes themselves work by
 (limits, names, isolation, the start) is taken up when all lanes of that flow have been drained; other flows are not
-concerned. Clusters that are in use and the daemon's own settings need another daemon.
+concerned. How many replicators there are, and what they host, is for all flows at once: lanes move, a few at a time.
+Clusters that are in use and the daemon's other settings need another daemon.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +32,7 @@ LIVE = frozenset(
     }
 )
 """Fields of a flow that lanes do not work by."""
-_DAEMONS = ("instance", "replicators", "runtime", "ray", "http", "logs")
+_DAEMONS = ("instance", "runtime", "ray", "http", "logs")
 
 
 class FlowChange(msgspec.Struct, frozen=True):
@@ -51,6 +52,8 @@ class ConfigChanges(msgspec.Struct, frozen=True):
     """The whole difference."""
 
     flows: tuple[FlowChange, ...] = ()
+    replicators: tuple[str, ...] = ()
+    """What is new in their number and in what they host, one line each; it is for all flows."""
     refused: tuple[str, ...] = ()
     """What cannot be taken while the daemon runs; then nothing of it is taken."""
 
@@ -75,7 +78,10 @@ def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
                 refused.append(f"flow {name}: from and to: a flow of other clusters needs another name")
             else:
                 flows.append(_changed(before[name], flow))
-    return ConfigChanges(tuple(flows), tuple(refused))
+    replicators = ()
+    if old.replicators != new.replicators:
+        replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
+    return ConfigChanges(tuple(flows), replicators, tuple(refused))
 
 
 def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:

@@ -101,7 +101,6 @@ class Fleet:
         """Replicators that were lost: they died, or were ended because they did not answer."""
         self._engine = engine
         self._setup = setup
-        self._config = config
         self._prefix = f"{instance}/{setup.flow.name}"
         self._ledger = ledger
         self._clock = clock
@@ -109,8 +108,7 @@ class Fleet:
         self._wanted: dict[LaneId, PlannedLane] = {}
         self._members: dict[str, _Member] = {}
         self._orphans: set[LaneId] = set()
-        self._loads = Loads(by_bytes=config.placement == "balanced")
-        self._alone = [re.compile(pattern) for pattern in config.alone]
+        self._loads = Loads()
         self._wishes = Wishes()
         self._held: dict[LaneId, _Held] = {}
         self._others: set[LaneId] = set()
@@ -122,6 +120,7 @@ class Fleet:
         self._start_after = 0.0
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
+        self.place_by(config)
 
     @property
     def reports(self) -> Mapping[str, ReplicatorReport]:
@@ -147,6 +146,13 @@ class Fleet:
             self._setup.flow.name, names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders
         )
 
+    def place_by(self, config: ReplicatorsConfig) -> None:
+        """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""
+        self._config = config
+        self._loads.by_bytes = config.placement == "balanced"
+        self._alone = [re.compile(pattern) for pattern in config.alone]
+        self.want(list(self._wanted.values()))
+
     def want(self, lanes: Iterable[PlannedLane]) -> None:
         """The lanes that there should be from now on."""
         self._wanted = {lane.lane: lane for lane in lanes}
@@ -162,10 +168,8 @@ class Fleet:
         hosts, now = self.hosts(), self._clock.monotonic()
         desired, wishes = self._wished(now)
         steps = reconcile(desired, hosts, self._config, self._engine.cores, self._orphans, wishes)
-        # A replicator that somebody drained gets its share again at once when it may.
-        releases = (step for step in steps if isinstance(step, Release) and step.host not in wishes.drained)
-        if any(not set(desired).isdisjoint(step.lanes) for step in releases):
-            self._loads.evened_out(now, {host.name: len(host.lanes) for host in hosts})
+        if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
+            self._loads.evened_out(now)
         for step in steps:
             match step:
                 case StartReplicator() if now >= self._start_after:

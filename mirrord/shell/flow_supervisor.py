@@ -5,7 +5,6 @@ Nothing here ends on its own: what fails is told in the status and tried again. 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -15,7 +14,7 @@ from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config import Config, FlowConfig, ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
 from mirrord.model.names import Alias, ClusterId
@@ -39,6 +38,7 @@ from mirrord.shell.recorder import Recorder
 from mirrord.shell.topics import TopicAdmin
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.upkeep_admin import UpkeepAdmin
+from mirrord.shell.waiting import wait_for
 from mirrord.shell.watch import ClusterWatch, WatchedAdmin
 
 RETRY_S = 1.0
@@ -90,6 +90,7 @@ class FlowSupervisor:
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
         self.groups = GroupKeeper(services.engine, services.config.instance)
         self._upkeep, self._discovery = self._look_after(flow)
+        self._replicators = services.config.replicators
         self._next: FlowConfig | None = None
         """What is to be taken up instead of `flow`."""
         self._untold: list[str] = []
@@ -131,7 +132,7 @@ class FlowSupervisor:
                 pause_s = 0.0
             if not self._stopping.is_set():
                 self._state = "starting"
-                await _wait(self._stopping, pause_s)
+                await wait_for(self._stopping, pause_s)
         self._state = "stopped"
         self._services.claims.forget(self.flow.name)
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
@@ -148,6 +149,14 @@ class FlowSupervisor:
         self._next = flow
         self._untold += lines
         self._drains = self._drains or drains
+        self._changed.set()
+
+    def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
+        """From now on so many replicators, and lanes placed so; `lines` tell the ledger what is new."""
+        self._replicators = replicators
+        if self._fleet is not None:
+            self._fleet.place_by(replicators)
+        self._untold += lines
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
@@ -290,7 +299,7 @@ class FlowSupervisor:
         self._fleet = fleet = Fleet(
             services.engine,
             setup,
-            services.config.replicators,
+            self._replicators,
             services.config.instance,
             lambda: store.state,
             services.clock,
@@ -399,13 +408,13 @@ class FlowSupervisor:
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
                 await recorder.write(self._discovered.facts)
                 self._upkeep.see(self._discovered)
-            await _wait(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
+            await wait_for(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
             fleet.changed.clear()
             fleet.step()
-            await _wait(fleet.changed, STEP_S)
+            await wait_for(fleet.changed, STEP_S)
 
     async def _poll(self, fleet: Fleet) -> None:
         observer = f"{self.flow.name}/replicators"
@@ -476,13 +485,3 @@ class FlowSupervisor:
         if line and line != self._note:
             self._log.error("flow_not_running", reason=line)
         self._note = line
-
-
-async def _wait(event: asyncio.Event, seconds: float | None) -> None:
-    """Until the event is set, or so long; None: for ever.
-
-    Unlike `asyncio.wait_for` of Python 3.11 it never swallows a cancellation.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await event.wait()

@@ -1,7 +1,7 @@
 """What each lane of a flow carries, smoothed, so that placement can even out bytes instead of partitions."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from mirrord.cluster.placement import EQUAL, Weights
 from mirrord.model.assignment import ReplicatorReport
@@ -17,8 +17,9 @@ PAUSE_S = 30.0
 class Loads:
     """The rates of all lanes. They outlive a move: a lane weighs at its new host what it weighed before."""
 
-    def __init__(self, *, by_bytes: bool) -> None:
-        self._by_bytes = by_bytes
+    def __init__(self) -> None:
+        self.by_bytes = True
+        """Lanes weigh what they carry; else all weigh the same."""
         self._seen: dict[LaneId, tuple[str, float, int]] = {}
         """By lane: the replicator that counted, when, and its count."""
         self._rates: dict[LaneId, float] = {}
@@ -26,7 +27,7 @@ class Loads:
 
     def note(self, report: ReplicatorReport, now: float) -> None:
         """Take in what a replicator has counted."""
-        if not self._by_bytes:
+        if not self.by_bytes:
             return
         for lane in report.lanes:
             host, then, before = self._seen.get(lane.lane, ("", now, 0))
@@ -48,7 +49,7 @@ class Loads:
     @property
     def weights(self) -> Weights:
         """As they are now."""
-        if not self._by_bytes:
+        if not self.by_bytes:
             return EQUAL
         by_lane = {lane: rate + BASE_BYTES_PER_S for lane, rate in self._rates.items()}
         return Weights(by_lane, BASE_BYTES_PER_S)
@@ -57,8 +58,7 @@ class Loads:
         """Whether it is time again."""
         return now >= self._even_after
 
-    def evened_out(self, now: float, lanes_by_host: Mapping[str, int]) -> None:
-        """Lanes move. A host that has just come gets its share without pauses."""
-        mean = sum(lanes_by_host.values()) / max(len(lanes_by_host), 1)
-        if self._by_bytes and min(lanes_by_host.values(), default=0) > mean / 2:
+    def evened_out(self, now: float) -> None:
+        """Lanes move."""
+        if self.by_bytes:
             self._even_after = now + PAUSE_S

@@ -150,6 +150,10 @@ class Supervisor:
             self._services = self._services._replace(config=self._config)
             for change in changes.flows:
                 self._carry_out(change, self._services)
+            if changes.replicators:
+                log.info("replicators_configuration", changes=changes.replicators)
+                for flow in self._flows.values():
+                    flow.place_by(config.replicators, changes.replicators)
         return changes
 
     async def wait(self) -> None:

@@ -3,7 +3,15 @@
 import msgspec
 import pytest
 
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, LimitsConfig, LogsConfig, RuntimeConfig
+from mirrord.model.config import (
+    ClusterConfig,
+    Config,
+    FlowConfig,
+    LimitsConfig,
+    LogsConfig,
+    ReplicatorsConfig,
+    RuntimeConfig,
+)
 from mirrord.model.config_changes import LIVE, ConfigChanges, compare
 from mirrord.model.security import Secret, Security
 
@@ -54,6 +62,12 @@ def test_what_changes_while_lanes_go_on(values: dict[str, object], line: str) ->
 def test_what_lanes_work_by_drains_the_lanes_of_that_flow(values: dict[str, object]) -> None:
     (change,) = changed(**values).flows
     assert change.restarts
+
+
+def test_the_number_of_replicators_changes_for_all_flows() -> None:
+    replicators = ReplicatorsConfig(count=3, alone=("orders-0",))
+    found = compare(CONFIG, msgspec.structs.replace(CONFIG, replicators=replicators), new_clusters=False)
+    assert found == ConfigChanges(replicators=("replicators.count: auto -> 3", "replicators.alone: + orders-0"))
 
 
 def test_every_field_of_a_flow_is_known_to_be_one_or_the_other() -> None:

@@ -249,6 +249,21 @@ def test_loads_are_evened_out_by_what_lanes_carry() -> None:
     assert mirror.steps() == []
 
 
+def test_a_new_replicator_gets_its_share_without_pauses_and_a_spare_is_none() -> None:
+    mirror = World(ReplicatorsConfig(count=1, spares=1), 4)
+    mirror.desired = lane_ids(40)
+    mirror.settle()
+    mirror.wishes = Wishes(even_out=False)
+    assert mirror.steps() == []
+    mirror.config = ReplicatorsConfig(count=2, spares=1)
+    mirror.settle()
+    # As many as it takes to be none that has just come; the rest follows after the next pause.
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [0, 12, 28]
+    mirror.wishes = Wishes()
+    mirror.settle()
+    assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [0, 20, 20]
+
+
 def slots(mirror: World) -> dict[LaneId, int]:
     return {lane: host.slot for host in mirror.hosts.values() for lane in host.lanes}
 

@@ -6,9 +6,10 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, RuntimeConfig
+from mirrord.ledger.codec import decode_entry
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.model.config_units import HostPort
-from mirrord.model.facts import TargetProbed
+from mirrord.model.facts import ConfigChanged, Entry, TargetProbed
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.security import Security
 from mirrord.shell import flow_supervisor
@@ -94,6 +95,26 @@ async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) ->
     assert change.topics == ("begins to copy payments into eu.payments",)
     await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
     assert (await daemon.apply(wider, new_clusters=False, dry_run=False)).flows == ()
+
+
+async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_their_ledgers(
+    daemon: Supervisor,
+) -> None:
+    engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(engine, FakeEngine)
+    config = msgspec.structs.replace(daemon.config, replicators=ReplicatorsConfig(count=1, spares=1))
+    planned = await daemon.apply(config, new_clusters=False, dry_run=True)
+    assert planned.replicators == ("replicators.count: auto -> 1", "replicators.spares: 0 -> 1")
+    assert len(engine.alive) == 1
+    await daemon.apply(config, new_clusters=False, dry_run=False)
+    await eventually(lambda: len(engine.alive) == 2)
+    await eventually(lambda: any(ConfigChanged(planned.replicators) in entry.facts for entry in entries(engine)))
+    assert (await daemon.apply(config, new_clusters=False, dry_run=False)).replicators == ()
+    await daemon.apply(with_flows(daemon), new_clusters=False, dry_run=False)
+
+
+def entries(engine: FakeEngine) -> list[Entry]:
+    return [decode_entry(data) for data in engine.ledger.entries]
 
 
 async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
