@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mirrord.model.facts import LOSSES
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, RpoStatus, Status
 
 UNKNOWN = "-"
@@ -162,7 +163,8 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
         if not cluster.reachable:
             yield _unreachable(cluster)
     for reason, offsets in flow.totals.verdict_offsets.items():
-        yield f"{count(offsets)} source offsets not copied: {reason}"
+        line = f"{count(offsets)} source offsets not copied: {reason}"
+        yield f"[bold red]{line}[/]" if reason in LOSSES else line
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
         yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"

@@ -65,6 +65,16 @@ def want_more(lane: Lane) -> Effects:
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
 
 
+def leap(lane: Lane, to: int, reason: Reason) -> Effects:
+    """Go on at a later source offset; the ledger learns at once why what lies in front of it is not copied."""
+    runs: list[Run] = []
+    _skip(lane, lane.position, to, reason)
+    lane.position = to
+    lane.epoch = lane.seen.go_to(to)
+    _begin_run(lane, runs, to)
+    return _intend(lane, runs)
+
+
 class _Aborts(NamedTuple):
     """The aborted transactions of a chunk."""
 

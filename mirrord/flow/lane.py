@@ -23,6 +23,7 @@ from mirrord.flow.signals import (
     Fenced,
     FetchFrom,
     Input,
+    Lost,
     ProducerIdTold,
     ProducersTold,
     Relocated,
@@ -200,6 +201,10 @@ def _not_a_chunk(lane: Lane, chunk: Chunk, outcome: Fetched) -> Effects:
 def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
     if 0 <= lane.position < chunk.log_start:
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
+        # Where part of the source is copied again, ordinals are promised to records that are gone now.
+        if lane.on_loss == "continue" and not lane.plan:
+            lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
+            return [lost, *intake.leap(lane, chunk.log_start, "expired"), *intake.want_more(lane)]
         return halt(lane, "expired", line, lane.position, chunk.log_start)
     line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
     return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)

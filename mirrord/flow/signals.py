@@ -411,6 +411,12 @@ class Halted(msgspec.Struct, frozen=True):
     line: str
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """The source no longer holds records that were not copied; the lane goes on behind them. The line says which."""
+
+    line: str
+
+
 class Drained(msgspec.Struct, frozen=True):
     """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is on its way any more."""
 
@@ -439,6 +445,7 @@ Effect = (
     | Wake
     | SaveProgress
     | Halted
+    | Lost
     | Drained
     | Gone
 )

@@ -13,6 +13,7 @@ import msgspec
 
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
+from mirrord.model.config import OnLoss
 from mirrord.model.facts import LaneFact, LaneHalted, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
@@ -126,6 +127,9 @@ class Lane:
     mode: Mode = "sequence"
     """With "at-least-once" what the target broker remembers counts for nothing: it is not asked, and nothing rests on
     it."""
+
+    on_loss: OnLoss = "continue"
+    """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
 
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE

@@ -29,11 +29,13 @@ Reason = Literal[
 ]
 """Why source offsets were not copied one to one."""
 
+LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "unexplained")
+"""Those that mean that the target lacks what readers of the source could have read."""
+
 Mode = Literal["sequence", "at-least-once"]
 """What keeps a lane from writing a record twice. "sequence": its producer id and sequences, which the target broker
 checks, together with what its log says. "at-least-once": the log alone, because the brokers failed the probe
 (`TargetProbed`); a record may be doubled when a batch of a dead holder arrives late."""
-
 
 InheritedBy = Literal["verified", "behind", "unverifiable", "trusted", "strange"]
 """What became of MirrorMaker 2's word on its position. "verified": the target holds the record in front of it;

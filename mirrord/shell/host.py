@@ -37,6 +37,7 @@ from mirrord.flow.signals import (
     Halted,
     Input,
     LaneRecord,
+    Lost,
     Produce,
     ProducerEntry,
     ProducerIdTold,
@@ -170,6 +171,7 @@ class Host:
             Wake: self._wake,
             SaveProgress: self._save_progress,
             Halted: self._halted,
+            Lost: self._lost,
             Drained: self._drained,
             Gone: self._gone,
         }
@@ -181,17 +183,9 @@ class Host:
         known = self._lanes.get(assignment.lane)
         if known is not None and known.lane.phase is not Phase.GONE:
             return None
-        lane = Lane(
-            assignment.lane,
-            assignment.source_topic,
-            assignment.target_topic,
-            assignment.key.partition,
-            self._setup.flow.isolation,
-            self._read_committed,
-            rebuild,
-            self._limits,
-            self._setup.mode,
-        )
+        flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
+        reads = (flow.isolation, self._read_committed, rebuild, self._limits)
+        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss)
         hosted = Hosted(self, assignment, lane, replicator)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
@@ -473,6 +467,9 @@ class Host:
 
     def _halted(self, hosted: Hosted, effect: Halted) -> None:
         log.error("lane_halted", lane=hosted.lane.id, line=effect.line)
+
+    def _lost(self, hosted: Hosted, effect: Lost) -> None:
+        log.error("records_lost", lane=hosted.lane.id, line=effect.line)
 
     def _drained(self, hosted: Hosted, effect: Drained) -> None:
         async def leave() -> None:

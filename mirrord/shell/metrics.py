@@ -14,14 +14,12 @@ from prometheus_client.core import (
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from mirrord.model.facts import Reason
+from mirrord.model.facts import LOSSES
 from mirrord.model.groups import GroupState
 from mirrord.model.metrics import CATALOGUE, LATENCY_BOUNDS_S, Metric
 from mirrord.model.status import CountsStatus, FlowStatus, LaneStatus, RequestsStatus, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-LOST: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "unexplained")
-"""Verdicts that mean a loss."""
 
 
 class Sample(NamedTuple):
@@ -136,7 +134,7 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     offsets = flow.totals.verdict_offsets
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
-    for reason in LOST:
+    for reason in LOSSES:
         # Zeros, too: an alert compares with the time before, when there was no loss.
         yield "mirrord_lost_offsets", (reason,), offsets.get(reason, 0)
     if flow.groups is not None:

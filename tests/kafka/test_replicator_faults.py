@@ -7,13 +7,15 @@ import time
 from collections.abc import Generator
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
-from mirrord.model.facts import Holder, LeaseTaken
+from mirrord.model.config import OnLoss
+from mirrord.model.facts import Holder, LeaseTaken, Verdict
+from mirrord.model.runs import Run
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.replicator import Replicator
 from tests.fixtures.lab import LabPair, pair_of
@@ -162,8 +164,9 @@ async def test_a_source_that_comes_later(pair: LabPair) -> None:
         await flow.assert_same(records=100)
 
 
-async def test_records_that_the_source_deleted_halt_the_lane(pair: LabPair) -> None:
-    async with mirror(pair.source, pair.target) as flow:
+@pytest.mark.parametrize("on_loss", ["continue", "halt"])
+async def test_records_that_the_source_deleted_before_they_were_copied(pair: LabPair, on_loss: OnLoss) -> None:
+    async with mirror(pair.source, pair.target, on_loss=on_loss) as flow:
         topic = flow.topic(partitions=2)
         write(flow.source, topic, numbered(200, partitions=2))
         replicator = await flow.copying()
@@ -173,11 +176,32 @@ async def test_records_that_the_source_deleted_halt_the_lane(pair: LabPair) -> N
         write(flow.source, topic, numbered(200, partitions=2))
         await delete_below(flow.source, topic, 150)
         await replicator.assign(lanes)
-        await until(lambda: any(lane.phase == "halted" for lane in replicator.report().lanes))
-        notes = {lane.partition: lane.note for lane in replicator.report().lanes}
-        assert "offsets [100, 150) were deleted before they were copied" in notes[0]
         await until(lambda: ends(flow.target, copy_of(topic))[1] == 200)
-        assert notes[1] == ""
+        if on_loss == "halt":
+            await until(lambda: any(lane.phase == "halted" for lane in replicator.report().lanes))
+            notes = {lane.partition: lane.note for lane in replicator.report().lanes}
+            assert "offsets [100, 150) were deleted before they were copied" in notes[0]
+            assert notes[1] == ""
+            assert ends(flow.target, copy_of(topic))[0] == 100
+            return
+        await flow.caught_up(replicator)
+        await flow.store.read_to_end()
+        (lost,) = [lane for lane in flow.store.state.lanes.values() if lane.partition == 0]
+        assert list(lost.verdicts.recent) == [Verdict(100, 150, "expired")]
+        assert list(lost.source_runs) == [Run(0, 0), Run(100, 150)]
+        assert ends(flow.target, copy_of(topic)) == {0: 150, 1: 200}
+        assert value_at(flow.target, copy_of(topic), 99) == b"value 198"
+        assert value_at(flow.target, copy_of(topic), 100) == value_at(flow.source, topic, 150) == b"value 100"
+
+
+def value_at(cluster: Cluster, topic: str, offset: int) -> bytes | None:
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "tests"})
+    consumer.assign([TopicPartition(topic, 0, offset)])
+    try:
+        message = consumer.poll(SECONDS)
+        return None if message is None else message.value()
+    finally:
+        consumer.close()
 
 
 async def delete_below(cluster: Cluster, topic: str, offset: int) -> None:

@@ -29,6 +29,7 @@ from mirrord.flow.signals import (
     Gone,
     Halted,
     Input,
+    Lost,
     Produce,
     SaveProgress,
     StopFetch,
@@ -73,6 +74,8 @@ class Shape:
     """Somebody else writes into the target partition too."""
     truncation: bool = False
     """The source loses records by unclean elections."""
+    retention: bool = False
+    """The source deletes its oldest records, copied or not."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
     twice: bool = False
@@ -170,7 +173,7 @@ class Host:
                 self.inbox = deque(each for each in self.inbox if each[0] != "fetch")
             case SaveProgress():
                 self.save_progress()
-            case Gone() | Halted() | Drained():
+            case Gone() | Halted() | Lost() | Drained():
                 self.world.note(f"{self.name} {effect}")
                 if isinstance(effect, Drained | Gone):
                     self.alive = False

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, lane, opening, rebuilding, resume
+from mirrord.flow import flight, intake, lane, opening, rebuilding, resume
 from mirrord.flow.signals import Answer, Batch, Effects, EndTold, Located
 from mirrord.flow.state import Lane, Phase, Stage
-from mirrord.model.facts import LaneFact
+from mirrord.model.facts import LaneFact, Reason
 
 
 class Mutation(NamedTuple):
@@ -177,6 +177,17 @@ def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(rebuilding, "_facts", facts)
 
 
+def _a_loss_goes_untold(patch: pytest.MonkeyPatch) -> None:
+    true = intake.leap
+
+    def leap(state: Lane, to: int, reason: Reason) -> Effects:
+        state.skipped.clear()
+        state.position = to
+        return true(state, to, reason)
+
+    patch.setattr(intake, "leap", leap)
+
+
 def _the_mark_passes_what_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     true = resume.copy
 
@@ -208,4 +219,5 @@ MUTATIONS = (
     Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
     Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
+    Mutation("a loss is told", _a_loss_goes_untold, "retention"),
 )

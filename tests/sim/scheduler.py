@@ -40,6 +40,10 @@ THEMES: dict[str, Shape] = {
                                       refusals=False, twice=True, window=4, faults=("race", "race", "forget")),
     "source truncated": Shape(truncation=True, elections=False, refusals=False,
                               faults=("source-truncate", "takeover", "source-elect", "disconnect")),
+    "retention": Shape(retention=True, compaction=True, elections=False, window=4,
+                       faults=("expire", "expire", "takeover", "disconnect")),
+    "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
+                                      faults=("expire", "expire", "forget", "takeover")),
     "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
     "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
                                 faults=("again", "late", "stray", "disconnect")),
@@ -48,10 +52,14 @@ THEMES: dict[str, Shape] = {
 }  # fmt: skip
 
 
+BY_CHANCE = sorted(THEMES.keys() - {"retention", "retention of old records"})
+"""Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
+
+
 def shape_of(rng: random.Random) -> Shape:
     """What the world of a seed is like: half of them have a theme, the others a bit of everything."""
     if rng.random() < 0.5:
-        return THEMES[rng.choice(sorted(THEMES))]
+        return THEMES[rng.choice(BY_CHANCE)]
     old = rng.random() < 0.4
     return Shape(
         record_age_ms=OLD_MS if old else 0,
@@ -198,6 +206,7 @@ class Story:
         kinds += ["foreign"] if shape.foreign else []
         kinds += ["drain", "source-elect"]
         kinds += ["source-truncate"] if shape.truncation else []
+        kinds += ["expire"] if shape.retention else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -257,7 +266,7 @@ class Story:
                     each.leader = world.target.leader
             case "create":
                 world.target.exists = True
-            case "compact" | "race" | "source-elect" | "source-truncate":
+            case "compact" | "race" | "source-elect" | "source-truncate" | "expire":
                 self._strike_source(kind)
             case "drain" if host is not None:
                 host.take(Drain())
@@ -279,6 +288,8 @@ class Story:
                     self.world.start_host(former_dead=False)
         elif kind == "source-elect":
             source.elect()
+        elif kind == "expire":
+            source.expire(rng.randint(1, 3))
         else:
             source.truncate(rng.randint(1, 3))
 

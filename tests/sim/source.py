@@ -48,6 +48,10 @@ class FakeSource:
         self.number = 1000
         self.epochs: list[tuple[int, int]] = [(0, 0)]
         """(leader epoch, offset at which it began), ascending."""
+        self.start = 0
+        """The log's first offset: retention has removed what was in front."""
+        self.expired: set[int] = set()
+        """Offsets of wanted records that retention removed."""
         self.cut = False
         """An unclean election took records away that may have been copied."""
 
@@ -104,6 +108,18 @@ class FakeSource:
         if not batch.records and self.rng.random() < 0.7:
             self.log.remove(batch)
         return True
+
+    def expire(self, batches: int) -> None:
+        """Retention removes the first batches, but never one above the last stable offset."""
+        gone = [batch for batch in self.log[:batches] if batch.last < self.last_stable]
+        if not gone:
+            return
+        del self.log[: len(gone)]
+        for batch in gone:
+            wanted = [] if batch.attributes & CONTROL else batch.records
+            self.expired.update(offset for offset, number in wanted if number not in self.unwanted)
+            self.unwanted.update(number for _, number in batch.records)
+        self.start = gone[-1].last + 1
 
     def elect(self) -> None:
         """Another leader, which lacks nothing."""

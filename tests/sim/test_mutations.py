@@ -23,6 +23,7 @@ SEEDS = {
     "what is missing after a difference follows": 175,
     "what may be another holder's is compared again": 357,
     "resync on doubt": 44,
+    "a loss is told": 1,
     "trust, then check": 126,
     "3 the sandwich: wait for the high watermark": 42,
 }

@@ -119,6 +119,8 @@ def _complete(world: World, numbers: list[int]) -> None:
     if record is not None and record.halted is not None:
         if world.shape.compaction or world.shape.unclean or world.source.cut or world.excused:
             return
+        if world.source.expired and (record.holes or world.rebuilds):
+            return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
     missing = [world.source.offset_of[number] for number in world.source.wanted() if number not in arrived]
@@ -131,6 +133,11 @@ def _complete(world: World, numbers: list[int]) -> None:
             _translations(world)
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
+    there = {world.source.offset_of[number] for number in arrived}
+    if untold := sorted(world.source.expired - there - world.lost):
+        raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
+    if falsely := sorted(there & world.lost & world.source.expired):
+        raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")

@@ -50,6 +50,7 @@ from mirrord.model.facts import (
     LeaseTaken,
     MapRebuilt,
     Progress,
+    SourceRun,
     VerdictGiven,
 )
 from mirrord.model.names import ClusterId
@@ -93,6 +94,8 @@ class World:
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.named: set[int] = set()
         """Source offsets that the ledger says stand twice."""
+        self.lost: set[int] = set()
+        """Source offsets that the ledger says were deleted before they were copied."""
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
@@ -120,6 +123,9 @@ class World:
             if binds and isinstance(fact, VerdictGiven):
                 named = [each for each in fact.verdicts if each.reason == "doubled"]
                 self.named.update(offset for each in named for offset in range(each.start, each.end))
+            if binds and isinstance(fact, SourceRun):
+                lost = [each for each in fact.verdicts if each.reason == "expired"]
+                self.lost.update(offset for each in lost for offset in range(each.start, each.end))
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
         return len(self.ledger) - 1
 
@@ -195,7 +201,8 @@ class World:
         if item[0] != "fetch":
             return True
         wish = item[1]
-        return self.source.has(wish.position) or wish.position > self.source.end or self._parts(wish) >= 0
+        outside = not self.source.start <= wish.position <= self.source.end
+        return self.source.has(wish.position) or outside or self._parts(wish) >= 0
 
     def _parts(self, wish: FetchFrom) -> int:
         return self.source.diverging(wish.position, wish.last_epoch)
@@ -322,15 +329,17 @@ class World:
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
         end, parts = self.source.end, self._parts(effect)
-        error = OUT_OF_RANGE if effect.position > end else 0
-        if (error or parts >= 0) and not self.source.cut:
+        expired = effect.position < self.source.start
+        error = OUT_OF_RANGE if effect.position > end or expired else 0
+        if (error or parts >= 0) and not self.source.cut and not expired:
             raise AssertionError(f"{host.name} is told of a truncation at {parts} that there was not: {effect}")
         data, aborted = bytearray(), list[tuple[int, int]]()
         if not error and parts < 0:
             data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
         stable = self.source.last_stable
         parts = -1 if error else parts
-        chunk = Chunk(effect.question, error, end, stable, 0, aborted, data, 0, len(data), None, parts)
+        start = self.source.start
+        chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, parts)
         host.inbox.append(("tell", chunk))
 
     def _reply(self, host: Host, question: Any, broker: int) -> Input | None:

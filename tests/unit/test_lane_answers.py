@@ -22,6 +22,7 @@ from mirrord.flow.signals import (
     Fenced,
     FetchFrom,
     Halted,
+    Lost,
     Produce,
     ProducerIdTold,
     ProducersTold,
@@ -32,9 +33,9 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Phase
 from mirrord.model.assignment import SourceTold
-from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, TakeoverChecked
+from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, SourceRun, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
-from mirrord.model.runs import Runs
+from mirrord.model.runs import Run, Runs
 from mirrord.wire.errors import ErrorCode
 from tests.sim import toy
 
@@ -79,10 +80,10 @@ def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:
     return lane, fetch
 
 
-def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int = 4) -> Chunk:
+def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int = 4, first: int = 0) -> Chunk:
     """The source's answer: two batches, or an error."""
     data = bytearray()
-    for base in (0, 2):
+    for base in (first, first + 2):
         data += toy.encode(base, base + 1, [(base, base), (base + 1, base + 1)], newest_ms=1)
     found = bytearray() if error else data
     return Chunk(lane.asked, error, high_watermark, high_watermark, log_start, (), found, 0, len(found))
@@ -146,6 +147,7 @@ def test_an_unlisted_code_is_a_refusal() -> None:
 @pytest.mark.parametrize("error", sorted(FETCHED))
 def test_what_a_fetch_error_leads_to(error: int) -> None:
     lane, _ = copying()
+    lane.on_loss = "halt"
     effects = step(lane, 0.0, chunk(lane, error=error, log_start=5, high_watermark=9))
     outcome = FETCHED[error]
     if outcome is Fetched.TAKE:
@@ -159,6 +161,21 @@ def test_what_a_fetch_error_leads_to(error: int) -> None:
         assert lane.phase is Phase.HALTED
     if outcome is Fetched.RANGE:
         assert "[0, 5)" in lane.halt_line
+
+
+def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None:
+    lane, _ = copying()
+    lost, told, fetch = step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
+    assert lost == Lost("orders-0: source offsets [0, 5) were deleted before they were copied")
+    assert isinstance(told, Append)
+    assert told.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),)),)
+    assert isinstance(fetch, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (5, -1)
+    # What follows waits until the ledger knows of the gap.
+    assert not [each for each in step(lane, 0.0, chunk(lane, first=5)) if isinstance(each, AskEnd | Produce)]
+    (ask,) = [each for each in step(lane, 0.0, Bound(told.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
+    (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
+    assert [(each.first, each.offset) for each in produce.batches] == [(0, 5)]
 
 
 def test_a_truncated_source_halts_the_lane_and_names_the_range() -> None:
