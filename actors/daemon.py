@@ -19,6 +19,8 @@ from mirrord.shell.supervise import CLOSE_S, STOP_S
 START_S = 60.0
 APPLY_S = 15.0
 POLL_S = 0.2
+SWEEP_S = 60.0
+"""How often the folder of a Ray of our own is cleared of what processes of long ago have left."""
 APPLIED_S = 1.0
 """How often the supervisor's configuration is looked at."""
 
@@ -89,7 +91,7 @@ class RayDaemon:
 
     async def wait(self) -> None:
         """Until the supervisor has drained everything; then Ray is left. Raises EnvironmentFault when it vanished."""
-        looked = 0.0
+        looked = swept = 0.0
         try:
             while True:
                 if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
@@ -97,6 +99,9 @@ class RayDaemon:
                 if asyncio.get_running_loop().time() - looked > APPLIED_S:
                     looked = asyncio.get_running_loop().time()
                     await self.keep_applied()
+                if looked - swept > SWEEP_S:
+                    swept = looked
+                    await asyncio.to_thread(self._ray.sweep)
                 await asyncio.sleep(POLL_S)
         finally:
             await self._end()

@@ -20,6 +20,7 @@ from ray._private import worker
 
 from actors import janitor
 from actors.options import NAMESPACE
+from actors.ray_logs import sweep
 from mirrord.model.config import RayConfig
 from mirrord.model.errors import EnvironmentFault
 
@@ -27,6 +28,8 @@ OBJECT_STORE_BYTES = 80 << 20
 """Ray's least; records never pass through it."""
 LOG_BYTES = 16 << 20
 """At which Ray rotates the logs of its own processes; five are kept."""
+DEAD_ACTORS = 200
+"""That Ray remembers, for its dashboard; of its own it remembers 100,000 (ray_config_def.h)."""
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - beside it the name of a Unix socket must fit into 107 characters
 """Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
@@ -63,6 +66,11 @@ class RayConnection:
         _ray.shutdown()
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+    def sweep(self) -> None:
+        """Remove what Ray's workers of long ago have left; only where Ray is our own."""
+        if self._folder is not None:
+            sweep(self._folder)
 
     def _join(self) -> Any:
         try:
@@ -111,6 +119,7 @@ _DRIVER: dict[str, Any] = {
 def _quiet_ray() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ROTATION_MAX_BYTES", str(LOG_BYTES))
+    os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", str(DEAD_ACTORS))
     logging.getLogger("ray").setLevel(logging.ERROR)
     # Ray prints a page on stdout when a worker is killed; the supervisor tells it in a line, in its log.
     setattr(worker, PRINTS, False)

@@ -30,6 +30,10 @@ from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
 from mirrord.wire.groups import CommittedOffset, TopicPartition
 
 NO_EPOCH = -1
+NAMES_KEPT = 100_000
+"""Of groups that were judged once; some clients make a new name at each start."""
+EXPIRED_KEPT = 1_000
+"""Groups that the source knows no more and that are still told of."""
 
 
 class GroupFilter:
@@ -44,6 +48,8 @@ class GroupFilter:
         """Whether this group is."""
         known = self._known.get(group)
         if known is None:
+            if len(self._known) >= NAMES_KEPT:
+                self._known.clear()
             known = self._known[group] = any(each.fullmatch(group) for each in self._match) and not any(
                 each.fullmatch(group) for each in self._exclude
             )
@@ -103,6 +109,18 @@ class GroupBook:
         course = self._groups.get(group, {}).get(place)
         if course is not None:
             course.peak = offset
+
+    def forget_expired(self) -> list[str]:
+        """Forget the groups, but for the last ones, of which the source knows no position any more."""
+        expired = [
+            group
+            for group, courses in self._groups.items()
+            if all(course.newest is None for course in courses.values())
+        ]
+        gone = expired[: max(0, len(expired) - EXPIRED_KEPT)]
+        for group in gone:
+            del self._groups[group]
+        return gone
 
     def groups(self) -> Iterable[str]:
         """The names of all that are known."""

@@ -157,9 +157,21 @@ class Fleet:
         """The lanes that there should be from now on."""
         self._wanted = {lane.lane: lane for lane in lanes}
         self._loads.keep(self._wanted)
+        self._forget_others()
         alone = frozenset(lane for lane, planned in self._wanted.items() if self._is_alone(planned))
         self._wishes = msgspec.structs.replace(self._wishes, alone=alone)
         self.changed.set()
+
+    def _forget_others(self) -> None:
+        """Of lanes that nobody wants or hosts any more, and of replicators that had none but those."""
+        kept = self._wanted.keys() | {lane for member in self._members.values() for lane in member.lanes}
+        for lane in self._held.keys() - kept:
+            held = self._held[lane]
+            # One that may still be writing is remembered: the ledger alone would not tell.
+            if held.left or held.name in self._dead:
+                del self._held[lane]
+        self._orphans &= kept
+        self._dead &= {held.name for held in self._held.values()}
 
     def step(self) -> list[Step]:
         """Begin the next steps, if there are any; they go on by themselves."""

@@ -11,6 +11,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.watched_topics import WatchedTopics
 
 ANSWER_S = 0.5
 """Without an answer within this it has to do without."""
@@ -20,11 +21,10 @@ class LaneEnds:
     """Asks one cluster about the lanes' partitions on that side."""
 
     def __init__(self, view: ClusterView, side: Literal["source", "target"], answer_s: float = ANSWER_S) -> None:
-        self._view = view
         self._side = side
         self._answer_s = answer_s
         self._asks = Asks(view, read_committed=False)
-        self._watched: set[str] = set()
+        self._watched = WatchedTopics(view)
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
         """The high watermark of each lane's partition; those of which it is not told in time are left out."""
@@ -36,9 +36,7 @@ class LaneEnds:
         waiting: set[asyncio.Future[None]] = set()
         for lane in lanes:
             partition = self._partition(lane)
-            if partition.topic_id not in self._watched:
-                self._watched.add(partition.topic_id)
-                self._view.watch(partition.topic, partition.topic_id)
+            self._watched.see(partition)
             answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             waiting.add(answered)
             self._asks.bounds(partition, -1, partial(_told, found, lane.key.id, answered))

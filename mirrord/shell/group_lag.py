@@ -16,6 +16,7 @@ from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.reading import ReadFailed, Stretches
 from mirrord.shell.records import decode
+from mirrord.shell.watched_topics import WatchedTopics
 from mirrord.wire.batch import CONTROL
 
 MOST_TIMES = 500
@@ -39,7 +40,7 @@ class TargetLags:
         self._view = view
         self._cluster = cluster
         self._stretches = Stretches(view, PATIENCE_S)
-        self._watched: set[str] = set()
+        self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
         """The lag of each of these offsets; those of which it is not known are left out."""
@@ -66,9 +67,7 @@ class TargetLags:
 
     async def _until_known(self, partitions: set[PartitionId]) -> None:
         for partition in partitions:
-            if partition.topic_id not in self._watched:
-                self._watched.add(partition.topic_id)
-                self._view.watch(partition.topic, partition.topic_id)
+            self._watched.see(partition)
         deadline = asyncio.get_running_loop().time() + PATIENCE_S
         while any(self._view.leader(partition) is None for partition in partitions):
             if asyncio.get_running_loop().time() > deadline:

@@ -97,6 +97,13 @@ class GroupRounds:
         if self._back is not None:
             self._due.update(self._back.statuses)
 
+    def forget_expired(self) -> None:
+        """Forget groups that the source has forgotten, but for the last ones."""
+        for group in self._book.forget_expired():
+            self.statuses.pop(group, None)
+            self._due.discard(group)
+            self._waiting.discard(group)
+
     def want_waiting(self) -> None:
         """Those that wait for data are: some were copied."""
         self._due |= self._waiting

@@ -169,6 +169,7 @@ class GroupSync:
             now = self._clock.monotonic()
             if now - checked >= CHECK_S or len(self._store.state.lanes) != lanes:
                 checked, lanes = now, len(self._store.state.lanes)
+                rounds.forget_expired()
                 rounds.want_all()
             if rounds.due:
                 self._wanted.set()

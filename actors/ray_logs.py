@@ -1,0 +1,40 @@
+"""Keeps the folder of a Ray of our own from growing with every process that was started and has ended.
+
+Ray writes two or three small files for each worker process and never removes them while it runs
+(ray._private.node.Node, "Logging"). What mirrord itself has to say is not in them.
+"""
+
+import os
+import re
+from contextlib import suppress
+from pathlib import Path
+
+KEPT = 100
+"""Files of processes that have ended; the newest ones."""
+_OF_A_WORKER = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)")
+
+
+def sweep(folder: Path) -> int:
+    """Remove what is left of workers that ended long ago below Ray's folder; how many files."""
+    ended: list[tuple[float, Path]] = []
+    for path in folder.glob("session_*/logs/*worker-*"):
+        found = _OF_A_WORKER.fullmatch(path.name)
+        if found is None or _lives(int(found[1])):
+            continue
+        with suppress(OSError):  # somebody else was faster
+            ended.append((path.stat().st_mtime, path))
+    ended.sort()
+    old = ended[: max(0, len(ended) - KEPT)]
+    for _, path in old:
+        path.unlink(missing_ok=True)
+    return len(old)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,127 @@
+"""What would grow with time, with restarts, topics or groups, is bounded."""
+
+# pyright: reportPrivateUsage=false
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from actors import ray_logs
+from mirrord.cluster import groups
+from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.config import ClusterConfig, FlowConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.model.config_features import GroupsConfig
+from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.security import Security
+from mirrord.shell import watched_topics
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.fleet import Fleet, _Held
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.watched_topics import WatchedTopics
+from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
+from tests.fixtures.fake_pipe import as_any
+
+
+class View:
+    def __init__(self) -> None:
+        self.watched: list[str] = []
+
+    def watch(self, topic: str, topic_id: TopicId) -> None:
+        assert topic
+        self.watched.append(topic_id)
+
+    def unwatch(self, topic_id: TopicId) -> None:
+        self.watched.remove(topic_id)
+
+
+def test_topics_that_nobody_asks_about_any_more_are_not_watched_for_ever() -> None:
+    now, view = 0.0, View()
+    watched = WatchedTopics(as_any(view), lambda: now)
+    for number in range(1_000):
+        now += 10.0
+        watched.see(PartitionId("lasting", TopicId("lasting"), 0))
+        watched.see(PartitionId("short", TopicId(f"short-{number}"), 0))
+    assert view.watched[0] == "lasting"
+    assert len(view.watched) <= (watched_topics.FORGET_S + watched_topics.SWEEP_S) / 10 + 2
+    assert len(set(view.watched)) == len(view.watched)
+
+
+def value(offset: int) -> OffsetValue:
+    return OffsetValue(offset=offset, leader_epoch=-1, metadata="", commit_ms=0)
+
+
+def test_groups_that_expired_long_ago_are_forgotten() -> None:
+    book = GroupBook(lambda _: True)
+    book.take(OffsetKey("lasting", "t", 0), value(5))
+    for number in range(groups.EXPIRED_KEPT + 50):
+        key = OffsetKey(f"short-{number}", "t", 0)
+        book.take(key, value(5))
+        book.take(OffsetKey(f"short-{number}", "t", 1), value(5))
+        book.take(key, None)
+        if number != 7:
+            book.take(OffsetKey(f"short-{number}", "t", 1), None)
+    gone = book.forget_expired()
+    assert len(gone) == 49
+    assert "short-0" in gone
+    assert {"lasting", "short-7"} <= set(book.groups()), "the source knows a position of these"
+    assert book.forget_expired() == []
+
+
+def test_names_of_groups_are_not_kept_for_ever() -> None:
+    judged = GroupFilter(GroupsConfig(match=("a.*",)))
+    for number in range(groups.NAMES_KEPT + 10):
+        judged.passes(f"b{number}")
+    assert len(judged._known) <= groups.NAMES_KEPT
+    assert judged.passes("a1")
+    assert not judged.passes("b1")
+
+
+def test_what_rays_workers_left_long_ago_is_removed(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    logs = tmp_path / "session_1" / "logs"
+    logs.mkdir(parents=True)
+    for number in range(ray_logs.KEPT + 20):
+        path = logs / f"worker-{number:040x}-01000000-{ended.pid}.out"
+        path.touch()
+        os.utime(path, (number, number))
+    others = [
+        logs / f"worker-{1:040x}-01000000-{os.getpid()}.err",
+        logs / f"python-core-worker-{1:040x}_{os.getpid()}.log",
+        logs / "raylet.out",
+        logs / "gcs_server.out",
+    ]
+    for path in others:
+        path.touch()
+        os.utime(path, (0, 0))
+    assert ray_logs.sweep(tmp_path) == 20
+    assert all(path.exists() for path in others)
+    assert not (logs / f"worker-{0:040x}-01000000-{ended.pid}.out").exists()
+    assert len(list(logs.glob("worker-*.out"))) == ray_logs.KEPT
+
+
+async def test_a_fleet_forgets_lanes_that_nobody_wants_and_replicators_that_nobody_asks_for() -> None:
+    clusters = {alias: ClusterConfig((f"{alias}:9092",), Security()) for alias in ("eu", "us")}
+    setup = FlowSetup(
+        flow=FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",)),
+        source=clusters["eu"],
+        target=clusters["us"],
+        runtime=RuntimeConfig(),
+        lease_epoch=1,
+        source_cluster_id=ClusterId("a"),
+        target_cluster_id=ClusterId("b"),
+    )
+    fleet = Fleet(as_any(None), setup, ReplicatorsConfig(), "mirrord", FlowState, SystemClock(), former_ended=True)
+    left, dead, unsure = (LaneId(each) for each in ("left", "dead", "unsure"))
+    fleet._held = {
+        left: _Held("one", "none", 0.0, left=True),
+        dead: _Held("two", "none", 0.0),
+        unsure: _Held("three", "none", 0.0),
+    }
+    fleet._dead = {"one", "two", "zero"}
+    fleet.want([])
+    assert set(fleet._held) == {unsure}, "whoever may still write is remembered"
+    assert fleet._dead == set()
