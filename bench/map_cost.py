@@ -1,8 +1,9 @@
 """What does the offset map cost: in the ledger, at a start, in memory, and for each translation?
 
 A ledger on a real cluster is filled with runs and trimmed, so that its snapshots hold them all. A fresh process then
-opens it as every reader does, and translates. Two maps: one partition with ten million runs, and 100 partitions of a
-transactional source with 10 commits a second each, for 10 minutes, which is told to the ledger fact by fact.
+opens it as every reader does, with little room for it and with the default, and translates. Two maps: one partition
+with ten million runs, and 100 partitions of a transactional source with 10 commits a second each, for 10 minutes, which
+is told to the ledger fact by fact.
 """
 
 import asyncio
@@ -22,13 +23,14 @@ from mirrord.ledger.records import LedgerMark
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.config import ClusterConfig
+from mirrord.model.config import ClusterConfig, LimitsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import AnyFact, FlowOpened, Holder, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
-from mirrord.model.run_memory import PIECE_RUNS
+from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RunMemory
 from mirrord.model.runs import Run
 from mirrord.model.security import Security
+from mirrord.shell.attic import FileAttic
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -39,6 +41,7 @@ COMMITS = 6_000
 LONGEST_TRANSACTION = 199
 TOLD_TOGETHER = 500
 TRANSLATIONS = 20_000
+MAP_BYTES = (8 << 20, LimitsConfig().map_bytes)
 DEADLINE_S = 120.0
 
 Tell = Callable[[str], None]
@@ -47,6 +50,8 @@ Tell = Callable[[str], None]
 class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """What a fresh process found."""
 
+    map_bytes: int
+    """`limits.map_bytes`."""
     open_s: float
     rss_bytes: int
     """What its resident memory grew by."""
@@ -54,6 +59,8 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     """A translation among the newest runs of a partition, both directions in turn."""
     any_us: float
     """One anywhere in the map."""
+    file_bytes: int
+    """Of the temporary file for what there is no room for."""
 
 
 class MapCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +70,7 @@ class MapCost(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     runs: int
     snapshot_bytes: int
-    opened: Opened
+    opened: tuple[Opened, ...]
 
 
 def measure(target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
@@ -90,8 +97,8 @@ async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: ran
         size = _snapshot_bytes(store.state)
     finally:
         await store.close()
-    opened = await asyncio.to_thread(_open_in_a_fresh_process, flow, bootstrap)
-    return MapCost(what=what, partitions=lanes, runs=lanes * runs, snapshot_bytes=size, opened=opened)
+    opened = [await asyncio.to_thread(_open_in_a_fresh_process, flow, bootstrap, each) for each in MAP_BYTES]
+    return MapCost(what=what, partitions=lanes, runs=lanes * runs, snapshot_bytes=size, opened=tuple(opened))
 
 
 async def _fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_told: bool) -> None:
@@ -125,19 +132,18 @@ def _snapshot_bytes(state: FlowState) -> int:
     return sum(len(encode_state(record)) for record in cut.records)
 
 
-def _open_in_a_fresh_process(flow: str, bootstrap: str) -> Opened:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.map_cost", flow, bootstrap], capture_output=True, check=False, text=True
-    )
+def _open_in_a_fresh_process(flow: str, bootstrap: str, map_bytes: int) -> Opened:
+    command = [sys.executable, "-m", "bench.map_cost", flow, bootstrap, str(map_bytes)]
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
     if done.returncode:
         raise EnvironmentFault(f"the ledger could not be opened: {done.stderr[-500:]}")
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=Opened)
 
 
-async def _open(flow: str, bootstrap: str) -> Opened:
-    process = psutil.Process()
+async def _open(flow: str, bootstrap: str, map_bytes: int) -> Opened:
+    process, attic = psutil.Process(), FileAttic()
     before = process.memory_info().rss
-    store = _store(flow, bootstrap)
+    store = _store(flow, bootstrap, RunMemory(map_bytes, attic))
     began = time.perf_counter()
     await store.open(read_only=True)
     open_s = time.perf_counter() - began
@@ -150,7 +156,14 @@ async def _open(flow: str, bootstrap: str) -> Opened:
     newest = lane.source_runs.at(max(len(lane.source_runs) - PIECE_RUNS, 0)).offset
     newest_us = _translation_us(lane_map, newest, last.offset)
     any_us = _translation_us(lane_map, 0, last.offset)
-    return Opened(open_s=open_s, rss_bytes=process.memory_info().rss - before, newest_us=newest_us, any_us=any_us)
+    return Opened(
+        map_bytes=map_bytes,
+        open_s=open_s,
+        rss_bytes=process.memory_info().rss - before,
+        newest_us=newest_us,
+        any_us=any_us,
+        file_bytes=attic.file_bytes,
+    )
 
 
 def _translation_us(lane_map: LaneMap, first: int, end: int) -> float:
@@ -163,9 +176,10 @@ def _translation_us(lane_map: LaneMap, first: int, end: int) -> float:
     return (time.perf_counter() - began) / TRANSLATIONS / 2 * 1e6
 
 
-def _store(flow: str, bootstrap: str) -> LedgerStore:
+def _store(flow: str, bootstrap: str, memory: RunMemory = ALL_OF_IT) -> LedgerStore:
     cluster = ClusterConfig(tuple(bootstrap.split(",")), Security())
-    return LedgerStore(KafkaLog(flow, cluster, deadline_seconds=DEADLINE_S), SystemClock(), deadline_seconds=DEADLINE_S)
+    topics = KafkaLog(flow, cluster, deadline_seconds=DEADLINE_S)
+    return LedgerStore(topics, SystemClock(), deadline_seconds=DEADLINE_S, memory=memory)
 
 
 def _lane(number: int) -> LaneId:
@@ -173,4 +187,4 @@ def _lane(number: int) -> LaneId:
 
 
 if __name__ == "__main__":
-    print(msgspec.json.encode(asyncio.run(_open(*sys.argv[1:3]))).decode())
+    print(msgspec.json.encode(asyncio.run(_open(sys.argv[1], sys.argv[2], int(sys.argv[3])))).decode())

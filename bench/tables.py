@@ -204,9 +204,11 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
                 "partitions",
                 "runs",
                 "bytes a run in snapshots",
+                "`limits.map_bytes`",
                 "start",
                 "memory of a reader",
                 "bytes a run",
+                "temporary file",
                 "translation, newest runs",
                 "anywhere",
             ],
@@ -216,14 +218,16 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
                     f"{each['partitions']:,}",
                     f"{each['runs']:,}",
                     f"{each['snapshot_bytes'] / each['runs']:.2f}",
+                    f"{opened['map_bytes'] / 1048576:.0f} MiB",
                     f"{opened['open_s']:.1f} s",
                     f"{opened['rss_bytes'] / 1e6:.0f} MB",
                     f"{opened['rss_bytes'] / each['runs']:.1f}",
+                    f"{opened['file_bytes'] / 1e6:.0f} MB",
                     f"{opened['newest_us']:.0f} us",
                     f"{opened['any_us']:.0f} us",
                 ]
                 for each in results
-                for opened in [each["opened"]]
+                for opened in each["opened"]
             ],
         )
     ]

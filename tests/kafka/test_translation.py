@@ -11,14 +11,19 @@ from urllib.error import HTTPError
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
+from mirrord.shell import pruning
+from mirrord.shell.discovery import Discovered
+from mirrord.shell.pruning import prune_for_ever
+from mirrord.shell.topics import ClusterTopics, KafkaTopicAdmin
 from mirrord.translate import Question, translate_all
 from tests.fixtures.daemon import Daemon, all_ends, fill, mirrord, unique
 from tests.fixtures.daemon import conf as configured
 from tests.fixtures.lab import LabPair, client_settings, pair_of
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, ends, mirror, until, write
+from tests.fixtures.mirror import SECONDS, Mirror, Written, config_of, copy_of, create_topic, ends, mirror, until, write
 
 LAGS = (0, 1, 137, 10_000)
 DEAD = "127.0.0.1:1"
@@ -34,7 +39,12 @@ def pair() -> Generator[LabPair]:
 def contents(cluster: Cluster, topic: str) -> dict[int, bytes]:
     """What a reader of committed records finds, by offset."""
     end = ends(cluster, topic)[0]
-    settings = {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True}
+    settings = {
+        "group.id": "tests",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "enable.partition.eof": True,
+    }
     consumer = Consumer({**client_settings(cluster), **settings, "isolation.level": "read_committed"})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: dict[int, bytes] = {}
@@ -217,3 +227,46 @@ def test_a_daemon_answers_over_http(pair: LabPair, tmp_path: Path) -> None:
         with pytest.raises(HTTPError, match="404"):
             ask("topic=nothing&partition=0&offset=1")
         assert daemon.stop() == 0
+
+
+async def test_runs_below_both_log_starts_are_forgotten_by_all_readers(
+    pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "PRUNE_S", 0.2)
+    async with mirror(pair.source, pair.target) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write_transactions, flow.source, topic, 0, 40)
+        replicator = await flow.copying()
+        await marked(flow)
+        reader = replicator._store.state.lanes[flow.lane().key.id]  # pyright: ignore[reportPrivateUsage]
+        assert len(reader.source_runs) == len(flow.lane().source_runs) >= 30
+        looks: list[ClusterTopics] = []
+        for cluster in (flow.source, flow.target):
+            admin = KafkaTopicAdmin(config_of(cluster), SECONDS)
+            looks.append(await admin.look())
+            await admin.close()
+        seen = Discovered((), (), {}, {}, "", source=looks[0], target=looks[1])
+        work = asyncio.create_task(prune_for_ever(flow.store, lambda: seen, config_of(flow.source), flow.setup.target))
+        whole = len(flow.lane().source_runs)
+        await asyncio.to_thread(delete_below, flow.source, topic, 3_000)
+        await asyncio.to_thread(delete_below, flow.target, copy_of(topic), 2_000)
+        await until(lambda: len(flow.lane().source_runs) < whole)
+        work.cancel()
+        assert flow.lane().source_runs.offset_of(2_000) is not None
+        assert flow.lane().source_runs.offset_of(1_800) is None
+        await flow.store.trim()
+        await until(lambda: reader.source_runs == flow.lane().source_runs)
+        source = await asyncio.to_thread(contents, flow.source, topic)
+        target = await asyncio.to_thread(contents, flow.target, copy_of(topic))
+        end = ends(flow.source, topic)[0]
+        path, expected = conf(tmp_path, flow), expect(source, target, end)
+        asked = [Question(flow=flow.setup.flow.name, topic=topic, partition=0, offset=at) for at in range(3_000, end)]
+        told = {answer.asked: answer.offset for answer in await asyncio.to_thread(translate_all, path, asked)}
+        assert told == {at: expected[at] for at in told}
+
+
+def delete_below(cluster: Cluster, topic: str, offset: int) -> None:
+    """DeleteRecords."""
+    admin = AdminClient(client_settings(cluster))
+    for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        future.result(SECONDS)
