@@ -34,6 +34,7 @@ VERBS = {
     "topics": "mirrord.cli.topics",
     "groups": "mirrord.cli.groups",
     "translate": "mirrord.cli.translate",
+    "gaps": "mirrord.cli.gaps",
     "convert": "mirrord.cli.convert",
 }
 

@@ -1,0 +1,134 @@
+"""`mirrord gaps`: which source offsets were not copied, and why, exactly, read from the target cluster alone."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.tables import count
+from mirrord.cli.watching import console
+from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable
+from mirrord.ledger.gaps import Gap, Gaps
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_units import START_RULE, duration_ms, start_point
+from mirrord.model.errors import ConfigError
+from mirrord.model.facts import LOSSES, Reason
+from mirrord.model.orders import moment
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_log import LogTrimmed
+from mirrord.shell.ledger_reading import LedgerReading
+
+_EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, unexplained) and
+what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of each partition
+are known and not when they were told. Exit code 3 when a loss is listed.
+
+  mirrord gaps conf.toml --since 24h"""
+
+_TELLING: tuple[Reason, ...] = (*LOSSES, "doubled")
+
+
+class GapLine(msgspec.Struct, frozen=True):
+    """One range, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: Reason
+    at_ms: int | None
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    when = "only what was told since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    parser.add_argument("--since", metavar="WHEN", help=when)
+    parser.add_argument("--all", action="store_true", help="also what is as it should be: markers, aborted, compacted")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the ranges. Raises ConfigError, EnvironmentFault."""
+    config = load_conf(arguments)
+    flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
+    since_ms = _since(arguments.since)
+    found = [line for flow in flows for line in asyncio.run(_read(config, flow))]
+    shown = [
+        line
+        for line in found
+        if (arguments.all or line.reason in _TELLING) and (since_ms is None or (line.at_ms or 0) >= since_ms)
+    ]
+    if arguments.json:
+        print(msgspec.json.encode({"gaps": shown}).decode())
+    else:
+        console().print(_table(shown))
+    return 3 if any(line.reason in LOSSES for line in shown) else 0
+
+
+def _since(given: str | None) -> int | None:
+    if given is None:
+        return None
+    try:
+        return SystemClock().wall_ms() - duration_ms(given)
+    except ValueError:
+        pass
+    try:
+        found = start_point(int(given) if given.isdecimal() else given)
+    except ValueError:
+        found = None
+    if not isinstance(found, int):
+        raise ConfigError(f'--since: "{given}" is neither a time nor a duration; allowed: {START_RULE}, or 24h')
+    return found
+
+
+async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]))
+    gaps: Gaps | None = None
+    try:
+        async with aclosing(reading.entries(follow=False)) as entries:
+            async for read in entries:
+                if gaps is None:
+                    # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
+                    gaps = Gaps(reading.state)
+                if isinstance(read.entry, LedgerCorrupt):
+                    continue
+                for number, fact in enumerate(read.entry.facts):
+                    if read.bound is None or read.bound[number]:
+                        gaps.take(fact, read.entry.at_ms)
+    except LedgerMissing:
+        return []
+    except LogTrimmed:
+        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+    lanes = reading.state.lanes
+    return [_line(flow.name, gap, reading.state) for gap in gaps or Gaps(reading.state) if gap.lane in lanes]
+
+
+def _line(flow: str, gap: Gap, state: FlowState) -> GapLine:
+    lane = state.lanes[gap.lane]
+    return GapLine(flow, lane.source_topic, lane.partition, gap.start, gap.end, gap.reason, gap.at_ms)
+
+
+def _table(lines: Sequence[GapLine]) -> Group:
+    if not lines:
+        return Group("nothing is known to be missing")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "partition", "from", "to", "offsets", "why", "told"):
+        table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
+    for line in sorted(lines, key=lambda each: (each.flow, each.topic, each.partition, each.start)):
+        why = f"[bold red]{line.reason}[/]" if line.reason in LOSSES else line.reason
+        when = "-" if line.at_ms is None else moment(line.at_ms)
+        name = escape(f"{line.topic}-{line.partition}")
+        numbers = (str(line.start), str(line.end), count(line.end - line.start))
+        table.add_row(escape(line.flow), name, *numbers, why, when)
+    return Group(table)

@@ -1,0 +1,92 @@
+"""`mirrord gaps`: what is listed, since when, and the exit code."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from mirrord.cli import gaps as verb
+from mirrord.cli.main import main
+from mirrord.ledger.codec import encode_entry
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, SourceRun, Verdict, VerdictGiven
+from mirrord.model.runs import Run
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from tests.fixtures.ledger import FLOW, HOLDER, entry, opened
+from tests.fixtures.ledger_contract import LANE
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> Path:
+    path = tmp_path / "conf.toml"
+    clusters = '[clusters.eu]\nbootstrap = "eu:1"\n[clusters.us]\nbootstrap = "us:1"\n'
+    path.write_text(f'{clusters}[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n')
+    return path
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> MemoryLedger:
+    """Markers and a loss of two hours ago, then what stands twice; and a word that does not bind."""
+    now_ms = SystemClock().wall_ms()
+    lost = SourceRun(LANE, 1, (Run(0, 0), Run(10, 30)), (Verdict(9, 10, "control"), Verdict(10, 30, "expired")))
+    former = VerdictGiven(LANE, 7, (Verdict(40, 50, "rejected"),), "of nobody")
+    doubled = VerdictGiven(LANE, 1, (Verdict(2, 4, "doubled"),), "twice")
+    entries = [
+        entry(FLOW, epoch=0),
+        entry(LeaseTaken(1, HOLDER, 6000)),
+        entry(opened(0), LaneTaken(LANE, 1, "r1")),
+        Entry(1, now_ms - 2 * HOUR_MS, (lost,)),
+        Entry(1, now_ms, (former,)),
+        Entry(1, now_ms, (doubled,)),
+    ]
+    memory = MemoryLedger(entries=[encode_entry(one) for one in entries])
+    monkeypatch.setattr(verb, "KafkaLog", lambda *_: MemoryLog(memory))
+    return memory
+
+
+def listed(capsys: pytest.CaptureFixture[str]) -> list[tuple[object, ...]]:
+    gaps = json.loads(capsys.readouterr().out)["gaps"]
+    return [(gap["topic"], gap["partition"], gap["start"], gap["end"], gap["reason"]) for gap in gaps]
+
+
+def test_losses_and_what_stands_twice(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gaps", str(conf), "--json"]) == 3
+    assert listed(capsys) == [("orders", 0, 2, 4, "doubled"), ("orders", 0, 10, 30, "expired")]
+
+
+def test_everything(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gaps", str(conf), "--json", "--all"]) == 3
+    assert ("orders", 0, 9, 10, "control") in listed(capsys)
+
+
+def test_since(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for since in ("1h", str(SystemClock().wall_ms() - HOUR_MS)):
+        assert main(["gaps", str(conf), "--json", "--since", since]) == 0, "no loss since then"
+        assert listed(capsys) == [("orders", 0, 2, 4, "doubled")]
+
+
+def test_a_table_for_people(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["gaps", str(conf)])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[2][:6] == ["eu-us", "orders-0", "10", "30", "20", "expired"]
+
+
+@pytest.mark.parametrize("since", ["yesterday", "latest", "-1h"])
+def test_a_time_that_is_none(since: str, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gaps", str(conf), f"--since={since}"]) == 2
+    assert f'"{since}" is neither a time nor a duration; allowed: ' in capsys.readouterr().err
+
+
+def test_a_flow_that_never_ran_has_none(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Missing(MemoryLog):
+        async def open(self, *, read_only: bool) -> None:
+            raise LedgerMissing("there is no flow eu-us on this cluster")
+
+    monkeypatch.setattr(verb, "KafkaLog", lambda *_: Missing(MemoryLedger()))
+    assert main(["gaps", str(conf)]) == 0
+    assert capsys.readouterr().out == "nothing is known to be missing\n"
