@@ -17,7 +17,7 @@ from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailabl
 from mirrord.ledger.gaps import Gap, Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_units import START_RULE, duration_ms, start_point
+from mirrord.model.config_units import duration_ms, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.orders import moment
@@ -32,6 +32,7 @@ are known and not when they were told. Exit code 3 when a loss is listed.
 
   mirrord gaps conf.toml --since 24h"""
 
+_SINCE_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or so long ago, such as 24h"
 _TELLING: tuple[Reason, ...] = (*LOSSES, "doubled")
 
 
@@ -88,7 +89,7 @@ def _since(given: str | None) -> int | None:
     except ValueError:
         found = None
     if not isinstance(found, int):
-        raise ConfigError(f'--since: "{given}" is neither a time nor a duration; allowed: {START_RULE}, or 24h')
+        raise ConfigError(f'--since: "{given}" is neither a time nor a duration; allowed: {_SINCE_RULE}')
     return found
 
 

@@ -39,7 +39,5 @@ def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
     for at_ms in (1, 2):
         gaps.take(VerdictGiven(lane, 1, (Verdict(3, 9, "truncated"),), ""), at_ms)
     gaps.take(VerdictGiven(lane, 1, (Verdict(4, 5, "control"),), ""), 3)
-    assert [(gap.start, gap.end, gap.reason, gap.at_ms) for gap in gaps] == [
-        (4, 5, "control", 3),
-        (3, 9, "truncated", 2),
-    ]
+    told = [(gap.start, gap.end, gap.reason, gap.at_ms) for gap in gaps]
+    assert told == [(4, 5, "control", 3), (3, 9, "truncated", 2)]

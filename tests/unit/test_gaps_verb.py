@@ -85,6 +85,7 @@ def test_a_flow_that_never_ran_has_none(
 ) -> None:
     class Missing(MemoryLog):
         async def open(self, *, read_only: bool) -> None:
+            assert read_only
             raise LedgerMissing("there is no flow eu-us on this cluster")
 
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: Missing(MemoryLedger()))
