@@ -63,3 +63,9 @@ def test_the_configuration_of_the_readme_is_whole() -> None:
     assert found is not None
     (flow,) = load_text(found[1], "README.md").flows
     assert flow.name == "eu-us"
+
+
+def test_no_two_decisions_have_one_number() -> None:
+    """They are referred to by it."""
+    numbers = re.findall(r"^### (\d+)\.", (ROOT / "docs" / "decisions.md").read_text(), re.MULTILINE)
+    assert sorted(map(int, numbers)) == sorted({int(number) for number in numbers})
