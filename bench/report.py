@@ -42,6 +42,8 @@ _WORDS = {
     "discovery": "A thousand topics",
     "groups": "A thousand groups",
     "map": "The offset map",
+    "fairness": "Fairness",
+    "soak": "Half an hour",
 }
 """The headings of the questions of `make bench`."""
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from bench import (
     discovery,
+    fairness,
     groups,
     idle,
     latency,
@@ -24,6 +25,7 @@ from bench import (
     moves,
     recovery,
     report,
+    soak,
     tables,
     throughput,
     topics,
@@ -34,11 +36,24 @@ from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 Question = Literal[
-    "throughput", "memory", "latency", "recovery", "idle", "topics", "moves", "discovery", "groups", "map"
+    "throughput",
+    "memory",
+    "latency",
+    "recovery",
+    "idle",
+    "topics",
+    "moves",
+    "discovery",
+    "groups",
+    "map",
+    "fairness",
+    "soak",
 ]
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
+LONG: tuple[Question, ...] = ("soak",)
+"""Only when they are asked for."""
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 180)
@@ -51,6 +66,8 @@ class Order(NamedTuple):
     share: float
     """Of bytes, time and repetitions."""
     seed: int
+    minutes: float
+    """Of a soak."""
 
 
 Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspec.Struct]]
@@ -100,6 +117,20 @@ def _map(_: Cluster, target: Cluster, order: Order, tell: Callable[[str], None])
     return list(map_cost.measure(target, order.share, order.seed, tell))
 
 
+def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    windows: list[msgspec.Struct] = []
+    for engine in order.engines:
+        windows += fairness.measure(source, target, engine, order.share, tell)
+    return windows
+
+
+def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    kinds: list[msgspec.Struct] = []
+    for engine in order.engines:
+        kinds += soak.measure(source, target, engine, order.minutes, order.seed, tell)
+    return kinds
+
+
 _MEASURES: dict[Question, Measure] = {
     "throughput": _throughput,
     "memory": _memory,
@@ -111,6 +142,8 @@ _MEASURES: dict[Question, Measure] = {
     "discovery": _discovery,
     "groups": _groups,
     "map": _map,
+    "fairness": _fairness,
+    "soak": _soak,
 }
 
 
@@ -125,17 +158,20 @@ def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[m
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
-    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all")
+    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
+    parser.add_argument("--minutes", type=float, default=soak.MINUTES, help="of a soak (default: %(default)g)")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     if not 0 < arguments.share <= 1:
         parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
-    order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed)
+    if arguments.minutes < 2:
+        parser.error(f"--minutes is {arguments.minutes:g}; it must be at least 2")
+    order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed, arguments.minutes)
     began, load = time.monotonic(), os.getloadavg()[0]
 
     def tell(line: str) -> None:
@@ -143,7 +179,8 @@ def main() -> int:
 
     tell(f"seed {order.seed}, share {order.share:g}, load average {load:.1f}")
     failed: list[Question] = []
-    for question in arguments.question or QUESTIONS:
+    questions: Sequence[Question] = arguments.question or [each for each in QUESTIONS if each not in LONG]
+    for question in questions:
         try:
             results = ask(question, order, tell)
         except EnvironmentFault as fault:

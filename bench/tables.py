@@ -355,6 +355,50 @@ def groups(results: Sequence[Result]) -> list[Table]:
     return [Table(heading, head, rows)]
 
 
+def fairness(results: Sequence[Result]) -> list[Table]:
+    """Whether many partitions get on alike."""
+    rows = [
+        [
+            f"{each['engine']}: {each['what']}",
+            f"{each['partitions']:,}",
+            f"{each['jain']:.3f}",
+            "0.9",
+            f"{each['least_share']:.0%}",
+            f"{each['lag_s']:.1f}",
+            f"{each['backlog_bytes_per_s'] / 1e6:,.0f}",
+            f"{each['seconds']:.0f}",
+        ]
+        for each in results
+    ]
+    head = [
+        "",
+        "partitions",
+        "Jain's index",
+        "goal",
+        "least, of the mean",
+        "largest lag, s",
+        "backlog, MB/s",
+        "seconds",
+    ]
+    return [Table("What partitions with traffic on each copy in a window", head, rows)]
+
+
+def soak(results: Sequence[Result]) -> list[Table]:
+    """Whether memory is flat."""
+    rows = [
+        [
+            f"{each['engine']}: {each['process']}",
+            *(f"{each[when] / 2**20:.0f}" for when in ("start_bytes", "middle_bytes", "end_bytes")),
+            "flat" if each["flat"] else "GROWS",
+            f"{each['files']}",
+            f"{each['rounds']}",
+        ]
+        for each in results
+    ]
+    head = ["process, the largest of its kind", "start, MiB", "middle, MiB", "end, MiB", "", "log files", "rounds"]
+    return [Table("Resident memory under kills, new and deleted topics, and new groups", head, rows)]
+
+
 def _least_median_most(values: Sequence[float], unit: str) -> str:
     return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"
 
@@ -370,5 +414,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "moves": moves,
     "discovery": discovery,
     "groups": groups,
+    "fairness": fairness,
+    "soak": soak,
 }
 """By question."""
