@@ -18,7 +18,7 @@ from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupState, GroupStatus
 from mirrord.model.names import LaneId
 from mirrord.shell.group_map import Atlas, Position
-from mirrord.shell.group_words import WITHOUT_MEMBERS, Refusal, refusal
+from mirrord.shell.group_words import Refusal, kept, left_alone, refusal
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
 log = structlog.get_logger()
@@ -100,7 +100,7 @@ class GroupBack:
         WireError."""
         before = self._members
         listed = await self._source.listed()
-        self._members = {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS}
+        self._members = kept(listed)
         return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
 
     async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
@@ -160,7 +160,7 @@ class GroupBack:
         is_own = newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, target=newest.offset)
         step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked, is_own=is_own)
         if isinstance(step, Write) and group in self._members:
-            return Hold("active", f"the group is {self._members[group].state} at the source, and left alone")
+            return Hold(*left_alone(self._members[group], "source"))
         return step
 
     async def weigh(self) -> None:

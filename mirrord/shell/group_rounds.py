@@ -22,7 +22,7 @@ from mirrord.model.groups import GroupStatus, Translated
 from mirrord.shell.group_admin import LATER
 from mirrord.shell.group_back import GroupBack, Side
 from mirrord.shell.group_map import NOT_COPIED, Atlas, Position
-from mirrord.shell.group_words import WITHOUT_MEMBERS, refusal
+from mirrord.shell.group_words import kept, left_alone, refusal
 from mirrord.wire.consumer_offsets import OffsetValue
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
@@ -69,8 +69,6 @@ class GroupRounds:
         self._waiting: set[str] = set()
         self._members: dict[str, ListedGroup] = {}
         """Groups with members at the target."""
-        self._kinds: dict[str, str] = {}
-        """Of groups at the target, where it is told."""
 
     @property
     def due(self) -> bool:
@@ -114,8 +112,7 @@ class GroupRounds:
         """Which groups have members at the target. Raises EnvironmentFault, WireError."""
         listed = await self._target.listed()
         before = self._members
-        self._members = {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS}
-        self._kinds = {name: each.kind for name, each in listed.items()}
+        self._members = kept(listed)
         self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
         if self._back is not None:
             self._due |= self._back.untold | await self._back.look()
@@ -233,7 +230,7 @@ class GroupRounds:
         if isinstance(step, Write) and self._mode == "off":
             return Hold("behind", 'groups.mode is "off": nothing is committed')
         if isinstance(step, Write) and group in self._members:
-            return Hold("active", f"the group is {self._members[group].state} at the target, and left alone")
+            return Hold(*left_alone(self._members[group], "target"))
         return step
 
     def _is_own(self, group: str, place: TopicPartition, newest: OffsetValue | None) -> bool:
@@ -278,7 +275,7 @@ class GroupRounds:
     def _answered(self, group: str, planned: _Planned, status: GroupStatus, error: int) -> GroupStatus:
         replace = msgspec.structs.replace
         if error:
-            told = refusal(error, "target", self._kinds.get(group, ""))
+            told = refusal(error, "target")
             if told.is_later:
                 self._due.add(group)
                 return status

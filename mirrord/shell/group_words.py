@@ -1,21 +1,33 @@
-"""What a broker's answer to a commit for a group means, in words."""
+"""Why nothing is committed for a group, in words: what a cluster lists of it, and what a broker answers to a commit."""
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from mirrord.model.groups import GroupState
 from mirrord.shell.group_admin import LATER
 from mirrord.wire.errors import ErrorCode
+from mirrord.wire.groups import ListedGroup
 
+SHARE = "Share"
+"""org.apache.kafka.common.GroupType: its positions are kept elsewhere (KIP-932)."""
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-"""org.apache.kafka.common.GroupState."""
-MEMBERS = frozenset(
-    {
-        ErrorCode.UNKNOWN_MEMBER_ID,
-        ErrorCode.ILLEGAL_GENERATION,
-        ErrorCode.REBALANCE_IN_PROGRESS,
-    }
-)
+"""org.apache.kafka.common.GroupState, of classic groups, KIP-848's and those of Kafka Streams alike."""
+MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
 """The broker's words for a group that has members."""
+
+Side = Literal["source", "target"]
+
+
+def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
+    """Those that nothing is committed for: with members, or share groups."""
+    return {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS or each.kind == SHARE}
+
+
+def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
+    """State and reason of one of them."""
+    if group.kind == SHARE:
+        return "refused", f"there is a share group of this name at the {side}, which has no such positions"
+    return "active", f"the group is {group.state} at the {side}, and left alone"
 
 
 class Refusal(NamedTuple):
@@ -29,16 +41,15 @@ class Refusal(NamedTuple):
     has_members: bool
 
 
-def refusal(error: int, side: Literal["source", "target"], kind: str = "") -> Refusal:
-    """The error of a commit on that side; `kind` is the group's there, as the broker calls it, if it is known."""
+def refusal(error: int, side: Side) -> Refusal:
+    """The error of a commit on that side."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"
         return Refusal(name, "active", why, is_later=False, has_members=True)
-    if error == ErrorCode.GROUP_ID_NOT_FOUND or (error and kind == "Share"):
-        # A share group has no such positions (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
-        what = "a share group" if kind == "Share" else "a group of another kind"
-        why = f"there is {what} of this name at the {side}: {name}"
+    if error == ErrorCode.GROUP_ID_NOT_FOUND:
+        # Brokers say so of a group of another kind (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
+        why = f"there is a group of another kind of this name at the {side}: {name}"
         return Refusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""
     why = f"the {side} does not take the commit: {name}{need}"

@@ -187,7 +187,8 @@ def _coordinator(reader: Reader) -> tuple[str, Coordinator]:
 
 def _listed(version: int, reader: Reader) -> ListedGroup:
     group, protocol, state = reader.compact_string(), reader.compact_string(), reader.compact_string()
-    kind = reader.compact_string() if version >= TYPES_TOLD else ""
+    # The broker writes it in small letters (org.apache.kafka.coordinator.group.Group.GroupType).
+    kind = reader.compact_string().capitalize() if version >= TYPES_TOLD else ""
     reader.skip_tags()
     return ListedGroup(group, protocol, state, kind)
 

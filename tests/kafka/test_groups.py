@@ -16,6 +16,7 @@ from mirrord.model.groups import GroupsReport
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
 from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
 from tests.fixtures.groups import Watch, commit, committed, consume, first_value, following, forget, member
+from tests.fixtures.java_clients import java_clients
 from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
 from tests.fixtures.wire import security_of
@@ -87,13 +88,14 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
             await follower.in_step(group, 170)
 
 
-async def test_members_at_the_target_are_left_alone(lab_pair: LabPair) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_members_at_the_target_are_left_alone(lab_pair: LabPair, protocol: str) -> None:
     group = unique("active")
     async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
         topic = flow.topic()
         await asyncio.to_thread(write, flow.source, topic, numbered(100))
         await flow.caught_up(await flow.copying())
-        with member(flow.target, group, copy_of(topic)):
+        with member(flow.target, group, copy_of(topic), group_protocol=protocol):
             async with following(flow) as follower:
                 await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
                 status = await follower.until(lambda each: each.state == "active" and each.translated == 40, group)
@@ -102,6 +104,23 @@ async def test_members_at_the_target_are_left_alone(lab_pair: LabPair) -> None:
                 assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic)) == {0: None}
         async with following(flow) as follower:
             await follower.in_step(group, 40)
+
+
+async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -> None:
+    group = unique("share")
+    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        with java_clients() as java, java.share_consumer(flow.target, group, copy_of(topic)):
+            async with following(flow) as follower:
+                await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
+                status = await follower.until(lambda each: each.state == "refused", group)
+                assert status.why == "there is a share group of this name at the target, which has no such positions"
+        async with following(flow) as follower:
+            # Without members it stays a share group.
+            status = await follower.until(lambda each: each.state == "refused", group)
+            assert status.target_offset is None
 
 
 async def test_a_rewind_is_followed_also_after_a_restart(lab_pair: LabPair) -> None:
