@@ -1,7 +1,8 @@
 """`make campaign`: everything is killed with -9 again and again while records flow; then both clusters are compared.
 
 Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
-topics that are only just being created; `two-daemons` on one flow; `sim`: the simulator, by seeds. Results are kept in
+topics that are only just being created; `two-daemons` on one flow; `groups`: consumers that move over and back while
+what follows them is killed (`bench.moving`); `sim`: the simulator, by seeds. Results are kept in
 bench/results and shown in docs/measurements.md.
 """
 
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import report, simulated
+from bench import moving, report, simulated
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
@@ -225,7 +226,7 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
-    parser.add_argument("--variant", choices=(*VARIANTS, "sim"), action="append", help="default: all")
+    parser.add_argument("--variant", choices=(*VARIANTS, "groups", "sim"), action="append", help="default: all")
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
@@ -240,14 +241,15 @@ def main() -> int:
         print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
 
     failed: list[str] = []
-    for variant in arguments.variant or (*VARIANTS, "sim"):
+    for variant in arguments.variant or (*VARIANTS, "groups", "sim"):
         tell(f"--- {variant}, seed {arguments.seed}")
         try:
-            passed = (
-                _simulate(arguments, tell)
-                if variant == "sim"
-                else _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
-            )
+            if variant == "sim":
+                passed = _simulate(arguments, tell)
+            elif variant == "groups":
+                passed = _move_groups(arguments, tell)
+            else:
+                passed = _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
         except EnvironmentFault as fault:
             tell(f"{variant}: {fault}")
             passed = False
@@ -294,6 +296,32 @@ def _result(outcome: Outcome) -> report.Result:
         "difference": comparison.difference._asdict(),
         "passed": outcome.passed,
     }
+
+
+def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
+    moved = moving.run(arguments.engine, arguments.kills, arguments.seed, tell)
+    tell(
+        f"groups: {moved.records:,} records read and committed, {moved.moves:,} moves, {moved.commits:,} commits seen, "
+        f"{dict(moved.kills)}, wrong: {dict(moved.wrong) or 'nothing'}{' - ' if moved.first_wrong else ''}"
+        f"{moved.first_wrong}"
+    )
+    passed = not moved.wrong and moved.moves > 0
+    result: report.Result = {
+        "variant": f"groups, {moved.moves:,} moves",
+        "engine": arguments.engine,
+        "seed": arguments.seed,
+        "records": moved.records,
+        "payload_bytes": 0,
+        "partitions": moving.PARTITIONS,
+        "kills": dict(moved.kills),
+        "while_copying": dict(moved.kills),
+        "seconds": round(moved.seconds, 1),
+        "difference": dict(moved.wrong),
+        "passed": passed,
+    }
+    if arguments.keep:
+        report.keep("campaign", result)
+    return passed
 
 
 def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:

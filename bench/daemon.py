@@ -48,6 +48,8 @@ class Settings:
     request_timeout_s: float = 8.0
     replicators: int | Literal["auto"] = "auto"
     dashboard: bool = False
+    flow_more: str = ""
+    """More lines of the flow."""
 
 
 def target_name(topic: str) -> str:
@@ -205,6 +207,7 @@ from = "eu"
 to = "us"
 topics = ['{settings.topics}']
 refresh = "{int(settings.refresh_s * 1000)}ms"
+{settings.flow_more}
 
 [replicators]
 count = {count}
