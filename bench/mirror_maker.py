@@ -1,4 +1,4 @@
-"""MirrorMaker 2 itself, in its dedicated mode, to take over from and to compare with."""
+"""MirrorMaker 2 itself, dedicated or as one connector on Kafka Connect, to take over from and to compare with."""
 
 import tempfile
 from pathlib import Path
@@ -10,15 +10,18 @@ from mirrord.lab.java import find_java
 from mirrord.lab.node import Node
 from mirrord.lab.settings import LabOptions, jvm_options
 
+DEDICATED = "org.apache.kafka.connect.mirror.MirrorMaker"
+STANDALONE = "org.apache.kafka.connect.cli.ConnectStandalone"
+
 
 class MirrorMaker:
-    """One process of it, by a file of properties; it ends with this process. Raises EnvironmentFault without Java."""
+    """One process of it, by files of properties; it ends with this process. Raises EnvironmentFault without Java."""
 
-    def __init__(self, properties: Path, options: LabOptions | None = None) -> None:
+    def __init__(self, *properties: Path, options: LabOptions | None = None, main: str = DEDICATED) -> None:
         options = options or LabOptions()
         self._temporary = tempfile.TemporaryDirectory(prefix="mirrord-mm2-")
         command = [find_java(), *jvm_options(options), "-cp", f"{kafka_jars(options.version, MIRROR_MAKER)}/*"]
-        command += ["org.apache.kafka.connect.mirror.MirrorMaker", str(properties)]
+        command += [main, *map(str, properties)]
         self._node = Node(0, Path(self._temporary.name), command, detached=False)
 
     def __enter__(self) -> Self:

@@ -37,7 +37,9 @@ PARTITIONS = 4
 GROUPS = 6
 RECORDS_PER_S = 2_000
 MOST_READ = 400
-GAP_S = 8.0
+GAP_S = 3.0
+HURRIED_SHARE = 0.2
+"""Kills that do not wait until the one before is overcome."""
 LIMIT_S = 120.0
 _LOOK_S = 0.05
 
@@ -129,6 +131,8 @@ def _kill(
 ) -> None:
     """With Ray mostly the follower's process alone; else, and now and then, all of the daemon."""
     while sum(moved.kills.values()) < kills and not faults:
+        if chance.random() > HURRIED_SHARE:
+            _await_move(moved, faults)
         time.sleep(chance.random() * GAP_S)
         follower = _follower(daemon) if daemon.settings.engine == "ray" and chance.random() > 0.2 else None
         if follower is not None:
@@ -141,6 +145,13 @@ def _kill(
         else:
             continue
         tell(f"{sum(moved.kills.values())} of {kills}: {dict(moved.kills)}, {moved.moves} moves")
+
+
+def _await_move(moved: Moved, faults: list[BaseException]) -> None:
+    """Until a group has moved, so that what was killed is at work again."""
+    moves, deadline = moved.moves, time.monotonic() + LIMIT_S
+    while moved.moves == moves and time.monotonic() < deadline and not faults:
+        time.sleep(_LOOK_S)
 
 
 def _follower(daemon: Daemon) -> psutil.Process | None:
