@@ -1,6 +1,7 @@
 """Arguments that several verbs share."""
 
 import argparse
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,6 +17,29 @@ else:
     Verbs = object
 
 UNJUDGED = Unjudged()
+
+
+class VerbParser(argparse.ArgumentParser):
+    """Takes words and options in any order.
+
+    argparse fills all words that it can before the first option, CONF with its default, and then knows no place for the
+    one that follows (Python issue 59317, before 3.12.7).
+    """
+
+    _within = False
+
+    def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """As in argparse."""
+        into = argparse.Namespace() if namespace is None else namespace
+        if self._within or self._subparsers is not None:
+            return super().parse_known_args(args, into)
+        self._within = True
+        try:
+            return self.parse_known_intermixed_args(args, into)
+        finally:
+            self._within = False
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, cast
 
-from mirrord.cli.arguments import Verbs
+from mirrord.cli.arguments import VerbParser, Verbs
 from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
@@ -87,7 +87,9 @@ def parser(modules: dict[str, Verb]) -> argparse.ArgumentParser:
         prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once."
     )
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
-    verbs: Verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True, title="verbs")
+    verbs: Verbs = top.add_subparsers(
+        dest="verb", metavar="VERB", required=True, title="verbs", parser_class=VerbParser
+    )
     for module in modules.values():
         module.register(verbs)
     return top

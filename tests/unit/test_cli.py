@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli import main as cli
-from mirrord.cli import start, tables, watching
+from mirrord.cli import move, start, tables, watching
 from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
@@ -349,6 +349,15 @@ def test_a_start_tells_what_becomes_nothing(
     assert cli.main(["start", mm2, "--clusters", "us", "--detach", "--flow", "eu-us"]) == 0
     assert started == [[mm2, "--flow", "eu-us", "--clusters", "us"]]
     assert f"mirrord: {mm2}:7: eu->us.topcs: unknown; did you mean" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["orders-0 --to r1 a.toml", "--to r1 orders-0 a.toml", "orders-0 a.toml --to r1", "--json orders-0 --to r1 a.toml"],
+)
+def test_options_may_stand_anywhere(words: str) -> None:
+    parsed = cli.parser({"move": move}).parse_args(["move", *words.split()])
+    assert (parsed.conf, parsed.to, parsed.name) == ("a.toml", "r1", "orders-0")
 
 
 def help_text(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
