@@ -1,9 +1,9 @@
 """What does the offset map cost: in the ledger, at a start, in memory, and for each translation?
 
 A ledger on a real cluster is filled with runs and trimmed, so that its snapshots hold them all. A fresh process then
-opens it as every reader does, with little room for it and with the default, and translates. Two maps: one partition
-with ten million runs, and 100 partitions of a transactional source with 10 commits a second each, for 10 minutes, which
-is told to the ledger fact by fact.
+opens it as every reader does, with little room for it and with the default, and translates. Three maps: one partition
+with ten million runs; 100 partitions of a transactional source with 10 commits a second each, for 10 minutes, which is
+told to the ledger fact by fact; and the same as a daemon copies it (`bench.map_copy`).
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from collections.abc import Callable
 import msgspec
 import psutil
 
+from bench import map_copy
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_state
 from mirrord.ledger.records import LedgerMark
@@ -73,13 +74,34 @@ class MapCost(msgspec.Struct, frozen=True, kw_only=True):
     opened: tuple[Opened, ...]
 
 
-def measure(target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
-    """Both maps. Raises EnvironmentFault."""
+def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> list[MapCost]:
+    """All maps. Raises EnvironmentFault."""
     chance = random.Random(seed)
     return [
         asyncio.run(_measure(target.bootstrap, "one partition", 1, round(RUNS * share), chance, tell)),
         asyncio.run(_measure(target.bootstrap, "transactions", LANES, round(COMMITS * share), chance, tell)),
+        _measure_copy(source, target, share, tell),
     ]
+
+
+def _measure_copy(source: Cluster, target: Cluster, share: float, tell: Tell) -> MapCost:
+    flow = f"map-{uuid.uuid4().hex[:8]}"
+    commits = map_copy.copy(source, target, flow, share, tell)
+    state = asyncio.run(_read(flow, target.bootstrap))
+    lanes = [lane for lane in state.lanes.values() if lane.source_topic == map_copy.TOPIC]
+    runs = sum(len(lane.source_runs) + len(lane.target_runs) for lane in lanes)
+    if runs < commits * len(lanes):
+        raise EnvironmentFault(f"{commits} transactions in {len(lanes)} partitions gave {runs} runs only")
+    size = _snapshot_bytes(state)
+    opened = tuple(_open_in_a_fresh_process(flow, target.bootstrap, each) for each in MAP_BYTES)
+    return MapCost(what="copied", partitions=len(lanes), runs=runs, snapshot_bytes=size, opened=opened)
+
+
+async def _read(flow: str, bootstrap: str) -> FlowState:
+    store = _store(flow, bootstrap)
+    await store.open(read_only=True)
+    await store.close()
+    return store.state
 
 
 async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: random.Random, tell: Tell) -> MapCost:
@@ -148,7 +170,7 @@ async def _open(flow: str, bootstrap: str, map_bytes: int) -> Opened:
     await store.open(read_only=True)
     open_s = time.perf_counter() - began
     await store.close()
-    lane = store.state.lanes[_lane(0)]
+    lane = max(store.state.lanes.values(), key=lambda each: len(each.source_runs))
     last = lane.source_runs.last
     if last is None:
         raise EnvironmentFault("the map is empty")

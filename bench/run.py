@@ -113,8 +113,8 @@ def _groups(source: Cluster, target: Cluster, order: Order, tell: Callable[[str]
     return [groups.measure(source, target, engine, order.share, tell) for engine in order.engines]
 
 
-def _map(_: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return list(map_cost.measure(target, order.share, order.seed, tell))
+def _map(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(map_cost.measure(source, target, order.share, order.seed, tell))
 
 
 def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
