@@ -150,8 +150,8 @@ CATALOGUE: tuple[Metric, ...] = (
     # groups and proof
     Metric(
         "mirrord_group_positions", "gauge", "", ("flow", "state"),
-        "Positions of consumer groups, one for each group and partition, by what became of them. `refused`, `unknown` "
-        "and `behind` need somebody when they stay.",
+        "Positions of consumer groups, one for each group and partition, by what became of them. `refused`, `unknown`, "
+        "`unsure` and `behind` need somebody when they stay.",
         "none (`MirrorCheckpointConnector`: `checkpoint-latency-ms`)",
     ),
     Metric(
