@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
+import structlog
 
 from actors import options
 from actors.handles import CALL_S, call, create, find, kill
@@ -14,6 +15,7 @@ from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.lease_holder import new_identity
 from mirrord.shell.supervise import CLOSE_S, STOP_S
 
 START_S = 60.0
@@ -21,8 +23,11 @@ APPLY_S = 15.0
 POLL_S = 0.2
 SWEEP_S = 60.0
 """How often the folder of a Ray of our own is cleared of what processes of long ago have left."""
-APPLIED_S = 1.0
-"""How often the supervisor's configuration is looked at."""
+LOOK_S = 2.0
+SILENT_S = 30.0
+"""How often it is looked whether the supervisor's event loop comes round, and how long it may not."""
+
+log = structlog.get_logger()
 
 
 class RayDaemon:
@@ -34,10 +39,9 @@ class RayDaemon:
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
         self._stop_before = float("inf")
+        self._looked = self._heard = float("inf")
         self._unsure = ""
         """Why the supervisor had not started when it was last asked."""
-        self._applied: bytes | None = None
-        """The configuration that the supervisor was given last; None: it runs by what it was made with."""
 
     @property
     def dashboard(self) -> str:
@@ -55,9 +59,9 @@ class RayDaemon:
                 "`mirrord stop` ends it, and another instance name lets two live side by side"
             )
         try:
-            self._actor = await create(
-                SupervisorActor, options.SUPERVISOR, name, msgspec.msgpack.encode(self._config), self._log_directory
-            )
+            identity = new_identity(kept_here=self._config.ray.address == "local")
+            arguments = (msgspec.msgpack.encode(self._config), self._log_directory, msgspec.msgpack.encode(identity))
+            self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments)
             async with asyncio.timeout(START_S):
                 return await self._address()
         except TimeoutError:
@@ -78,7 +82,6 @@ class RayDaemon:
     async def apply(self, config: Config) -> ConfigChanges:
         """Goes on by another configuration. Raises EnvironmentFault when the supervisor does not answer."""
         answer = await call(self._actor.apply.remote(msgspec.msgpack.encode(config)), APPLY_S)
-        self._applied = await call(self._actor.applied.remote(), CALL_S)
         return msgspec.msgpack.decode(answer, type=ConfigChanges)
 
     async def stop(self) -> None:
@@ -91,35 +94,36 @@ class RayDaemon:
 
     async def wait(self) -> None:
         """Until the supervisor has drained everything; then Ray is left. Raises EnvironmentFault when it vanished."""
-        looked = swept = 0.0
+        self._looked = self._heard = asyncio.get_running_loop().time()
+        swept = 0.0
         try:
             while True:
                 if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
                     return
-                if asyncio.get_running_loop().time() - looked > APPLIED_S:
-                    looked = asyncio.get_running_loop().time()
-                    await self.keep_applied()
-                if looked - swept > SWEEP_S:
-                    swept = looked
+                await self._look_at_loop()
+                if self._looked - swept > SWEEP_S:
+                    swept = self._looked
                     await asyncio.to_thread(self._ray.sweep)
                 await asyncio.sleep(POLL_S)
         finally:
             await self._end()
 
-    async def keep_applied(self) -> None:
-        """A supervisor that Ray has started again runs by what it was made with: it is told what came since.
-
-        It says itself that it was given nothing yet. Its configuration alone would not tell: the first one may have
-        been applied again.
-        """
+    async def _look_at_loop(self) -> None:
+        """A supervisor whose event loop hangs, or whose process is stopped, is ended, and Ray starts it again. Lanes go
+        on meanwhile."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked = now
         try:
-            told = await call(self._actor.applied.remote(), CALL_S)
-            if told is None and self._applied is not None:
-                await call(self._actor.apply.remote(self._applied), APPLY_S)
-            else:
-                self._applied = told
+            if await call(self._actor.loop_age_s.remote(), CALL_S) < SILENT_S:
+                self._heard = now
         except (ReplicatorDead, ReplicatorUnsure):
-            return  # seen by others, and asked again
+            pass  # `_stopped` sees its end; what is started again answers soon
+        if now - self._heard > SILENT_S:
+            log.error("supervisor_silent", silent_s=round(now - self._heard, 1))
+            self._heard = now
+            await kill(self._actor, restart=True)
 
     async def _stopped(self) -> bool:
         try:

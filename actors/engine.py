@@ -1,7 +1,8 @@
 """Replicators and followers of groups as Ray actors: the `mirrord.shell.engine.Engine` of a daemon on Ray."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -10,7 +11,7 @@ from ray.exceptions import ActorDiedError, RayError
 
 from actors import options
 from actors.groups import GroupsActor
-from actors.handles import ActorCalls, GroupCalls, ReplicatorCalls, call, create, find, kill, names
+from actors.handles import END_S, ActorCalls, GroupCalls, ReplicatorCalls, call, create, find, kill, names
 from actors.replicator import ReplicatorActor
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.errors import EnvironmentFault
@@ -31,6 +32,8 @@ class RayEngine:
     def __init__(self, instance: str, log_directory: str) -> None:
         self._instance = instance
         self._log_directory = log_directory
+        self._orders = uuid.uuid4().hex
+        """Names this process to those that it gives orders to."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
         resources = cast(dict[str, float], ray.cluster_resources())
@@ -41,13 +44,36 @@ class RayEngine:
         """The cores of the whole Ray cluster."""
         return self._cores
 
-    async def end_leftovers(self) -> None:
-        """End the actors of an earlier supervisor of this instance; the ledger knows where they were."""
-        for name in await names():
-            if name.startswith(f"{self._instance}/") and name != options.supervisor_name(self._instance):
-                actor = await find(name)
-                if actor is not None:
-                    await kill(actor)
+    async def end_others(self, flows: Collection[str]) -> None:
+        """End the actors of all other flows: nobody will look for them."""
+        kept = (options.supervisor_name(self._instance), *(f"{self._instance}/{flow}/" for flow in flows))
+        for name in await self.found(f"{self._instance}/"):
+            if not name.startswith(kept):
+                await self.end(name)
+
+    async def found(self, prefix: str) -> list[str]:
+        """The names of living actors that begin so and that this process does not know."""
+        return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
+
+    async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorCalls:
+        """A replicator that was found. Raises ReplicatorDead."""
+        return await self._attach(ReplicatorCalls, name, on_death)
+
+    async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupCalls:
+        """A follower that was found. Raises ReplicatorDead."""
+        return await self._attach(GroupCalls, name, on_death)
+
+    async def end(self, name: str) -> None:
+        """End the actor of this name, if there is one. Raises ReplicatorUnsure when it may live on."""
+        actor = await find(name)
+        if actor is None:
+            return
+        await kill(actor)
+        deadline = asyncio.get_running_loop().time() + END_S
+        while name in await names():
+            if asyncio.get_running_loop().time() > deadline:
+                raise ReplicatorUnsure(f"Ray has not confirmed the end of {name} within {END_S:g} s")
+            await asyncio.sleep(WATCH_PAUSE_S)
 
     async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> ReplicatorCalls:
         """Start a replicator. Raises EnvironmentFault when it does not start."""
@@ -65,9 +91,10 @@ class RayEngine:
         on_death: Callable[[], None],
     ) -> Calls:
         made, made_by, calls_of = kind
-        actor = await create(made, made_by, name, name, msgspec.msgpack.encode(setup), self._log_directory)
+        arguments = (name, msgspec.msgpack.encode(setup), self._log_directory, self._orders)
+        actor = await create(made, made_by, name, *arguments)
         ended = asyncio.Event()
-        calls = calls_of(name, actor, ended)
+        calls = calls_of(name, actor, ended, self._orders)
         try:
             await call(actor.open.remote(), START_S)
         except ReplicatorDead as fault:
@@ -77,11 +104,23 @@ class RayEngine:
             if isinstance(fault, ReplicatorUnsure):
                 raise EnvironmentFault(f"{name} does not start: {fault}") from fault
             raise
-        self._running[name] = calls
+        self._keep_watch(calls, actor, ended, on_death)
+        return calls
+
+    async def _attach(self, calls_of: type[Calls], name: str, on_death: Callable[[], None]) -> Calls:
+        actor = await find(name)
+        if actor is None:
+            raise ReplicatorDead(f"there is no {name}")
+        ended = asyncio.Event()
+        calls = calls_of(name, actor, ended, self._orders)
+        self._keep_watch(calls, actor, ended, on_death)
+        return calls
+
+    def _keep_watch(self, calls: ActorCalls, actor: Any, ended: asyncio.Event, on_death: Callable[[], None]) -> None:
+        self._running[calls.name] = calls
         watch = asyncio.create_task(self._watch(calls, actor, ended, on_death))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
-        return calls
 
     async def close(self) -> None:
         """End everything that still runs."""
@@ -93,7 +132,8 @@ class RayEngine:
         """Tell the end of the actor's process as soon as Ray knows it."""
         while True:
             try:
-                await actor.watch.remote()
+                await actor.watch.remote(self._orders)
+                return  # another process of this daemon watches over it now
             except ActorDiedError:
                 break
             except RayError:

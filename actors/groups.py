@@ -2,17 +2,17 @@
 supervisor.
 """
 
-import asyncio
 import os
 
 import msgspec
 import structlog
 
-from actors.handles import in_health_group
-from mirrord.model.assignment import FlowSetup
+from actors.handles import Watches, in_health_group
+from mirrord.model.assignment import FlowSetup, Greeting
 from mirrord.shell import logs
 from mirrord.shell.group_sync import GroupSync
 from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.program import program
 
 log = structlog.get_logger()
 
@@ -20,11 +20,13 @@ log = structlog.get_logger()
 class GroupsActor:
     """Hosts `mirrord.shell.group_sync.GroupSync`. What comes in and goes out is msgpack or plain."""
 
-    def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
+    def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
         # Without the generation: a replacement goes on in the file of the one before.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
         self._name = name
+        self._setup = setup
+        self._watches = Watches()
         self._sync = GroupSync(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
 
     def __repr__(self) -> str:
@@ -36,6 +38,12 @@ class GroupsActor:
         await self._sync.open()
         return os.getpid()
 
+    async def greet(self, orders: str) -> bytes:
+        """Who it is; all positions are told anew."""
+        log.info("groups_greeted", follower=self._name, orders=orders)
+        self._sync.tell_all()
+        return msgspec.msgpack.encode(Greeting(program(), self._setup))
+
     async def news(self) -> bytes:
         """What there is to say since this was last asked."""
         return msgspec.msgpack.encode(self._sync.news())
@@ -45,6 +53,6 @@ class GroupsActor:
         return msgspec.msgpack.encode(await self._sync.report(reverse=reverse))
 
     @in_health_group
-    async def watch(self) -> None:
-        """Never answers: that it fails tells that the process has ended."""
-        await asyncio.Event().wait()
+    async def watch(self, orders: str) -> None:
+        """As the replicator's."""
+        await self._watches.wait(orders)

@@ -15,7 +15,7 @@ from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.util import list_named_actors
 
 from actors.options import HEALTH
-from mirrord.model.assignment import LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
@@ -35,6 +35,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _ray: Any = ray
 
 _assignments = msgspec.msgpack.Encoder()
+_greeting = msgspec.msgpack.Decoder(Greeting)
 _report = msgspec.msgpack.Decoder(ReplicatorReport)
 _news = msgspec.msgpack.Decoder(GroupsNews)
 _groups = msgspec.msgpack.Decoder(GroupsReport)
@@ -87,22 +88,45 @@ async def names() -> list[str]:
     return await asyncio.to_thread(list_named_actors)
 
 
-async def kill(actor: Any) -> None:
-    """End an actor's process, as by kill -9. It may take a moment, and whether it works must be seen elsewhere."""
+async def kill(actor: Any, *, restart: bool = False) -> None:
+    """End an actor's process, as by kill -9. It may take a moment, and whether it works must be seen elsewhere.
+
+    `restart`: Ray starts it again, if that is how it was made.
+    """
     with suppress(RayError, ValueError):
-        await asyncio.to_thread(_ray.kill, actor, no_restart=True)
+        await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
+
+
+class Watches:
+    """Who waits for an actor's end: the newest one. A supervisor that died must not keep a place among the calls."""
+
+    def __init__(self) -> None:
+        self._orders = ""
+        self._replaced = asyncio.Event()
+
+    async def wait(self, orders: str) -> None:
+        """Until somebody else waits. Belongs on one event loop."""
+        if orders != self._orders:
+            self._replaced.set()
+            self._replaced, self._orders = asyncio.Event(), orders
+        await self._replaced.wait()
 
 
 class ActorCalls:
     """What all actors have in common that a supervisor starts."""
 
-    def __init__(self, name: str, actor: Any, ended: asyncio.Event) -> None:
-        """`ended` is set when Ray says that the actor's process is no more."""
+    def __init__(self, name: str, actor: Any, ended: asyncio.Event, orders: str) -> None:
+        """`ended` is set when Ray says that the actor's process is no more. `orders` names this process."""
         self.name = name
+        self._orders = orders
         self.ending = False
         """It is meant to end."""
         self._actor = actor
         self._ended = ended
+
+    async def greet(self) -> Greeting:
+        """Who it is; it takes its orders from this process from then on."""
+        return _greeting.decode(await call(self._actor.greet.remote(self._orders), CALL_S))
 
     async def kill(self) -> None:
         """End its process."""
@@ -120,11 +144,12 @@ class ReplicatorCalls(ActorCalls):
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes."""
-        await call(self._actor.assign.remote(_assignments.encode(lanes)), CALL_S)
+        await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
         """Let it drain lanes."""
-        return await call(self._actor.release.remote(list(lanes), deadline_s), deadline_s + ANSWER_S)
+        answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
+        return await call(answer, deadline_s + ANSWER_S)
 
     async def report(self) -> ReplicatorReport:
         """How it is now."""
@@ -132,7 +157,7 @@ class ReplicatorCalls(ActorCalls):
 
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""
-        await call(self._actor.close.remote(deadline_s), deadline_s + ANSWER_S)
+        await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
         await self.kill()
 
 

@@ -10,11 +10,13 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from actors.handles import in_health_group
-from mirrord.model.assignment import FlowSetup, LaneAssignment
+from actors.handles import Watches, in_health_group
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.shell import logs
 from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.program import program
 from mirrord.shell.replicator import Replicator
 
 log = structlog.get_logger()
@@ -23,11 +25,15 @@ log = structlog.get_logger()
 class ReplicatorActor:
     """Hosts `mirrord.shell.replicator.Replicator`. What comes in and goes out is msgpack or plain."""
 
-    def __init__(self, name: str, setup: bytes, log_directory: str) -> None:
+    def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
+        """`orders` names the supervisor's process whose orders count."""
         decoded = msgspec.msgpack.decode(setup, type=FlowSetup)
         # Without the generation: a replacement goes on in the file of the one before.
         logs.set_up(log_directory, name.rpartition(".g")[0].replace("/", "-"), on_stderr=False)
         self._name = name
+        self._setup = setup
+        self._orders = orders
+        self._watches = Watches()
         self._replicator = Replicator(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
 
     def __repr__(self) -> str:
@@ -39,16 +45,26 @@ class ReplicatorActor:
         await self._replicator.open()
         return os.getpid()
 
-    async def assign(self, lanes: bytes) -> None:
+    async def greet(self, orders: str) -> bytes:
+        """Who it is; only this process's orders count from now on."""
+        log.info("replicator_greeted", replicator=self._name, orders=orders)
+        self._orders = orders
+        report = msgspec.msgpack.encode(self._replicator.report())
+        return msgspec.msgpack.encode(Greeting(program(), self._setup, report))
+
+    async def assign(self, lanes: bytes, orders: str) -> None:
         """Host lanes."""
+        self._check(orders)
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bool]:
         """Drain lanes."""
+        self._check(orders)
         return await self._replicator.release(lanes, deadline_s)
 
-    async def close(self, deadline_s: float) -> None:
+    async def close(self, deadline_s: float, orders: str) -> None:
         """Drain all lanes and close."""
+        self._check(orders)
         await self._replicator.close(deadline_s)
 
     @in_health_group
@@ -57,6 +73,11 @@ class ReplicatorActor:
         return msgspec.msgpack.encode(self._replicator.report())
 
     @in_health_group
-    async def watch(self) -> None:
-        """Never answers: that it fails tells that the process has ended."""
-        await asyncio.Event().wait()
+    async def watch(self, orders: str) -> None:
+        """That it fails tells that the process has ended. It answers when somebody else's orders count."""
+        await self._watches.wait(orders)
+
+    def _check(self, orders: str) -> None:
+        """What a supervisor sent before it died may arrive after its successor's first word."""
+        if orders != self._orders:
+            raise EnvironmentFault(f"{self._name} takes its orders from another process")

@@ -4,18 +4,23 @@ Ray starts it again when it dies (`max_restarts`), and then only `__init__` runs
 """
 
 import asyncio
+import os
 import time
+from functools import partial
 
 import msgspec
 import structlog
 
 from actors.engine import RayEngine
 from actors.handles import find, in_health_group, kill
+from actors.kept import forget_config, keep_config, kept_config
 from actors.options import supervisor_name
 from actors.ray_metrics import RayMetrics
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell import logs
+from mirrord.shell.lease_holder import Identity
+from mirrord.shell.program import program
 from mirrord.shell.supervise import Supervisor
 
 BEAT_S = 0.1
@@ -30,11 +35,13 @@ log = structlog.get_logger()
 class SupervisorActor:
     """Hosts `mirrord.shell.supervise.Supervisor`."""
 
-    def __init__(self, config: bytes, log_directory: str) -> None:
-        self._config = msgspec.msgpack.decode(config, type=Config)
+    def __init__(self, config: bytes, log_directory: str, identity: bytes) -> None:
+        who = msgspec.msgpack.decode(identity, type=Identity)
+        self._daemon = who.daemon
+        self._config = kept_config(self._daemon) or msgspec.msgpack.decode(config, type=Config)
         logs.set_up(log_directory, f"{self._config.instance}-supervisor", on_stderr=False)
         engine = RayEngine(self._config.instance, log_directory)
-        self._supervisor = Supervisor(self._config, engine)
+        self._supervisor = Supervisor(self._config, engine, identity=who, keep=partial(keep_config, self._daemon))
         self._engine = engine
         self._fault = ""
         self._address = ""
@@ -42,10 +49,10 @@ class SupervisorActor:
         self._came_round = time.monotonic()
         # Ray runs this on the main event loop (an async actor's constructor is a coroutine to Ray).
         metrics = RayMetrics().run(self._supervisor.status)
-        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat(), metrics)]
+        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat(), self._yield(), metrics)]
 
     def __repr__(self) -> str:
-        return f"mirrord supervisor of {self._config.instance}"
+        return f"mirrord {program()} supervisor of {self._config.instance}"
 
     async def address(self) -> str:
         """Where the HTTP door is; empty until it is open. Raises EnvironmentFault when it cannot be opened."""
@@ -62,11 +69,6 @@ class SupervisorActor:
         wanted = msgspec.msgpack.decode(config, type=Config)
         return msgspec.msgpack.encode(await self._supervisor.apply(wanted, new_clusters=True, dry_run=False))
 
-    async def applied(self) -> bytes | None:
-        """The configuration that it runs by now; None: nothing was applied since it was made, or made again."""
-        config = self._supervisor.config
-        return None if config is self._config else msgspec.msgpack.encode(config)
-
     async def stop(self) -> None:
         """Begin to drain."""
         await self._supervisor.stop()
@@ -81,7 +83,7 @@ class SupervisorActor:
         return time.monotonic() - self._came_round
 
     async def _run(self) -> None:
-        await self._engine.end_leftovers()
+        await self._engine.end_others([flow.name for flow in self._config.flows])
         while not self._address:
             try:
                 self._address = await self._supervisor.start()
@@ -91,10 +93,17 @@ class SupervisorActor:
                 self._fault = str(fault)
                 await asyncio.sleep(PAUSE_S)
         await self._supervisor.wait()
+        await forget_config(self._daemon)
         self._ended = True
         # The foreground process ends this one. If that was killed, on a cluster that lives on, nobody else does.
         await asyncio.sleep(LINGER_S)
         await kill(await find(supervisor_name(self._config.instance)))
+
+    async def _yield(self) -> None:
+        """Ray has started another process in this one's place, and it goes on."""
+        await self._supervisor.superseded.wait()
+        log.error("supervisor_superseded", daemon=self._daemon)
+        os._exit(1)
 
     async def _beat(self) -> None:
         while True:

@@ -21,11 +21,17 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     source_topic: str
     target_topic: str
     former: Former
+    grant: int = -1
+    """The lane's grant when `former` was found out: when it is another one by now, nothing is known. -1: not known."""
 
     @property
     def lane(self) -> LaneId:
         """The lane's id."""
         return self.key.id
+
+    def former_under(self, grant: int) -> Former:
+        """What is known of the former holder when this is the lane's grant."""
+        return self.former if self.grant in {-1, grant} else "unknown"
 
 
 class FlowSetup(msgspec.Struct, frozen=True):
@@ -125,3 +131,15 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Another daemon took the flow; nothing is written any more."""
     requests: tuple[RequestsStatus, ...] = ()
     """Since the replicator began."""
+
+
+class Greeting(msgspec.Struct, frozen=True):
+    """The answer of who was left running by another process of the daemon: only what cannot change tells whose words
+    the rest is in."""
+
+    program: str
+    """Version and commit of its mirrord."""
+    setup: bytes
+    """The `FlowSetup` that it works by, as msgpack."""
+    report: bytes = b""
+    """The `ReplicatorReport` of a replicator, as msgpack."""

@@ -85,9 +85,18 @@ def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
 
 
 def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
-    fields = [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+    fields = _differing(old, new)
     lines = [line for name in fields for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
-    return FlowChange(new.name, "changed", tuple(lines), restarts=not LIVE.issuperset(fields))
+    return FlowChange(new.name, "changed", tuple(lines), restarts=restarts(old, new))
+
+
+def restarts(old: FlowConfig, new: FlowConfig) -> bool:
+    """Whether lanes work by something that differs."""
+    return not LIVE.issuperset(_differing(old, new))
+
+
+def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
+    return [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
 
 
 def _lines(path: str, old: object, new: object) -> Iterator[str]:

@@ -7,7 +7,7 @@ then nothing more can be written by it than what was already on its way. Everyth
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
@@ -41,6 +41,10 @@ class ReplicatorHandle(Protocol):
         """How it sees itself now."""
         ...
 
+    async def greet(self) -> Greeting:
+        """Who it is and what it does; from then on it takes its orders from this process and no other."""
+        ...
+
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""
         ...
@@ -60,6 +64,10 @@ class GroupsHandle(Protocol):
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """All groups as they are now; with `reverse`, on their way back to the source."""
+        ...
+
+    async def greet(self) -> Greeting:
+        """Who it is and what it does; all positions are told anew."""
         ...
 
     async def kill(self) -> None:
@@ -89,6 +97,22 @@ class Engine(Protocol):
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
         """Start a follower of a flow's groups; the rest as `start`."""
+        ...
+
+    async def found(self, prefix: str) -> list[str]:
+        """Who still runs that another process of this daemon started: the names that begin so."""
+        ...
+
+    async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
+        """A replicator that was found; the rest as `start`. Raises ReplicatorDead when it is there no more."""
+        ...
+
+    async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
+        """A follower of groups that was found; the rest as `attach`."""
+        ...
+
+    async def end(self, name: str) -> None:
+        """End whoever was found under this name. Raises ReplicatorUnsure when it may live on."""
         ...
 
     async def close(self) -> None:

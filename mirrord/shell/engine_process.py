@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
@@ -47,6 +47,21 @@ class ProcessEngine:
         groups = self._groups[name] = _Groups(name, sync, self._groups)
         return groups
 
+    async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
+        """Nobody: what this process hosts ends with it."""
+        return []
+
+    async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
+        """Nobody was found. Raises ReplicatorDead."""
+        raise ReplicatorDead(f"{name} has ended with its process")
+
+    async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
+        """Nobody was found. Raises ReplicatorDead."""
+        raise ReplicatorDead(f"{name} has ended with its process")
+
+    async def end(self, name: str) -> None:
+        """Nobody was found."""
+
     async def close(self) -> None:
         """End everything that still runs."""
         for task in (*self._groups.values(), *self._running.values()):
@@ -75,6 +90,10 @@ class _Task:
         """How it is now."""
         self._check()
         return self._replicator.report()
+
+    async def greet(self) -> Greeting:
+        """It never had another process to take orders from."""
+        raise ReplicatorUnsure(f"{self.name} is of this process")
 
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""
@@ -115,6 +134,10 @@ class _Groups:
             return await self._sync.report(reverse=reverse)
         except MirrordError as error:
             raise ReplicatorUnsure(str(error)) from error
+
+    async def greet(self) -> Greeting:
+        """It never had another process to take orders from."""
+        raise ReplicatorUnsure(f"{self.name} is of this process")
 
     async def kill(self) -> None:
         """End it."""

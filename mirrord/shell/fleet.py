@@ -7,9 +7,7 @@ gone. Calls run beside each other, so that a slow replicator holds up nobody els
 import asyncio
 import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, NamedTuple
 
 import msgspec
 import structlog
@@ -27,14 +25,18 @@ from mirrord.cluster.reconcile import (
 )
 from mirrord.cluster.topics import PlannedLane
 from mirrord.cluster.wishes import FlowView, pinned_lanes, wanted_lanes
+from mirrord.ledger.records import Tenure
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
-from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorHandle, ReplicatorUnsure
+from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.loads import Loads
+from mirrord.shell.members import Held, Member, former_of, grant_of, lanes_by_ledger
 
 MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
@@ -42,41 +44,15 @@ REPEAT_S = 3.0
 """A lane that a replicator was told of and does not report after so long is told again."""
 SILENT_S = 10.0
 """A replicator that has not answered for so long, or whose loop has not come round, is ended: its lanes stand still."""
+RETIRED_AT_ONCE = 16
+RETIRE_PAUSE_S = 0.5
+"""Lanes that leave a replicator that is to end, and the time that they have to go on elsewhere before the next ones."""
 LONGEST_PAUSE_S = 10.0
 """Between two tries to start replicators."""
 
 _WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
 
 log = structlog.get_logger()
-
-
-class _Held(NamedTuple):
-    """The last replicator that a lane was given to, and what was known then of the one before."""
-
-    name: str
-    former: Former
-    until: float
-    """The one before may be writing until then."""
-    left: bool = False
-
-
-@dataclass(eq=False)
-class _Member:
-    """One replicator."""
-
-    name: str
-    slot: int
-    state: Literal["starting", "serving", "stopping"] = "starting"
-    handle: ReplicatorHandle | None = None
-    lanes: set[LaneId] = field(default_factory=set[LaneId])
-    leaving: set[LaneId] = field(default_factory=set[LaneId])
-    told: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
-    """When it was last told of a lane that it has not reported since."""
-    sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
-    """Assignments on their way to it: a release must not overtake them."""
-    report: ReplicatorReport | None = None
-    heard: float = 0.0
-    """When it last answered."""
 
 
 class Fleet:
@@ -90,10 +66,9 @@ class Fleet:
         instance: str,
         ledger: Callable[[], FlowState],
         clock: Clock,
-        *,
-        former_ended: bool,
+        lease: LeaseKeeper,
     ) -> None:
-        """`former_ended`: whoever wrote under an older lease is known to have ended."""
+        """`lease` is held."""
         self.changed = asyncio.Event()
         self.note = ""
         """Why replicators do not start, or empty."""
@@ -101,19 +76,22 @@ class Fleet:
         """Replicators that were lost: they died, or were ended because they did not answer."""
         self._engine = engine
         self._setup = setup
-        self._prefix = f"{instance}/{setup.flow.name}"
+        self._prefix = f"{instance}/{setup.flow.name}/"
+        self._tenure = Tenure(setup.lease_epoch, lease.turn)
         self._ledger = ledger
         self._clock = clock
         self._log = log.bind(flow=setup.flow.name)
         self._wanted: dict[LaneId, PlannedLane] = {}
-        self._members: dict[str, _Member] = {}
+        self._knows_wanted = False
+        """Until it is known, lanes that are hosted are not taken for unwanted ones."""
+        self._members: dict[str, Member] = {}
         self._orphans: set[LaneId] = set()
         self._loads = Loads()
         self._wishes = Wishes()
-        self._held: dict[LaneId, _Held] = {}
+        self._held: dict[LaneId, Held] = {}
         self._others: set[LaneId] = set()
         """Lanes that somebody else took under this lease."""
-        self._former_ended = former_ended
+        self._former_ended = lease.former_ended
         self._dead: set[str] = set()
         self._started = 0
         self._failed_starts = 0
@@ -151,11 +129,13 @@ class Fleet:
         self._config = config
         self._loads.by_bytes = config.placement == "balanced"
         self._alone = [re.compile(pattern) for pattern in config.alone]
-        self.want(list(self._wanted.values()))
+        if self._knows_wanted:
+            self.want(list(self._wanted.values()))
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
         """The lanes that there should be from now on."""
         self._wanted = {lane.lane: lane for lane in lanes}
+        self._knows_wanted = True
         self._loads.keep(self._wanted)
         self._forget_others()
         alone = frozenset(lane for lane, planned in self._wanted.items() if self._is_alone(planned))
@@ -175,7 +155,7 @@ class Fleet:
 
     def step(self) -> list[Step]:
         """Begin the next steps, if there are any; they go on by themselves."""
-        if self._closing:
+        if self._closing or not self._knows_wanted:
             return []
         hosts, now = self.hosts(), self._clock.monotonic()
         desired, wishes = self._wished(now)
@@ -200,9 +180,27 @@ class Fleet:
                     self._spawn(self._stop(member))
         return steps
 
+    async def adopt(self) -> None:
+        """Take up the replicators that an earlier process of this daemon left running; their lanes go on meanwhile."""
+        members = await left_running(self._engine, self._prefix)
+        for member in members:
+            try:
+                member.handle = await self._engine.attach(member.name, partial(self._died, member))
+            except ReplicatorDead:
+                continue
+            member.heard = self._clock.monotonic()
+            self._members[member.name] = member
+            self._host_all(member, lanes_by_ledger(self._ledger(), member.name))
+        await asyncio.gather(*(self._greet(member) for member in list(self._members.values())))
+        state, hosted = self._ledger(), {lane for member in self._members.values() for lane in member.lanes}
+        self._orphans |= {lane for lane, known in state.lanes.items() if known.grant and lane not in hosted}
+        self._loads.evened_out(self._clock.monotonic())
+        self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
+
     async def poll(self) -> None:
         """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
-        await asyncio.gather(*(self._poll(member) for member in self._serving()))
+        work = [self._poll(member) if member.greeted else self._greet(member) for member in self._serving()]
+        await asyncio.gather(*work)
 
     async def drain(self, deadline_s: float) -> None:
         """Let all replicators drain their lanes and end; those that have not by then are ended."""
@@ -214,6 +212,11 @@ class Fleet:
         """End all replicators at once: the flow belongs to somebody else."""
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
+        await self._end_tasks()
+
+    async def part(self) -> None:
+        """Leave all replicators as they are: another process of this daemon has them."""
+        self._closing = True
         await self._end_tasks()
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
@@ -236,11 +239,11 @@ class Fleet:
 
     def _start(self, slot: int) -> None:
         self._started += 1
-        name = f"{self._prefix}/replicator-{slot}.g{self._setup.lease_epoch}.{self._started}"
-        member = self._members[name] = _Member(name, slot)
+        name = f"{self._prefix}replicator-{slot}.g{self._tenure}.{self._started}"
+        member = self._members[name] = Member(name, slot)
         self._spawn(self._bring_up(member))
 
-    async def _bring_up(self, member: _Member) -> None:
+    async def _bring_up(self, member: Member) -> None:
         try:
             handle = await self._engine.start(member.name, self._setup, partial(self._died, member))
         except EnvironmentFault as fault:
@@ -263,27 +266,29 @@ class Fleet:
         self._log.info("replicator_started", replicator=member.name)
         self.changed.set()
 
-    def _assign(self, member: _Member, lanes: Collection[LaneId]) -> None:
+    def _assign(self, member: Member, lanes: Collection[LaneId]) -> None:
         now = self._clock.monotonic()
         for lane in lanes:
             former = self._former(lane, now)
-            self._held[lane] = _Held(member.name, former, now + self._setup.barrier_s(former))
+            grant = grant_of(self._ledger(), lane)
+            self._held[lane] = Held(member.name, former, now + self._setup.barrier_s(former), grant)
             self._orphans.discard(lane)
             member.lanes.add(lane)
         self._tell(member, lanes)
 
-    def _tell(self, member: _Member, lanes: Iterable[LaneId]) -> None:
+    def _tell(self, member: Member, lanes: Iterable[LaneId]) -> None:
         assignments: list[LaneAssignment] = []
         for lane in lanes:
             planned = self._wanted[lane]
-            former = self._held[lane].former
-            assignments.append(LaneAssignment(planned.key, planned.source_topic, planned.target_topic, former))
+            held = self._held[lane]
+            known = (planned.source_topic, planned.target_topic, held.former, held.grant)
+            assignments.append(LaneAssignment(planned.key, *known))
             member.told[lane] = self._clock.monotonic()
         sending = self._spawn(self._send(member, assignments))
         member.sending.add(sending)
         sending.add_done_callback(member.sending.discard)
 
-    async def _send(self, member: _Member, assignments: list[LaneAssignment]) -> None:
+    async def _send(self, member: Member, assignments: list[LaneAssignment]) -> None:
         assert member.handle is not None  # noqa: S101 - only who serves is given lanes
         try:
             await member.handle.assign(assignments)
@@ -292,7 +297,7 @@ class Fleet:
         except ReplicatorUnsure as fault:
             self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
 
-    async def _release(self, member: _Member, lanes: tuple[LaneId, ...]) -> None:
+    async def _release(self, member: Member, lanes: tuple[LaneId, ...]) -> None:
         assert member.handle is not None  # noqa: S101
         if member.sending:
             await asyncio.wait(member.sending)
@@ -310,12 +315,12 @@ class Fleet:
             self._give_back(member, lane, left=left.get(lane, False))
         self.changed.set()
 
-    async def _stop(self, member: _Member) -> None:
+    async def _stop(self, member: Member) -> None:
         await self._close(member, MOVE_S)
         self._log.info("replicator_stopped", replicator=member.name)
         self.changed.set()
 
-    def _give_back(self, member: _Member, lane: LaneId, *, left: bool) -> None:
+    def _give_back(self, member: Member, lane: LaneId, *, left: bool) -> None:
         member.lanes.discard(lane)
         member.leaving.discard(lane)
         member.told.pop(lane, None)
@@ -337,9 +342,55 @@ class Fleet:
         # The one before the last one may not have run out of time yet.
         return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
 
+    # adoption
+
+    async def _greet(self, member: Member) -> None:
+        try:
+            greeted = await greet(member, self._setup, self._ledger())
+        except ReplicatorDead:
+            self._died(member)
+        except ReplicatorUnsure as fault:
+            await self._silent(member, fault)
+        else:
+            member.heard = self._clock.monotonic()
+            self._take_over(member, greeted)
+            self.changed.set()
+
+    def _take_over(self, member: Member, greeted: Greeted) -> None:
+        for lane in member.lanes - greeted.lanes:
+            self._held.pop(lane, None)
+            self._orphans.add(lane)
+        member.lanes.clear()
+        self._host_all(member, greeted.lanes)
+        member.state = "serving" if greeted.fits else "stopping"
+        if not greeted.fits:
+            self._log.info("replicator_retires", replicator=member.name, lanes=len(member.lanes))
+            self._spawn(self._retire(member))
+        elif greeted.leaving:
+            member.leaving.update(greeted.leaving)
+            self._spawn(self._release(member, tuple(sorted(greeted.leaving))))
+
+    def _host_all(self, member: Member, lanes: Collection[LaneId]) -> None:
+        until = self._clock.monotonic() + self._setup.barrier_s("unknown")
+        for lane in lanes:
+            self._held[lane] = Held(member.name, "unknown", until, grant_of(self._ledger(), lane))
+        member.lanes.update(lanes)
+
+    async def _retire(self, member: Member) -> None:
+        """Let a replicator of another program or configuration go when there are others; its lanes move in pieces."""
+        # When whatever came before it is through as well, nobody has to wait for it again.
+        await self._clock.sleep(self._setup.barrier_s("unknown"))
+        while member.lanes and member.name in self._members:
+            if any(each.state == "serving" for each in self._members.values()):
+                lanes = tuple(sorted(member.lanes))[:RETIRED_AT_ONCE]
+                member.leaving.update(lanes)
+                await self._release(member, lanes)
+            await self._clock.sleep(RETIRE_PAUSE_S)
+        await self._stop(member)
+
     # watching
 
-    async def _poll(self, member: _Member) -> None:
+    async def _poll(self, member: Member) -> None:
         assert member.handle is not None  # noqa: S101
         asked = self._clock.monotonic()
         try:
@@ -348,9 +399,7 @@ class Fleet:
             self._died(member)
             return
         except ReplicatorUnsure as fault:
-            if self._clock.monotonic() - member.heard > SILENT_S:
-                self._log.error("replicator_silent", replicator=member.name, reason=str(fault))
-                await self._kill(member)
+            await self._silent(member, fault)
             return
         member.heard = self._clock.monotonic()
         member.report = report
@@ -361,7 +410,12 @@ class Fleet:
             return
         self._compare(member, report, asked)
 
-    def _compare(self, member: _Member, report: ReplicatorReport, asked: float) -> None:
+    async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
+        if self._clock.monotonic() - member.heard > SILENT_S:
+            self._log.error("replicator_silent", replicator=member.name, reason=str(fault))
+            await self._kill(member)
+
+    def _compare(self, member: Member, report: ReplicatorReport, asked: float) -> None:
         phases = {lane.lane: lane.phase for lane in report.lanes}
         for lane in list(member.lanes - member.leaving):
             told = member.told.get(lane, asked)
@@ -379,23 +433,23 @@ class Fleet:
                 self._log.warning("lane_told_again", replicator=member.name, lane=lane)
                 self._tell(member, [lane])
 
-    def _died(self, member: _Member) -> None:
+    def _died(self, member: Member) -> None:
         if member.name in self._members:
             self._log.warning("replicator_died", replicator=member.name, lanes=len(member.lanes))
         self._ended(member)
 
-    def _ended(self, member: _Member) -> None:
+    def _ended(self, member: Member) -> None:
         """Its process has ended; what it had is without a host."""
         self._dead.add(member.name)
         self._lost(member)
 
-    def _lost(self, member: _Member) -> None:
+    def _lost(self, member: Member) -> None:
         if self._members.pop(member.name, None) is not None:
             self.deaths += 1
             self._orphans |= member.lanes
             self.changed.set()
 
-    async def _close(self, member: _Member, deadline_s: float) -> None:
+    async def _close(self, member: Member, deadline_s: float) -> None:
         if member.handle is not None:
             try:
                 await member.handle.close(deadline_s)
@@ -406,7 +460,7 @@ class Fleet:
                 await self._kill(member)
         self._members.pop(member.name, None)
 
-    async def _kill(self, member: _Member) -> None:
+    async def _kill(self, member: Member) -> None:
         if member.handle is None:
             return
         try:
@@ -419,8 +473,9 @@ class Fleet:
         else:
             self._ended(member)
 
-    def _serving(self) -> list[_Member]:
-        return [member for member in self._members.values() if member.state == "serving"]
+    def _serving(self) -> list[Member]:
+        known = self._members.values()
+        return [member for member in known if member.state == "serving" or not member.greeted]
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -438,14 +493,3 @@ class Fleet:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def former_of(state: FlowState, lane: LaneId) -> Former:
-    """What the ledger knows of the lane's last holder; it is true if the ledger was read since the lease was taken."""
-    known = state.lanes.get(lane)
-    if known is None or known.grant == 0:
-        return "none"
-    progress = state.progress.get(lane)
-    if progress is not None and progress.state == "drained" and progress.grant == known.grant:
-        return "left"
-    return "unknown"

@@ -4,8 +4,7 @@ Nothing here ends on its own: what fails is told in the status and tried again. 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import structlog
 
@@ -14,32 +13,28 @@ from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import Config, FlowConfig, ReplicatorsConfig
+from mirrord.model.config import FlowConfig, ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.facts import ConfigChanged, FlowOpened, Holder, LeaseRenewed, Mode, TargetProbed
-from mirrord.model.names import Alias, ClusterId
+from mirrord.model.facts import ConfigChanged, FlowOpened, LeaseRenewed, Mode
+from mirrord.model.names import ClusterId
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
-from mirrord.shell.claims import Claims
-from mirrord.shell.clock import Clock
+from mirrord.shell.adoption import end_all
 from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
-from mirrord.shell.engine import Engine
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
 from mirrord.shell.group_keeper import GroupKeeper
 from mirrord.shell.lane_view import lines, recorded_lanes, replicators
-from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.lease import LeaseKeeper, Superseded
 from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.orders import Desk, order_remarks
 from mirrord.shell.preview import topics_that_change
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder
-from mirrord.shell.topics import TopicAdmin
+from mirrord.shell.services import Services
 from mirrord.shell.upkeep import Upkeep
-from mirrord.shell.upkeep_admin import UpkeepAdmin
 from mirrord.shell.waiting import wait_for
-from mirrord.shell.watch import ClusterWatch, WatchedAdmin
+from mirrord.shell.watch import WatchedAdmin
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
@@ -54,27 +49,6 @@ RELEASE_S = 1.5
 """Drain and release together stay within what `supervise.STOP_S` leaves a flow."""
 
 log = structlog.get_logger()
-
-
-class Services(NamedTuple):
-    """What the flows of one daemon share."""
-
-    config: Config
-    engine: Engine
-    holder: Holder
-    clock: Clock
-    claims: Claims
-    watches: dict[Alias, ClusterWatch]
-    admin: Callable[[Alias], TopicAdmin]
-    """A new one for each flow."""
-    upkeep: Callable[[Alias], UpkeepAdmin]
-    """A new one for each flow."""
-    mm2: Callable[[FlowConfig], Mm2Upkeep | None]
-    """A new one for each flow; None: it writes nothing for MirrorMaker 2's clients."""
-    ledger: Callable[[FlowConfig], LedgerStore]
-    """A new one, not opened yet, for each try."""
-    probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
-    """What the target's brokers are found to do, given what was found before. Raises NotProbed."""
 
 
 class FlowSupervisor:
@@ -112,10 +86,12 @@ class FlowSupervisor:
         self._figures = FlowFigures()
         self._not_probed = ""
         self._lease_seen = 0.0
+        self._held_before = False
+        """This process has held the lease."""
 
     async def run(self) -> None:
         """Keeps the flow running until `stop`; then drains it."""
-        while not self._stopping.is_set():
+        while not self._stopping.is_set() and not self._services.superseded.is_set():
             attempt = asyncio.create_task(self._attempt())
             stopping = asyncio.create_task(self._stopping.wait())
             try:
@@ -221,6 +197,9 @@ class FlowSupervisor:
         except ForeignFlow as fault:
             self._tell(str(fault))
             return REFUSED_S
+        except Superseded as fault:
+            self._tell(str(fault))
+            self._services.superseded.set()
         except MirrordError as fault:
             clusters_answer = self._source.status().reachable and self._target.status().reachable
             self._tell(str(fault) if clusters_answer else "")
@@ -241,12 +220,12 @@ class FlowSupervisor:
             self._lease_seen = self._services.clock.monotonic()
             await open_flow(store, FlowOpened(self.flow.name, source_id, target_id))
             runtime = self._services.config.runtime
-            self._keeper = keeper = LeaseKeeper(
-                store, self._services.holder, runtime.lease_ttl_ms, self._services.clock
-            )
+            lease = (store, self._services.holder, runtime.lease_ttl_ms, self._services.clock)
+            self._keeper = keeper = LeaseKeeper(*lease, held_before=self._held_before)
             self._tell("")
             self._state = "standby"
             epoch = await keeper.acquire()
+            self._held_before = True
             await self._take_up()
             clusters = self._services.config.clusters
             setup = FlowSetup(
@@ -303,8 +282,12 @@ class FlowSupervisor:
             services.config.instance,
             lambda: store.state,
             services.clock,
-            former_ended=keeper.former_ended,
+            keeper,
         )
+        if keeper.turn > 1:
+            await fleet.adopt()
+        else:
+            await end_all(services.engine, f"{services.config.instance}/{self.flow.name}/")
         recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
@@ -315,16 +298,20 @@ class FlowSupervisor:
                 self._keep_in_step(store, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
-                self.groups.run(setup, lambda: self.flow),
+                self.groups.run(setup, lambda: self.flow, keeper.turn),
                 prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
             )
         ]
         ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]
         try:
             await asyncio.wait([*work, *ends], return_when=asyncio.FIRST_COMPLETED)
+            self.groups.parts = keeper.superseded.is_set()
             for task in work:
                 task.cancel()
             results = await asyncio.gather(*work, return_exceptions=True)
+            if keeper.superseded.is_set():
+                await fleet.part()
+                raise Superseded("another process of this daemon has the replicators")
             if (self._stopping.is_set() or self._drains) and not keeper.lost.is_set():
                 await self._leave(fleet, keeper)
             else:

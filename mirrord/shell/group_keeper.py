@@ -7,11 +7,13 @@ from contextlib import suppress
 import msgspec
 import structlog
 
+from mirrord.ledger.records import Tenure
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsReport, Translated
 from mirrord.shell.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.program import program
 
 POLL_S = 1.0
 """Positions are handed on within this."""
@@ -33,16 +35,23 @@ class GroupKeeper:
         """Gets the newest translated position of each group and partition that has one, about once a second."""
         self.states: dict[str, int] | None = None
         """How many positions are in which state; None while nobody tells."""
+        self.parts = False
+        """The follower belongs to another process of this daemon now, and is left alone at the end."""
         self._engine = engine
         self._instance = instance
         self._wanted = False
         self._handle: GroupsHandle | None = None
         self._died = asyncio.Event()
         self._started = 0
+        self._tenure = Tenure(0)
+        self._found: list[str] = []
 
-    async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
-        """Until it is cancelled; `flow` is the present configuration, which may change."""
+    async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
+        """Until it is cancelled; `flow` is the present configuration, which may change. From the second `turn` on, the
+        follower of the process before goes on if it follows the same."""
         loop = asyncio.get_running_loop()
+        self._tenure = Tenure(setup.lease_epoch, turn)
+        self._found = await self._engine.found(self._prefix(setup)) if turn > 1 else []
         pause_s = POLL_S
         while True:
             present, began = flow(), loop.time()
@@ -85,19 +94,44 @@ class GroupKeeper:
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         """One follower, until another configuration wants another one. Raises EnvironmentFault when it ends."""
-        self._started += 1
         self._died.clear()
-        name = f"{self._instance}/{setup.flow.name}/groups.g{setup.lease_epoch}.{self._started}"
-        handle = await self._engine.start_groups(name, setup, self._died.set)
-        log.info("groups_followed", flow=setup.flow.name, follower=name)
+        handle = await self._adopt(setup) or await self._start(setup)
         self._handle = handle
         try:
             await self._listen(handle, setup, flow)
         finally:
             self._handle = self.states = None
-            with suppress(TimeoutError, ReplicatorDead, ReplicatorUnsure):
-                async with asyncio.timeout(END_S):
+            if not self.parts:
+                with suppress(TimeoutError, ReplicatorDead, ReplicatorUnsure):
+                    async with asyncio.timeout(END_S):
+                        await handle.kill()
+
+    def _prefix(self, setup: FlowSetup) -> str:
+        return f"{self._instance}/{setup.flow.name}/groups.g"
+
+    async def _start(self, setup: FlowSetup) -> GroupsHandle:
+        self._started += 1
+        name = f"{self._prefix(setup)}{self._tenure}.{self._started}"
+        handle = await self._engine.start_groups(name, setup, self._died.set)
+        log.info("groups_followed", flow=setup.flow.name, follower=name)
+        return handle
+
+    async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
+        """The follower that was left running, if it does what a new one would; others are ended."""
+        adopted: GroupsHandle | None = None
+        while self._found:
+            name = self._found.pop()
+            with suppress(ReplicatorDead, ReplicatorUnsure):
+                handle = None if adopted else await self._engine.attach_groups(name, self._died.set)
+                if handle is None:
+                    await self._engine.end(name)
+                elif await _is_same(handle, setup):
+                    log.info("groups_adopted", flow=setup.flow.name, follower=name)
+                    adopted = handle
+                else:
                     await handle.kill()
+        self._died.clear()
+        return adopted
 
     async def _listen(self, handle: GroupsHandle, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         loop = asyncio.get_running_loop()
@@ -120,3 +154,11 @@ class GroupKeeper:
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_S):
                     await self._died.wait()
+
+
+async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
+    try:
+        answer = await handle.greet()
+    except ReplicatorUnsure:
+        return False
+    return answer.program == program() and msgspec.msgpack.decode(answer.setup, type=FlowSetup) == setup

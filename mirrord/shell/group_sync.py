@@ -123,6 +123,12 @@ class GroupSync:
             self._counted, states = now, self._parts.rounds.states()
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
+    def tell_all(self) -> None:
+        """Tell every position anew: who is told now may not know what others were told."""
+        if self._parts is not None:
+            self._parts.rounds.want_all()
+            self._wanted.set()
+
     @property
     def note(self) -> str:
         """One line for people, or empty: why groups are not followed, or not fully."""

@@ -198,11 +198,11 @@ class Host:
 
     def start(self, hosted: Hosted) -> None:
         """Let a lane begin; the ledger was read to its end since it was added."""
-        former = hosted.assignment.former
-        lane_id = hosted.lane.id
+        record = self._record(hosted)
+        former = hosted.assignment.former_under(record.grant if record is not None else 0)
         hosted.started = True
         hosted.lane.limits = self._limits
-        known = (self._record(hosted), self._store.state.progress.get(lane_id))
+        known = (record, self._store.state.progress.get(hosted.lane.id))
         start = Start(*known, hosted.replicator, self._setup.barrier_s(former), former == "left")
         hosted.tell(start)
 

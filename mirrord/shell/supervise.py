@@ -1,6 +1,7 @@
 """One daemon: its flows and its HTTP door, on whatever engine, in the foreground process or in the Ray supervisor."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 import msgspec
@@ -20,15 +21,16 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.engine import Engine
-from mirrord.shell.flow_supervisor import FlowSupervisor, Services
+from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.http import HttpServer
-from mirrord.shell.lease_holder import this_process
+from mirrord.shell.lease_holder import NOBODY, Identity, this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.orders import carry_out
 from mirrord.shell.probe import probe_target
+from mirrord.shell.services import Services
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
@@ -82,7 +84,20 @@ class Surroundings:
 class Supervisor:
     """All flows of one daemon. It is what the HTTP door shows (`mirrord.shell.http.StatusSource`)."""
 
-    def __init__(self, config: Config, engine: Engine, surroundings: Surroundings | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        surroundings: Surroundings | None = None,
+        identity: Identity = NOBODY,
+        keep: Callable[[Config], Awaitable[None]] | None = None,
+    ) -> None:
+        """`identity`: of the daemon, whose processes are started one in the place of the other; `keep` tells the next
+        one what this one runs."""
+        self.superseded = asyncio.Event()
+        """Set when another process of this daemon is found to go on: this one has to end."""
+        self._identity = identity
+        self._keep = keep
         self._config = config
         self._engine = engine
         self._surroundings = surroundings or Surroundings(config)
@@ -107,7 +122,9 @@ class Supervisor:
         self._services = Services(
             config=self._config,
             engine=self._engine,
-            holder=this_process(self._config.instance, address, hosts_all=self._engine.hosts_all),
+            holder=this_process(
+                self._config.instance, address, hosts_all=self._engine.hosts_all, identity=self._identity
+            ),
             clock=clock,
             claims=Claims(),
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
@@ -116,6 +133,7 @@ class Supervisor:
             mm2=self._surroundings.mm2,
             ledger=self._ledger,
             probe=self._surroundings.probe,
+            superseded=self.superseded,
         )
         for flow in self._config.flows:
             self._add(flow, self._services)
@@ -143,6 +161,8 @@ class Supervisor:
             if dry_run or self._services is None or self._stopping.is_set():
                 return changes
             self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
+            if self._keep is not None:
+                await self._keep(self._config)
             self._surroundings.use(self._config)
             watches = self._services.watches
             for alias in self._config.clusters.keys() - watches.keys():

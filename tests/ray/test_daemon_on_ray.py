@@ -1,5 +1,6 @@
 """The daemon on a Ray of its own, on two real brokers: what dies comes back, what ends leaves nothing behind."""
 
+import json
 import os
 import signal
 import time
@@ -97,14 +98,22 @@ def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing
         assert mirrord("apply", path).returncode == 0
         daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
 
-        lease = daemon.flow().lease
-        assert lease is not None
-        former = [each.pid for each in daemon.flow().replicators]
-        os.kill(lease.pid, signal.SIGKILL)
-        daemon.until(lambda: came_back(daemon, lease.pid))
         # It was made with another configuration than the one that it was given since.
-        daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
-        assert not set(former) & {each.pid for each in daemon.flow().replicators}
+        for _ in range(2):
+            before = daemon.flow()
+            kill_supervisor(daemon)
+            daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1))
+            assert pids(daemon.flow()) == pids(before), "its replicators go on"
+        takings = sum(fact["kind"] == "lane_taken" for fact in facts(path))
+        victim = replicator_of(daemon.flow(), 0)
+        kept = pids(daemon.flow()) - {victim.pid}
+        os.kill(victim.pid, signal.SIGKILL)
+        kill_supervisor(daemon)
+        daemon.until(lambda: is_copying(daemon.flow(), PARTITIONS + 1) and victim.pid not in pids(daemon.flow()))
+        assert kept < pids(daemon.flow())
+        kinds = [fact["kind"] for fact in facts(path)]
+        assert takings < kinds.count("lane_taken") <= takings + 2 * victim.lanes
+        assert (kinds.count("lease_taken"), kinds.count("lease_continued")) == (1, 3)
         written = "".join(path.read_text() for path in (tmp_path / "logs").glob("*replicator-*.log"))
         assert '"event_loop": "uvloop' in written, "Ray's async actors run on uvloop"
         load.wait_for(2_000)
@@ -114,6 +123,24 @@ def test_what_is_killed_comes_back_by_what_was_applied_and_a_stop_leaves_nothing
     until_ended(processes)
     finish(path, source, topic)
     assert_same(source, target, [topic, later], load.written + 100)
+
+
+def pids(flow: FlowStatus) -> set[int]:
+    return {each.pid for each in flow.replicators}
+
+
+def facts(path: Path) -> list[dict[str, object]]:
+    shown = mirrord("ledger", "show", "--json", path)
+    assert shown.returncode == 0, shown.stderr
+    return [json.loads(line) for line in shown.stdout.splitlines()]
+
+
+def kill_supervisor(daemon: Daemon) -> None:
+    """kill -9; returns when Ray has started it again."""
+    lease = daemon.flow().lease
+    assert lease is not None
+    os.kill(lease.pid, signal.SIGKILL)
+    daemon.until(lambda: came_back(daemon, lease.pid))
 
 
 def came_back(daemon: Daemon, former: int) -> bool:

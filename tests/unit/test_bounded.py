@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 from actors import ray_logs
 from mirrord.cluster import groups
@@ -18,7 +19,8 @@ from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.security import Security
 from mirrord.shell import watched_topics
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.fleet import Fleet, _Held
+from mirrord.shell.fleet import Fleet
+from mirrord.shell.members import Held
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.watched_topics import WatchedTopics
 from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
@@ -114,12 +116,13 @@ async def test_a_fleet_forgets_lanes_that_nobody_wants_and_replicators_that_nobo
         source_cluster_id=ClusterId("a"),
         target_cluster_id=ClusterId("b"),
     )
-    fleet = Fleet(as_any(None), setup, ReplicatorsConfig(), "mirrord", FlowState, SystemClock(), former_ended=True)
+    lease = SimpleNamespace(turn=1, former_ended=True)
+    fleet = Fleet(as_any(None), setup, ReplicatorsConfig(), "mirrord", FlowState, SystemClock(), as_any(lease))
     left, dead, unsure = (LaneId(each) for each in ("left", "dead", "unsure"))
     fleet._held = {
-        left: _Held("one", "none", 0.0, left=True),
-        dead: _Held("two", "none", 0.0),
-        unsure: _Held("three", "none", 0.0),
+        left: Held("one", "none", 0.0, 1, left=True),
+        dead: Held("two", "none", 0.0, 1),
+        unsure: Held("three", "none", 0.0, 1),
     }
     fleet._dead = {"one", "two", "zero"}
     fleet.want([])

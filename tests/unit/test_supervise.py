@@ -6,103 +6,26 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 import msgspec
 import pytest
 
-from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.model.config import ReplicatorsConfig, RuntimeConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import AnyFact, ConfigChanged, FlowOpened, Holder, SourceRun, TargetProbed, TargetRun
+from mirrord.model.facts import ConfigChanged, FlowOpened, SourceRun, TargetProbed, TargetRun
 from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
-from mirrord.model.security import Security
-from mirrord.shell import fleet, flow_supervisor, pruning
-from mirrord.shell.claims import Claims
+from mirrord.shell import flow_supervisor, pruning
 from mirrord.shell.clock import SystemClock
-from mirrord.shell.flow_supervisor import FlowSupervisor, Services
 from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.shell.ledger_memory import MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.probe import NotProbed
-from mirrord.shell.watch import ClusterWatch
-from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeReplicator, FakeUpkeep, eventually
-
-FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), refresh_ms=100)
-PROBED = TargetProbed(ClusterId("us-id"), "75 APIs 00000000", passed=True)
-ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
-
-
-class Mirror:
-    """Two clusters, a ledger and daemons of one flow."""
-
-    def __init__(self) -> None:
-        self.clusters = {"eu": FakeCluster(ClusterId("eu-id")), "us": FakeCluster(ClusterId("us-id"))}
-        self.ledger = MemoryLedger()
-        self.claims = Claims()
-        self.probed: TargetProbed | NotProbed = PROBED
-        """What a probe of the target comes to."""
-        self.daemons: list[tuple[FlowSupervisor, FakeEngine, asyncio.Task[None]]] = []
-        self.config = Config(
-            clusters={"eu": ELSEWHERE, "us": ELSEWHERE},
-            flows=(FLOW,),
-            runtime=RuntimeConfig(lease_ttl_ms=1000, request_timeout_ms=1000),
-        )
-
-    def start(self, host: str = "host-a", cores: int = 2) -> tuple[FlowSupervisor, FakeEngine]:
-        engine = FakeEngine(self.ledger, cores)
-        clock = SystemClock()
-        services = Services(
-            config=self.config,
-            engine=engine,
-            holder=Holder(host, 1, "mirrord", "http://127.0.0.1:8182"),
-            clock=clock,
-            claims=self.claims,
-            watches={alias: ClusterWatch(alias, clock) for alias in self.clusters},
-            admin=lambda alias: FakeAdmin(self.clusters[alias]),
-            upkeep=lambda alias: FakeUpkeep(self.clusters[alias]),
-            mm2=lambda _: None,
-            ledger=lambda _: LedgerStore(MemoryLog(self.ledger), clock, deadline_seconds=1.0),
-            probe=self.probe,
-        )
-        flow = FlowSupervisor(FLOW, services)
-        self.daemons.append((flow, engine, asyncio.create_task(flow.run())))
-        return flow, engine
-
-    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        assert flow.name == FLOW.name
-        if isinstance(self.probed, NotProbed):
-            raise self.probed
-        return known if known is not None and known.version == self.probed.version else self.probed
-
-    def facts(self) -> list[AnyFact]:
-        """All that the ledger holds."""
-        return [fact for data in self.ledger.entries for fact in decode_entry(data).facts]
-
-    def crash(self, flow: FlowSupervisor) -> None:
-        """As kill -9 of the daemon; its replicators live on for a moment."""
-        task = next(task for each, _, task in self.daemons if each is flow)
-        task.cancel()
-
-    async def close(self) -> None:
-        for flow, _, task in self.daemons:
-            flow.stop()
-            await asyncio.wait([task], timeout=15)
-            task.cancel()
+from tests.fixtures.one_flow import FLOW, PROBED, Mirror, hosted, mirrors
+from tests.fixtures.supervision import FakeEngine, FakeReplicator, eventually
 
 
 @pytest.fixture
 async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
-    monkeypatch.setattr(flow_supervisor, "POLL_S", 0.05)
-    monkeypatch.setattr(flow_supervisor, "RETRY_S", 0.05)
-    monkeypatch.setattr(fleet, "REPEAT_S", 0.2)
-    monkeypatch.setattr(fleet, "SILENT_S", 0.5)
-    made = Mirror()
-    yield made
-    await made.close()
-
-
-def hosted(engine: FakeEngine, lanes: int) -> bool:
-    homes = engine.homes()
-    assert all(len(names) == 1 for names in homes.values()), "two replicators for one lane"
-    return len(homes) == lanes
+    async for made in mirrors(monkeypatch):
+        yield made
 
 
 async def test_a_flow_creates_its_target_topics_and_copies_every_partition(mirror: Mirror) -> None:

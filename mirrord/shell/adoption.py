@@ -1,0 +1,68 @@
+"""Replicators that an earlier process of this daemon left running: whether they go on as they are, and with what.
+
+Their own word counts. One that does not answer is taken to host what the ledger says, until it answers or is ended like
+any other that is silent.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import FlowSetup, Greeting, ReplicatorReport
+from mirrord.model.config_changes import restarts
+from mirrord.model.names import LaneId
+from mirrord.shell.engine import Engine, ReplicatorUnsure
+from mirrord.shell.members import Member, lanes_by_ledger, slot_of
+from mirrord.shell.program import program
+
+log = structlog.get_logger()
+
+
+class Greeted(NamedTuple):
+    """What a replicator says of itself."""
+
+    lanes: frozenset[LaneId]
+    leaving: frozenset[LaneId]
+    """Those of `lanes` that it was told to drain."""
+    fits: bool
+    """It is of this program and works by this configuration."""
+
+
+async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
+    """Have a replicator take its orders from this process from now on. Raises ReplicatorDead and ReplicatorUnsure."""
+    assert member.handle is not None  # noqa: S101 - it was found by its handle
+    answer = await member.handle.greet()
+    member.greeted = True
+    if answer.program != program():
+        log.info("replicator_of_another_program", replicator=member.name, program=answer.program)
+        return Greeted(frozenset(lanes_by_ledger(state, member.name)), frozenset(), fits=False)
+    member.report = report = msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
+    hosted = {lane.lane: lane.phase for lane in report.lanes if lane.phase != "gone"}
+    leaving = frozenset(lane for lane, phase in hosted.items() if phase in {"draining", "drained"})
+    return Greeted(frozenset(hosted), leaving, serves_as(answer, setup))
+
+
+def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
+    """Whether who is at work does all as somebody who is started now would."""
+    known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
+    return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
+
+
+async def left_running(engine: Engine, prefix: str) -> list[Member]:
+    """The replicators of a flow that somebody else started."""
+    found = [
+        Member(name, slot, greeted=False) for name in await engine.found(prefix) if (slot := slot_of(name)) is not None
+    ]
+    return sorted(found, key=lambda member: member.name)
+
+
+async def end_all(engine: Engine, prefix: str) -> None:
+    """End what was left running by a daemon that is no more: it may not write, and nobody listens to it."""
+    for name in await engine.found(prefix):
+        log.info("leftover_ended", name=name)
+        try:
+            await engine.end(name)
+        except ReplicatorUnsure as fault:
+            log.warning("leftover_not_ended", name=name, reason=str(fault))

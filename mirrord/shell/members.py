@@ -1,0 +1,77 @@
+"""What a fleet knows of its replicators and of who holds which lane."""
+
+import asyncio
+import re
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import Former, ReplicatorReport
+from mirrord.model.names import LaneId
+from mirrord.shell.engine import ReplicatorHandle
+
+_SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
+
+
+class Held(NamedTuple):
+    """The last replicator that a lane was given to, and what was known then of the one before."""
+
+    name: str
+    former: Former
+    until: float
+    """The one before may be writing until then."""
+    grant: int
+    """The lane's grant when `former` was found out."""
+    left: bool = False
+
+
+@dataclass(eq=False)
+class Member:
+    """One replicator."""
+
+    name: str
+    slot: int
+    state: Literal["starting", "serving", "stopping"] = "starting"
+    handle: ReplicatorHandle | None = None
+    lanes: set[LaneId] = field(default_factory=set[LaneId])
+    leaving: set[LaneId] = field(default_factory=set[LaneId])
+    told: dict[LaneId, float] = field(default_factory=dict[LaneId, float])
+    """When it was last told of a lane that it has not reported since."""
+    sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    """Assignments on their way to it: a release must not overtake them."""
+    report: ReplicatorReport | None = None
+    heard: float = 0.0
+    """When it last answered."""
+    greeted: bool = True
+    """It takes its orders from this process."""
+
+
+def slot_of(name: str) -> int | None:
+    """The slot in a replicator's name."""
+    found = _SLOT.search(name)
+    return int(found[1]) if found else None
+
+
+def former_of(state: FlowState, lane: LaneId) -> Former:
+    """What the ledger knows of the lane's last holder; it is true if the ledger was read since the lease was taken."""
+    known = state.lanes.get(lane)
+    if known is None or known.grant == 0:
+        return "none"
+    return "left" if _was_left(state, lane) else "unknown"
+
+
+def grant_of(state: FlowState, lane: LaneId) -> int:
+    """The lane's grant; 0 when it was never taken."""
+    known = state.lanes.get(lane)
+    return known.grant if known is not None else 0
+
+
+def lanes_by_ledger(state: FlowState, replicator: str) -> set[LaneId]:
+    """What a replicator hosts for all that the ledger knows: what it took last and has not left."""
+    taken = (lane for lane, known in state.lanes.items() if known.replicator.rpartition("/")[0] == replicator)
+    return {lane for lane in taken if not _was_left(state, lane)}
+
+
+def _was_left(state: FlowState, lane: LaneId) -> bool:
+    progress, known = state.progress.get(lane), state.lanes[lane]
+    return progress is not None and progress.state == "drained" and progress.grant == known.grant

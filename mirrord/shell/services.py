@@ -1,0 +1,40 @@
+"""What the flows of one daemon share."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.facts import Holder, TargetProbed
+from mirrord.model.names import Alias
+from mirrord.shell.claims import Claims
+from mirrord.shell.clock import Clock
+from mirrord.shell.engine import Engine
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.mm2_upkeep import Mm2Upkeep
+from mirrord.shell.topics import TopicAdmin
+from mirrord.shell.upkeep_admin import UpkeepAdmin
+from mirrord.shell.watch import ClusterWatch
+
+
+class Services(NamedTuple):
+    """What the flows of one daemon share."""
+
+    config: Config
+    engine: Engine
+    holder: Holder
+    clock: Clock
+    claims: Claims
+    watches: dict[Alias, ClusterWatch]
+    admin: Callable[[Alias], TopicAdmin]
+    """A new one for each flow."""
+    upkeep: Callable[[Alias], UpkeepAdmin]
+    """A new one for each flow."""
+    mm2: Callable[[FlowConfig], Mm2Upkeep | None]
+    """A new one for each flow; None: it writes nothing for MirrorMaker 2's clients."""
+    ledger: Callable[[FlowConfig], LedgerStore]
+    """A new one, not opened yet, for each try."""
+    probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
+    """What the target's brokers are found to do, given what was found before. Raises NotProbed."""
+    superseded: asyncio.Event
+    """Set when another process of this daemon is found to go on: this one has nothing to do any more."""
