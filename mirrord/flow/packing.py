@@ -3,6 +3,9 @@
 A broker keeps one batch per partition of a request and drops a second one in silence, so a request holds at most one
 batch of a lane. Batches of several lanes share a request; a lane's batches are spread over requests that follow each
 other, in their order.
+
+A small batch of a lane of which nothing waits goes with the very next request, also past what lanes that catch up have
+waiting: a live lane must not wait behind them.
 """
 
 from collections import deque
@@ -13,6 +16,9 @@ Item = TypeVar("Item")
 REQUEST_BYTES = 1 << 20
 """How large a request of several batches may grow; a single batch may be larger."""
 
+SMALL_SHARE = 16
+"""A batch of at most this part of a request may go ahead; all of them together may make the request twice as long."""
+
 
 class Packer(Generic[Item]):
     """Requests that are being filled, in the order in which they will be sent.
@@ -20,10 +26,11 @@ class Packer(Generic[Item]):
     Per batch one dictionary look-up and store, a few integer comparisons and one append.
     """
 
-    __slots__ = ("_first", "_last", "_limit", "_open", "_requests", "_sizes")
+    __slots__ = ("_first", "_last", "_limit", "_open", "_requests", "_sizes", "_small")
 
     def __init__(self, request_bytes: int = REQUEST_BYTES) -> None:
         self._limit = request_bytes
+        self._small = request_bytes // SMALL_SHARE
         self._requests: deque[list[Item]] = deque()
         self._sizes: deque[int] = deque()
         self._first = 0
@@ -41,10 +48,16 @@ class Packer(Generic[Item]):
         """Put a batch of this many bytes behind all other batches of its lane."""
         number = self._open
         last = self._last.get(lane, -1)
+        first = self._first
+        if last < first < number and size <= self._small and self._sizes[0] + size <= 2 * self._limit:
+            self._requests[0].append(item)
+            self._sizes[0] += size
+            self._last[lane] = first
+            return
         if last >= number:
             number = last + 1
         sizes = self._sizes
-        at = number - self._first
+        at = number - first
         while at < len(sizes) and sizes[at] + size > self._limit:
             # What does not fit once closes a request for good: no later batch has to look at it again.
             if number == self._open:

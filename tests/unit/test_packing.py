@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.flow.packing import Packer
+from mirrord.flow.packing import SMALL_SHARE, Packer
 
 Batch = tuple[str, int, int]
 
@@ -43,6 +43,15 @@ def test_a_request_that_was_taken_is_closed() -> None:
     assert len(packer) == 0
 
 
+def test_a_small_batch_of_a_live_lane_does_not_wait_behind_those_that_catch_up() -> None:
+    catching_up = [("a", 90), ("b", 90), ("a", 90), ("b", 90)]
+    packed = pack([*catching_up, ("live", 5), ("live", 5), ("other", 5)], 100)
+    assert packed[0] == [("a", 1, 90), ("live", 1, 5), ("other", 1, 5)]
+    assert ("live", 2, 5) in [batch for request in packed[1:] for batch in request]
+    many = pack([*catching_up, *((f"live-{number}", 5) for number in range(50))], 100)
+    assert sum(size for _, _, size in many[0]) == 200, "not without bound"
+
+
 lanes = st.sampled_from("abcdef")
 sizes = st.integers(1, 150)
 steps = st.lists(st.one_of(st.tuples(lanes, sizes), st.none()), max_size=200)
@@ -63,7 +72,9 @@ def test_packing_keeps_its_promises(steps: list[tuple[str, int] | None]) -> None
     taken += [packer.take() for _ in range(len(packer))]
     for request in taken:
         assert len({lane for lane, _, _ in request}) == len(request) > 0
-        assert len(request) == 1 or sum(size for _, _, size in request) <= 100
+        large = [size for _, _, size in request if size > 100 // SMALL_SHARE]
+        assert len(large) <= 1 or sum(large) <= 100
+        assert len(request) == 1 or sum(size for _, _, size in request) <= 200
     for lane, count in counts.items():
         numbers = [number for request in taken for name, number, _ in request if name == lane]
         assert numbers == list(range(1, count + 1))
