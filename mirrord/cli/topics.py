@@ -11,18 +11,26 @@ from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.watching import console
-from mirrord.cluster.topic_list import TopicLine
+from mirrord.cluster.topic_list import TopicLine, with_orders
 from mirrord.model.config import Config
-from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.orders import Orders
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, recorded_lines, survey_flows
 from policies.flows import LOADING
 
 _EPILOG = """States: copied; to-create and to-grow (the next start does it); fault (it cannot be copied); internal,
-excluded, not-included, cycle, left-out (it is not selected). Where the source does not answer, what the ledger at
-the target knows is shown as recorded. Nothing is altered."""
-_STYLES = {"copied": "green", "to-create": "yellow", "to-grow": "yellow", "fault": "bold red", "recorded": "cyan"}
+excluded, not-included, cycle, left-out (it is not selected); paused (by `mirrord pause`). Where the source does not
+answer, what the ledger at the target knows is shown as recorded. Nothing is altered."""
+_STYLES = {
+    "copied": "green",
+    "to-create": "yellow",
+    "to-grow": "yellow",
+    "fault": "bold red",
+    "recorded": "cyan",
+    "paused": "cyan",
+}
 
 
 class FlowTopics(msgspec.Struct, frozen=True):
@@ -61,18 +69,15 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _gather(config: Config) -> list[FlowTopics]:
     surroundings = Surroundings(config, PATIENCE_S)
-    surveys = await survey_flows(config, surroundings)
-    views: dict[str, LedgerView | MirrordError] = {}
-    if any(isinstance(survey, EnvironmentFault) for survey in surveys.values()):
-        views = await read_ledgers(config, surroundings)
+    surveys, views = await asyncio.gather(survey_flows(config, surroundings), read_ledgers(config, surroundings))
     flows: list[FlowTopics] = []
     for flow in config.flows:
-        survey = surveys[flow.name]
-        if isinstance(survey, FlowSurvey):
-            flows.append(FlowTopics(flow.name, flow.source, flow.target, survey.lines))
-        else:
-            lines = recorded_lines(views[flow.name])
-            flows.append(FlowTopics(flow.name, flow.source, flow.target, lines, str(survey)))
+        survey, view = surveys[flow.name], views[flow.name]
+        orders = view.state.orders if isinstance(view, LedgerView) else Orders()
+        lines = survey.lines if isinstance(survey, FlowSurvey) else recorded_lines(view)
+        error = "" if isinstance(survey, FlowSurvey) else str(survey)
+        told = [with_orders(line, orders) for line in lines]
+        flows.append(FlowTopics(flow.name, flow.source, flow.target, told, error))
     return flows
 
 

@@ -6,10 +6,12 @@ from typing import Literal
 import msgspec
 
 from mirrord.cluster.topics import Topic, TopicsPlan
+from mirrord.model.orders import Orders, origin_words
 from policies.selecting import Refusal, Selection
 
-TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded"] | Refusal
-"""fault: selected, but it cannot be copied; recorded: known by the ledger alone, the source was not asked."""
+TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
+"""fault: selected, but it cannot be copied; recorded: known by the ledger alone, the source was not asked; paused: by
+an order, all of it."""
 
 
 class TopicLine(msgspec.Struct, frozen=True, order=True):
@@ -46,6 +48,23 @@ def topic_lines(
         else:
             lines.append(TopicLine(name, target_name(name), partitions, "copied", plan.remarks.get(name, "")))
     return lines
+
+
+def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
+    """The same, with what is paused of it."""
+    if not line.target:
+        return line
+    pause = orders.pause_of(line.source, -1)
+    if pause is not None:
+        what = "it" if pause.topic else "the flow"
+        why = f"{what} was paused {origin_words(pause.origin)}"
+        state = "paused" if line.state in {"copied", "recorded"} else line.state
+        return msgspec.structs.replace(line, state=state, why="; ".join(filter(None, (line.why, why))))
+    own = [each for each in orders.paused.values() if each.topic == line.source]
+    if not own:
+        return line
+    told = ", ".join(f"{each.partition} {origin_words(each.origin)}" for each in own)
+    return msgspec.structs.replace(line, why="; ".join(filter(None, (line.why, f"partitions paused: {told}"))))
 
 
 def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) -> str:

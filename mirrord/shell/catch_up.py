@@ -53,7 +53,7 @@ class CatchUp:
     async def reached(self, status: Status) -> bool:
         """Whether every selected partition has been copied up to the ends that count.
 
-        Raises EnvironmentFault when that cannot come true: a lane is halted, a topic is not copied.
+        Raises EnvironmentFault when that cannot come true: a lane is halted or paused, a topic is not copied.
         """
         if not self._ends and not await self._look():
             return False
@@ -102,9 +102,9 @@ class CatchUp:
         elif asyncio.get_running_loop().time() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
             names = ", ".join(map(str, uncovered[:3]))
             raise EnvironmentFault(f"flow {flow.name}: not copied: {names}{f': {flow.note}' if flow.note else ''}")
-        halted = [lane for lane in flow.lanes if lane.state == "halted"]
-        if halted:
-            lines = (f"flow {flow.name}: {lane.topic}-{lane.partition} is halted: {lane.note}" for lane in halted)
+        still = [lane for lane in flow.lanes if lane.state in {"halted", "paused"}]
+        if still:
+            lines = (f"flow {flow.name}: {lane.topic}-{lane.partition} is {lane.state}: {lane.note}" for lane in still)
             raise EnvironmentFault("\n".join(lines))
         return not uncovered and not behind(flow.lanes, ends)
 

@@ -24,7 +24,7 @@ from mirrord.cluster.reconcile import (
     takers,
 )
 from mirrord.cluster.topics import PlannedLane
-from mirrord.cluster.wishes import FlowView, pinned_lanes, wanted_lanes
+from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
 from mirrord.ledger.records import Tenure
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
@@ -123,6 +123,10 @@ class Fleet:
         return FlowView(
             self._setup.flow.name, names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders
         )
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are wanted, but for an order."""
+        return paused_lanes(self._wanted.values(), self._ledger().orders)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
         """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""

@@ -27,6 +27,7 @@ from mirrord.shell.lane_view import lines, recorded_lanes, replicators
 from mirrord.shell.lease import LeaseKeeper, Superseded
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.orders import Desk, order_remarks
+from mirrord.shell.paused_ends import PausedEnds
 from mirrord.shell.preview import topics_that_change
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
@@ -65,6 +66,7 @@ class FlowSupervisor:
         self.groups = GroupKeeper(services.engine, services.config.instance)
         self._upkeep, self._discovery = self._look_after(flow)
         self._replicators = services.config.replicators
+        self._paused = PausedEnds()
         self._next: FlowConfig | None = None
         """What is to be taken up instead of `flow`."""
         self._untold: list[str] = []
@@ -298,6 +300,7 @@ class FlowSupervisor:
                 self._keep_in_step(store, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
+                self._paused.follow(setup.source, fleet.paused),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
                 prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
             )
@@ -423,7 +426,7 @@ class FlowSupervisor:
         if self._fleet is None:
             return recorded_lanes(state, state.lanes, {}, clock.wall_ms())
         wanted = self._discovered.lanes if self._discovered else ()
-        return lines(state, self._fleet.reports, wanted, self._figures, clock)
+        return lines(state, self._fleet.reports, wanted, self._figures, clock, self._paused.ends)
 
     def _rpo(self, lanes: Sequence[LaneStatus]) -> RpoStatus | None:
         found = self._discovered

@@ -25,8 +25,12 @@ def lines(
     wanted: Sequence[PlannedLane],
     figures: FlowFigures,
     clock: Clock,
+    paused_ends: Mapping[TopicPartition, int],
 ) -> tuple[LaneStatus, ...]:
-    """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named."""
+    """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named.
+
+    `paused_ends`: where the source's paused partitions end, as far as it told.
+    """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     lanes = {
         lane.lane: _ordered(reported_lane(
@@ -37,7 +41,8 @@ def lines(
         for lane in report.lanes
     }  # fmt: skip
     unreported = [lane for lane in wanted if lane.lane not in lanes]
-    recorded = recorded_lanes(state, [lane.lane for lane in unreported if lane.lane in state.lanes], {}, now_ms)
+    known = [lane.lane for lane in unreported if lane.lane in state.lanes]
+    recorded = [_as_known(lane, paused_ends) for lane in recorded_lanes(state, known, paused_ends, now_ms)]
     unknown = [
         _ordered(
             LaneStatus(
@@ -86,6 +91,13 @@ def reported_lane(
         verdict_offsets=_verdicts(ledger),
         note=report.note,
     )
+
+
+def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
+    """The end that a paused lane saw last says nothing of what came since."""
+    if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
+        return lane
+    return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
 
 
 def _ordered(lane: LaneStatus, orders: Orders) -> LaneStatus:

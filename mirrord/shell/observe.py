@@ -23,6 +23,7 @@ from mirrord.model.version import version
 from mirrord.shell.lane_view import recorded_lanes
 from mirrord.shell.lease_holder import is_dead
 from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.orders import order_remarks
 from mirrord.shell.remote import NoAnswer, ask_status
 from mirrord.shell.supervise import Surroundings
 
@@ -141,6 +142,7 @@ async def _from_ledger(
         guarantee=promise,
         guarantee_note=promise_note,
         rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
+        remarks=tuple(order_remarks(view.state.orders, ())),
     )
 
 

@@ -68,10 +68,9 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
 
 
 def order_remarks(orders: Orders, hosts: Collection[str]) -> Iterator[str]:
-    """A line for each order that holds for more than one lane; `hosts` are the replicators that there are."""
+    """A line for each pause and each drained replicator; `hosts` are those that there are."""
     for pause in orders.paused.values():
-        if pause.partition < 0:
-            yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
+        yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
     for drained in (orders.drained[host] for host in hosts if host in orders.drained):
         yield f"{drained.replicator} is to be empty, {origin_words(drained.origin)}"
 

@@ -10,9 +10,10 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import AnyFact, CopyingPaused, CopyingResumed, HostDrained, HostRestored, LanePinned
+from mirrord.model.names import TopicPartition
 from mirrord.model.orders import Order, OrderAnswer, Verb
 from mirrord.model.status import LaneStatus
-from mirrord.shell import fleet, flow_supervisor
+from mirrord.shell import fleet, flow_supervisor, paused_ends
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.ledger_store import LedgerStore
@@ -81,6 +82,28 @@ async def test_a_paused_partition_is_drained_and_the_others_are_not_touched(mirr
     assert again.former == "left"
     assert (await give(flow, "resume", "orders-2")).done == ()
     assert len(of_kind(mirror, CopyingResumed)) == 1
+
+
+async def test_the_lag_of_a_paused_partition_grows_or_is_not_known(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(paused_ends, "LOOK_S", 0.05)
+    ends = {TopicPartition("orders", 2): 107}
+
+    async def log_offsets(_: object, asked: set[TopicPartition], which: str) -> dict[TopicPartition, int]:
+        assert (asked, which) == ({TopicPartition("orders", 2)}, "end")
+        if not ends:
+            raise EnvironmentFault("nobody answers")
+        return ends
+
+    monkeypatch.setattr(paused_ends, "log_offsets", log_offsets)
+    flow, _ = await running(mirror)
+    await give(flow, "pause", "orders-2")
+    await eventually(lambda: [lane.lag_records for lane in lanes(flow, "paused")] == [100])
+    assert flow.status().totals.lag_records == 3 * 3 + 100
+    ends.clear()
+    await eventually(lambda: [lane.lag_records for lane in lanes(flow, "paused")] == [None])
+    assert flow.status().totals.lag_records is None
 
 
 async def test_new_partitions_of_a_paused_topic_stay_paused_and_so_does_it_when_it_is_created_again(

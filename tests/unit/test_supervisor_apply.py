@@ -9,8 +9,10 @@ import pytest
 from mirrord.ledger.codec import decode_entry
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
 from mirrord.model.config_units import HostPort
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import ConfigChanged, Entry, TargetProbed
 from mirrord.model.names import Alias, ClusterId
+from mirrord.model.orders import Order
 from mirrord.model.security import Security
 from mirrord.shell import flow_supervisor
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
@@ -115,6 +117,21 @@ async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_
 
 def entries(engine: FakeEngine) -> list[Entry]:
     return [decode_entry(data) for data in engine.ledger.entries]
+
+
+async def test_orders_are_taken_until_the_daemon_drains(daemon: Supervisor) -> None:
+    order = Order(verb="pause", name="orders", by="ada@host")
+    await daemon.apply(with_flows(daemon, FLOW, OTHER), new_clusters=False, dry_run=False)
+    await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
+    await eventually(lambda: all(flow.lanes for flow in daemon.status().flows))
+    assert (await daemon.order(order, dry_run=False)).flow == "eu-us"
+    paused = (await daemon.order(msgspec.structs.replace(order, name="other"), dry_run=False)).done
+    assert paused == ("flow other is paused",)
+    with pytest.raises(ConfigError, match='no flow or topic or partition "refunds"'):
+        await daemon.order(msgspec.structs.replace(order, name="refunds"), dry_run=False)
+    await daemon.stop()
+    with pytest.raises(EnvironmentFault, match="nothing is changed: this daemon is draining"):
+        await daemon.order(msgspec.structs.replace(order, verb="resume"), dry_run=False)
 
 
 async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:

@@ -1,8 +1,10 @@
 """What `mirrord topics` says of each topic of a source."""
 
-from mirrord.cluster.topic_list import TopicLine, topic_lines
+from mirrord.cluster.topic_list import TopicLine, topic_lines, with_orders
 from mirrord.cluster.topics import Topic, plan_topics
+from mirrord.model.facts import CopyingPaused, Origin
 from mirrord.model.names import TopicId
+from mirrord.model.orders import Orders
 from policies.naming import naming
 from policies.selecting import Selection
 
@@ -39,3 +41,20 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
     assert "a-hit in the flow other" in why["a-hit"]
     assert why["us.orders"] == "by its name it came from us"
     assert lines[1] == TopicLine("a", "eu.a", 3, "copied", "")
+
+
+def test_what_is_paused_of_a_topic_is_told() -> None:
+    ada = Origin("ada@host", "full", 0)
+    line = TopicLine("orders", "eu.orders", 3, "copied", "a remark")
+    assert with_orders(line, Orders()) == line
+    some = with_orders(line, Orders.of([CopyingPaused("orders", 1, ada), CopyingPaused("other", -1, ada)]))
+    assert (some.state, some.why) == (
+        "copied",
+        "a remark; partitions paused: 1 by ada@host at 1970-01-01 00:00:00Z: full",
+    )
+    whole = with_orders(line, Orders.of([CopyingPaused("orders", -1, ada)]))
+    assert (whole.state, whole.why) == ("paused", "a remark; it was paused by ada@host at 1970-01-01 00:00:00Z: full")
+    flow = with_orders(TopicLine("new", "eu.new", 1, "to-create"), Orders.of([CopyingPaused("", -1, ada)]))
+    assert (flow.state, flow.why) == ("to-create", "the flow was paused by ada@host at 1970-01-01 00:00:00Z: full")
+    excluded = TopicLine("x", "", 1, "excluded")
+    assert with_orders(excluded, Orders.of([CopyingPaused("", -1, ada)])) == excluded
