@@ -21,6 +21,7 @@ from mirrord.model.config_units import duration_ms, start_point
 from mirrord.model.errors import ConfigError
 from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.orders import moment
+from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import LogTrimmed
@@ -94,7 +95,7 @@ def _since(given: str | None) -> int | None:
 
 
 async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
-    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]))
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     gaps: Gaps | None = None
     try:
         async with aclosing(reading.entries(follow=False)) as entries:

@@ -18,6 +18,7 @@ from mirrord.model.errors import ConfigError
 from mirrord.model.facts import AnyFact
 from mirrord.model.names import LaneId
 from mirrord.model.orders import moment
+from mirrord.shell.attic import run_memory
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import LogTrimmed
 from mirrord.shell.ledger_reading import LedgerReading, ReadEntry
@@ -45,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the facts. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     flow = _flow(config, arguments.flow)
-    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]))
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     printer = _Printer(flow.name, reading, arguments.lane, as_json=arguments.json)
     if arguments.ledger_verb == "tail":
         with suppress(KeyboardInterrupt):

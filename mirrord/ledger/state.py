@@ -129,7 +129,7 @@ class FlowState:
     orders: Orders = field(default_factory=Orders)
     """What people asked for and have not taken back."""
     next_offset: int = 0
-    memory: RunMemory = ALL_OF_IT
+    memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """The room for the runs of all lanes; it decides nothing."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""

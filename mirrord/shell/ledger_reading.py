@@ -9,6 +9,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.snapshot import Rows, restore
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import Entry
+from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow
 from mirrord.shell.ledger_outbox import Bound
 
@@ -27,9 +28,10 @@ class ReadEntry(NamedTuple):
 class LedgerReading:
     """Reads a ledger once, and on from there."""
 
-    def __init__(self, topics: LedgerLog) -> None:
+    def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
-        self.state = FlowState()
+        self._memory = memory
+        self.state = FlowState(memory=memory)
         """Folded up to the last entry that was read; before the first entry what the snapshots hold, if need be."""
 
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
@@ -39,12 +41,12 @@ class LedgerReading:
         """
         await self._log.open(read_only=True)
         try:
-            rows = Rows()
+            rows = Rows(self._memory)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
             ends = await self._log.ends()
             if ends.start > 0:
-                self.state = restore(rows.read())
+                self.state = restore(rows.read(), self._memory)
             self._log.seek(ends.start)
             position = ends.start
             while follow or position < ends.end:

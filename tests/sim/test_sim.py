@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mirrord.model.facts import Mode
+from tests.fixtures.attic import scarce
 from tests.sim.scheduler import STEPS, THEMES, Story
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
@@ -53,6 +54,14 @@ def test_stories_where_the_targets_memory_counts_for_nothing(seed: int, theme: s
     chance = random.Random(f"{seed} {theme} at least once")
     for _ in range(STORIES // 200):
         play(chance.randrange(1 << 40), theme, "at-least-once")
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+def test_stories_with_hardly_any_memory_for_runs(seed: int, theme: str) -> None:
+    chance = random.Random(f"{seed} {theme} scarce")
+    with scarce(fewest=2, most=8, block=3):
+        for _ in range(STORIES // 200):
+            play(chance.randrange(1 << 40), theme)
 
 
 def test_a_seed_tells_the_same_story_twice(seed: int) -> None:

@@ -55,6 +55,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import ClusterId
 from mirrord.wire.batch import CONTROL
+from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape
 from tests.sim.source import FakeSource
@@ -74,7 +75,7 @@ class World:
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
         self.ledger: list[Entry] = []
-        self.truth = FlowState()
+        self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an all-seeing reader."""
         self.hosts: list[Host] = []
         self.wire: list[Request] = []
@@ -142,7 +143,7 @@ class World:
         )
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
-        host = Host(name, self, lane, FlowState(), started_at=self.now)
+        host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
         for offset, entry in enumerate(self.ledger):

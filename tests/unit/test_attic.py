@@ -1,14 +1,20 @@
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
 
-from mirrord.model.config import FlowConfig, LimitsConfig
-from mirrord.model.names import Alias
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.config import FlowConfig, LimitsConfig, load_text
+from mirrord.model.names import Alias, ClusterId
 from mirrord.model.run_memory import BLOCKS_BYTES, FEWEST_RUNS, PIECE_RUNS, RunMemory
 from mirrord.model.runs import RUN_BYTES, Runs
 from mirrord.shell.attic import UNIT_BYTES, AtticLost, FileAttic, run_memory
+from mirrord.shell.group_sync import GroupSync
+from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.shell.replicator import Replicator
+from mirrord.shell.supervise import Surroundings
 from tests.fixtures.attic import MemoryAttic, no_room
 
 
@@ -112,6 +118,20 @@ def test_the_piece_that_was_looked_into_last_stays(seed: int) -> None:
     for ordinal in ordinals:
         runs.offset_of(ordinal)
     assert attic.reads == 1
+
+
+def test_every_part_of_a_daemon_keeps_to_the_limit() -> None:
+    config = load_text(
+        '[clusters.eu]\nbootstrap = "eu:1"\n[clusters.us]\nbootstrap = "us:1"\n[[flows]]\nname = "limited"\n'
+        'from = "eu"\nto = "us"\ntopics = [".*"]\nlimits = { map_bytes = "8MiB" }\n',
+        "conf.toml",
+    )
+    (flow,), clusters = config.flows, config.clusters
+    setup = FlowSetup(flow, clusters["eu"], clusters["us"], config.runtime, 1, ClusterId("eu"), ClusterId("us"))
+    topics = MemoryLog(MemoryLedger())
+    parts: list[Any] = [Replicator("r", setup, topics), GroupSync("g", setup, topics)]
+    stores = [Surroundings(config).ledger(flow), *(part._store for part in parts)]
+    assert [store.state.memory for store in stores] == [run_memory(flow)] * 3
 
 
 def test_readers_of_one_flow_share_its_room() -> None:
