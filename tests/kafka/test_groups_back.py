@@ -8,14 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 from confluent_kafka import Consumer
+from confluent_kafka.admin import AclOperation
 
 from mirrord.lab.cluster import Cluster
+from mirrord.model.acls import AclRule
+from mirrord.model.config import ClusterConfig
 from mirrord.model.config_features import GroupsConfig
 from mirrord.model.groups import GroupsReport
+from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
 from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
 from tests.fixtures.groups import Watch, commit, committed, consume, following, member
-from tests.fixtures.lab import LabPair
-from tests.fixtures.mirror import Written, copy_of, create_topic, mirror, write
+from tests.fixtures.lab import Allow, LabPair
+from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
+from tests.fixtures.wire import security_of
 
 ROUNDS = 5
 
@@ -89,6 +94,30 @@ async def test_members_at_the_source_are_left_alone(lab_pair: LabPair) -> None:
             await follower.in_step(group, 30)
 
 
+async def test_without_the_right_to_commit_at_the_source_it_is_told(
+    lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
+) -> None:
+    group = unique("refused")
+    async with mirror(lab_sasl, lab_pair.target, groups=both_ways(group)) as flow:
+        topic = flow.topic()
+        await asyncio.to_thread(write, flow.source, topic, numbered(100))
+        await flow.caught_up(await flow.copying())
+        rights = KafkaUpkeepAdmin(config_of(lab_sasl), SECONDS)
+        describe = AclRule("GROUP", "PREFIXED", group, "User:mirrord", "*", "DESCRIBE", "ALLOW")
+        assert await rights.add_rules([describe]) == {}
+        allow("mirrord", AclOperation.READ, topic)
+        try:
+            less = ClusterConfig(tuple(lab_sasl.bootstrap.split(",")), security_of(lab_sasl, "mirrord"))
+            async with following(flow, less) as follower:
+                await asyncio.to_thread(read_at, flow.target, group, copy_of(topic), 30)
+                back = await follower.until_back(lambda each: each.state == "refused", group)
+                assert back.why.startswith("the source does not take the commit: GROUP_AUTHORIZATION_FAILED; READ on")
+                assert await asyncio.to_thread(committed, flow.source, group, topic) == {0: None}
+        finally:
+            await rights.remove_rules([describe])
+            await rights.close()
+
+
 def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Path) -> None:
     topic, group, flow = unique("orders"), unique("verb"), unique("flow")
     create_topic(lab_pair.source, topic)
@@ -159,6 +188,9 @@ def test_a_consumer_moves_over_and_back_under_load(lab_pair: LabPair, tmp_path: 
                         daemon = Daemon(path)
                     wanted = len(read) + (0 if other else others)
                     daemon.until(lambda at=other, wanted=wanted: watches[at].seen[-1:] == [wanted])
+            answer = mirrord("groups", path, "--reverse", "--json")
+            (report,) = msgspec.json.decode(answer.stdout, type=dict[str, list[GroupsReport]])["flows"]
+            assert (report.source, report.note, [each.state for each in report.groups]) == ("log", "", ["in step"])
             assert daemon.stop() == 0
         finally:
             daemon.__exit__()
