@@ -3,7 +3,7 @@ never go back. All of it is bounded by what is reported now.
 """
 
 from collections import Counter, deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from operator import neg
 
 from mirrord.model.assignment import LaneReport, ReplicatorReport
@@ -39,6 +39,10 @@ class FlowFigures:
     def keep(self, lanes: Collection[LaneId]) -> None:
         """Forget how far behind all other lanes are. Those that have no host for a moment stay."""
         self.behind.keep(lanes)
+
+    def adopt(self, replicators: Iterable[str]) -> None:
+        """These ran before this process began to count: what they have done by their first report is not its."""
+        self._counts.adopted.update(replicators)
 
     @property
     def counts(self) -> CountsStatus:
@@ -131,9 +135,15 @@ class _Lane:
 
     __slots__ = ("bytes", "raw", "rebuilt", "records")
 
-    def __init__(self) -> None:
+    def __init__(self, told: LaneReport | None = None) -> None:
         self.records = self.bytes = self.raw = 0
         self.rebuilt: Mapping[str, int] = {}
+        if told is not None:
+            self.take(told)
+
+    def take(self, told: LaneReport) -> None:
+        self.records, self.bytes, self.raw = told.copied_records, told.copied_bytes, told.raw_batches
+        self.rebuilt = told.rebuilt
 
 
 class Counts:
@@ -144,6 +154,8 @@ class Counts:
         self._deaths = self._deaths_told = 0
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[Api, _Requests] = {}
+        self.adopted: set[str] = set()
+        """Hosts whose next report is where counting begins."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, Api], RequestsStatus] = {}
 
@@ -153,11 +165,13 @@ class Counts:
         seen: dict[tuple[str, Api], RequestsStatus] = {}
         for host, report in reports.items():
             for lane in report.lanes:
-                lanes[lane.lane, host] = self._lane(self._lanes.get((lane.lane, host)) or _Lane(), lane)
+                known = _Lane(lane) if host in self.adopted else self._lanes.get((lane.lane, host)) or _Lane()
+                lanes[lane.lane, host] = self._lane(known, lane)
             for requests in report.requests:
                 total = self._requests.setdefault(requests.api, _Requests())
-                total.add(requests, self._seen.get((host, requests.api)))
+                total.add(requests, requests if host in self.adopted else self._seen.get((host, requests.api)))
                 seen[host, requests.api] = requests
+            self.adopted.discard(host)
         self._lanes, self._seen = lanes, seen
 
     def note_deaths(self, told: int) -> None:
@@ -187,8 +201,7 @@ class Counts:
         self._raw += lane.raw_batches - known.raw
         for reason, count in lane.rebuilt.items():
             self._rebuilt[reason] += count - known.rebuilt.get(reason, 0)
-        known.records, known.bytes, known.raw = lane.copied_records, lane.copied_bytes, lane.raw_batches
-        known.rebuilt = lane.rebuilt
+        known.take(lane)
         return known
 
 

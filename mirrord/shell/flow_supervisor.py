@@ -288,6 +288,7 @@ class FlowSupervisor:
         )
         if keeper.turn > 1:
             await fleet.adopt()
+            self._figures.adopt(host.name for host in fleet.hosts())
         else:
             await end_all(services.engine, f"{services.config.instance}/{self.flow.name}/")
         recorder = Recorder(store, keeper)

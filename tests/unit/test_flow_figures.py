@@ -157,6 +157,21 @@ def test_counters_never_go_back() -> None:
     assert figures.counts.rebuilt_batches == {"compacted": 3}
 
 
+def test_what_was_copied_before_this_process_began_is_not_counted_again() -> None:
+    stats = RequestStats("produce")
+    stats.took(0.003)
+    figures = FlowFigures()
+    figures.adopt(["one"])
+    figures.note(report("one", lane(0, copied=1_000), requests=(stats.told(),)), 0, now=1)
+    assert figures.counts.copied_records == 0
+    stats.took(0.003)
+    figures.note(report("one", lane(0, copied=1_100), requests=(stats.told(),)), 0, now=2)
+    figures.note(report("two", lane(0, copied=70)), 0, now=3)
+    counts = figures.counts
+    assert (counts.copied_records, counts.raw_batches, counts.rebuilt_batches) == (170, 17, {"compacted": 1})
+    assert sum(counts.requests[0].buckets) == 1
+
+
 def test_requests_of_all_replicators_add_up() -> None:
     one, two = RequestStats("produce"), RequestStats("produce")
     figures = FlowFigures()
