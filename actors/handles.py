@@ -5,12 +5,14 @@ here. The functions of Ray that wait for its GCS run beside the event loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import msgspec
 import ray
+import structlog
 from ray.exceptions import ActorDiedError, RayError, RayTaskError
 from ray.util import list_named_actors
 
@@ -26,8 +28,12 @@ ANSWER_S = 2.0
 """How much longer than its own deadline a call may take."""
 REPORT_S = 15.0
 """A follower of groups asks the target first."""
+LINGER_S = 1.0
+"""Between the loss of a lease and the end of the process: the lanes are fenced at once, and say so."""
 END_S = 5.0
 """How long the end of a killed process may take to be known."""
+
+log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -95,6 +101,19 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
     """
     with suppress(RayError, ValueError):
         await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
+
+
+def end_when(lost: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+    """End this actor's process when its lease is lost: a zombie that wakes up notices by itself, and nobody else may be
+    there to end it."""
+
+    async def end() -> None:
+        await lost
+        log.error("ends_by_itself", name=name, reason="the lease is lost")
+        await asyncio.sleep(LINGER_S)
+        os._exit(1)
+
+    return asyncio.create_task(end())
 
 
 class Watches:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from actors.handles import Watches, in_health_group
+from actors.handles import Watches, end_when, in_health_group
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
@@ -43,6 +43,7 @@ class ReplicatorActor:
         """Read the ledger; the process id."""
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
+        self._ending = end_when(self._replicator.until_lost(), self._name)
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:

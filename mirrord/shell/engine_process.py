@@ -1,5 +1,6 @@
 """Replicators as tasks of this process: for tests, for small machines, and where Ray is not wanted."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
@@ -25,8 +26,8 @@ class ProcessEngine:
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}
 
-    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
-        """Open a replicator. It ends with this process, so `on_death` is never called. Raises EnvironmentFault."""
+    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Task":
+        """Open a replicator. It ends with this process, or when its lease is lost. Raises EnvironmentFault."""
         replicator = Replicator(name, setup, self._topics(setup))
         try:
             await replicator.open()
@@ -34,6 +35,7 @@ class ProcessEngine:
             await replicator.close(0)
             raise
         task = self._running[name] = _Task(name, replicator, self._running)
+        task.watch = asyncio.create_task(task.end_when_lost(on_death))
         return task
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
@@ -73,8 +75,16 @@ class _Task:
 
     def __init__(self, name: str, replicator: Replicator, running: dict[str, "_Task"]) -> None:
         self.name = name
+        self.watch: asyncio.Task[None] | None = None
         self._replicator = replicator
         self._running = running
+
+    async def end_when_lost(self, on_death: Callable[[], None]) -> None:
+        """A replicator without a lease has nothing to do, ever: another one can take its place."""
+        await self._replicator.until_lost()
+        if self._running.pop(self.name, None) is not None:
+            await self._replicator.close(0)
+            on_death()
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes."""
@@ -99,6 +109,7 @@ class _Task:
         """Let it drain what it has and end."""
         self._check()
         del self._running[self.name]
+        self._unwatch()
         try:
             await self._replicator.close(deadline_s)
         except MirrordError as error:
@@ -107,7 +118,12 @@ class _Task:
     async def kill(self) -> None:
         """End it without waiting for what is on its way."""
         if self._running.pop(self.name, None) is not None:
+            self._unwatch()
             await self._replicator.close(0)
+
+    def _unwatch(self) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
 
     def _check(self) -> None:
         if self.name not in self._running:

@@ -31,6 +31,7 @@ from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, Replicat
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.status import HostState
 from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
 from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorUnsure
@@ -104,6 +105,11 @@ class Fleet:
     def reports(self) -> Mapping[str, ReplicatorReport]:
         """The last report of each replicator that serves."""
         return {name: member.report for name, member in self._members.items() if member.report is not None}
+
+    def states(self) -> dict[str, HostState]:
+        """How each replicator is, by its name."""
+        now = self._clock.monotonic()
+        return {name: member.health(now) for name, member in self._members.items()}
 
     def hosts(self) -> list[Host]:
         """The replicators as they are known now."""
@@ -239,8 +245,6 @@ class Fleet:
         name = f"{lane.source_topic}-{lane.key.partition}"
         return any(pattern.fullmatch(name) for pattern in self._alone)
 
-    # steps
-
     def _start(self, slot: int) -> None:
         self._started += 1
         name = f"{self._prefix}replicator-{slot}.g{self._tenure}.{self._started}"
@@ -346,8 +350,6 @@ class Fleet:
         # The one before the last one may not have run out of time yet.
         return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
 
-    # adoption
-
     async def _greet(self, member: Member) -> None:
         try:
             greeted = await greet(member, self._setup, self._ledger())
@@ -392,8 +394,6 @@ class Fleet:
             await self._clock.sleep(RETIRE_PAUSE_S)
         await self._stop(member)
 
-    # watching
-
     async def _poll(self, member: Member) -> None:
         assert member.handle is not None  # noqa: S101
         asked = self._clock.monotonic()
@@ -410,14 +410,19 @@ class Fleet:
         self._loads.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:
             self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
-            await self._kill(member)
+            await self._quarantine(member)
             return
         self._compare(member, report, asked)
 
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         if self._clock.monotonic() - member.heard > SILENT_S:
             self._log.error("replicator_silent", replicator=member.name, reason=str(fault))
-            await self._kill(member)
+            await self._quarantine(member)
+
+    async def _quarantine(self, member: Member) -> None:
+        """It gets no more lanes and is ended. What it has stays its own until that is known, or cannot be known."""
+        member.quarantined, member.state = True, "stopping"
+        await self._kill(member)
 
     def _compare(self, member: Member, report: ReplicatorReport, asked: float) -> None:
         phases = {lane.lane: lane.phase for lane in report.lanes}

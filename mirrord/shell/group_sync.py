@@ -123,6 +123,10 @@ class GroupSync:
             self._counted, states = now, self._parts.rounds.states()
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
+    async def until_lost(self) -> None:
+        """Until the lease is somebody else's: there is nothing left to do for this follower, ever."""
+        await self._lease.lost.wait()
+
     def tell_all(self) -> None:
         """Tell every position anew: who is told now may not know what others were told."""
         if self._parts is not None:

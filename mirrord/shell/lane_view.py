@@ -11,7 +11,7 @@ from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.orders import Orders, origin_words, pausable
-from mirrord.model.status import LaneStatus, ReplicatorStatus
+from mirrord.model.status import HostState, LaneStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
 from mirrord.shell.flow_figures import FlowFigures
 
@@ -113,7 +113,7 @@ def _ordered(lane: LaneStatus, orders: Orders) -> LaneStatus:
     return lane
 
 
-def replicators(reports: Iterable[ReplicatorReport]) -> tuple[ReplicatorStatus, ...]:
+def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostState]) -> tuple[ReplicatorStatus, ...]:
     """The lines of replicators that report, by their names."""
     return tuple(
         ReplicatorStatus(
@@ -124,6 +124,7 @@ def replicators(reports: Iterable[ReplicatorReport]) -> tuple[ReplicatorStatus, 
             cpu_seconds=report.cpu_seconds,
             rss_bytes=report.rss_bytes,
             loop_age_ms=report.loop_age_ms,
+            state=states.get(report.name, "healthy"),
         )
         for report in sorted(reports, key=lambda report: report.name)
     )

@@ -8,8 +8,11 @@ from typing import Literal, NamedTuple
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import Former, ReplicatorReport
 from mirrord.model.names import LaneId
+from mirrord.model.status import HostState
 from mirrord.shell.engine import ReplicatorHandle
 
+UNSURE_S = 3.0
+"""A replicator that has not answered for so long is told to be unsure; polls are a second apart."""
 _SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
 
 
@@ -44,6 +47,19 @@ class Member:
     """When it last answered."""
     greeted: bool = True
     """It takes its orders from this process."""
+    quarantined: bool = False
+    """It is being ended, because it did not answer."""
+
+    def health(self, now: float) -> HostState:
+        """As people are told."""
+        if self.state == "starting":
+            return "starting"
+        if self.quarantined:
+            return "quarantined"
+        if self.state == "stopping":
+            return "leaving"
+        hangs = self.report is not None and self.report.loop_age_ms > UNSURE_S * 1000
+        return "unsure" if hangs or not self.greeted or now - self.heard > UNSURE_S else "healthy"
 
 
 def slot_of(name: str) -> int | None:

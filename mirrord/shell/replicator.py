@@ -182,6 +182,10 @@ class Replicator:
                 return
             await self._clock.sleep(backoff.next_s())
 
+    async def until_lost(self) -> None:
+        """Until the lease is somebody else's: there is nothing left to do for this replicator, ever."""
+        await self._lease.lost.wait()
+
     async def _watch_lease(self) -> None:
         await self._lease.lost.wait()
         if self._host is not None:

@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -165,3 +166,44 @@ def test_a_daemon_killed_with_9_ends_with_its_ray_and_the_next_one_goes_on(lab_p
         until_ended(processes)
     finish(path, source, topic)
     assert_same(source, target, [topic], load.written)
+
+
+def test_replicators_that_wake_up_when_another_daemon_has_the_flow_end_by_themselves(
+    lab_pair: LabPair, tmp_path: Path
+) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, path = mirror(source, target, tmp_path)
+    other = tmp_path / "other.toml"
+    other.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"').replace("instance = ", "#"))
+    with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as daemon:
+        daemon.until(lambda: "daemon_ready" in daemon.output, START_S)
+        daemon.until(lambda: is_copying(daemon.flow()))
+        flow = daemon.flow()
+        assert flow.lease is not None
+        supervisor = flow.lease.pid
+        zombies = [psutil.Process(each.pid) for each in flow.replicators]
+        with Daemon(other) as standby:
+            standby.until(lambda: standby.flow().state == "standby")
+            for pid in (supervisor, *(each.pid for each in zombies)):
+                os.kill(pid, signal.SIGSTOP)
+            standby.until(lambda: standby.flow().totals.lanes == {"copying": PARTITIONS})
+            load.wait_for(2_000)
+            for each in zombies:
+                os.kill(each.pid, signal.SIGCONT)
+            # Nobody tells them: their supervisor is still stopped.
+            until_ended(zombies)
+            with suppress(ProcessLookupError):
+                os.kill(supervisor, signal.SIGCONT)
+            daemon.until(lambda: reached_standby(daemon))
+            load.wait_for(2_000)
+            assert daemon.stop() == 0
+            assert standby.stop() == 0
+    finish(path, source, topic)
+    assert_same(source, target, [topic], load.written)
+
+
+def reached_standby(daemon: Daemon) -> bool:
+    try:
+        return daemon.flow().state == "standby"
+    except OSError:
+        return False

@@ -2,11 +2,13 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from mirrord.flow.state import Phase
 from mirrord.model.config import load_text
+from mirrord.model.status import FlowState, HostState
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,6 +38,12 @@ def test_every_file_that_is_named_exists(page: Path) -> None:
 def test_the_picture_of_phases_has_all_of_them() -> None:
     drawn = set(re.findall(r"^ +(\w+) -->|--> (\w+)", picture("phases"), re.MULTILINE))
     assert {name for pair in drawn for name in pair if name} == {phase.value for phase in Phase}
+
+
+@pytest.mark.parametrize(("name", "states"), [("flow states", FlowState), ("host states", HostState)])
+def test_the_pictures_of_supervision_have_all_states(name: str, states: object) -> None:
+    drawn = set(re.findall(r"^ +(\w+) -->|--> (\w+)", picture(name), re.MULTILINE))
+    assert {each for pair in drawn for each in pair if each} == set(get_args(states))
 
 
 def test_the_picture_of_packages_has_all_of_them() -> None:

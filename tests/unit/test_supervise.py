@@ -12,7 +12,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChanged, FlowOpened, SourceRun, TargetProbed, TargetRun
 from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
-from mirrord.shell import flow_supervisor, pruning
+from mirrord.shell import flow_supervisor, members, pruning
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLog
@@ -156,13 +156,24 @@ async def test_one_replicator_per_partition(mirror: Mirror) -> None:
     assert [len(replicator.lanes) for replicator in engine.alive] == [1] * 5
 
 
-async def test_a_silent_replicator_is_ended_and_replaced(mirror: Mirror) -> None:
+async def test_a_silent_replicator_is_unsure_then_ended_and_replaced(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mirror.clusters["eu"].add("orders", 2)
-    _, engine = mirror.start()
-    await eventually(lambda: hosted(engine, 2))
+    flow, engine = mirror.start()
+    await eventually(lambda: hosted(engine, 2) and len(flow.status().replicators) == 2)
     victim = engine.alive[0]
+    monkeypatch.setattr(members, "UNSURE_S", 0.2)
     victim.silent = True
-    await eventually(lambda: victim.dead and hosted(engine, 2))
+    seen: list[str] = []
+
+    def replaced() -> bool:
+        seen.extend(each.state for each in flow.status().replicators if each.name == victim.name)
+        return victim.dead and hosted(engine, 2)
+
+    await eventually(replaced)
+    assert seen[0] == "healthy"
+    assert "unsure" in seen
 
 
 async def test_an_assignment_that_got_lost_is_repeated(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +186,7 @@ async def test_an_assignment_that_got_lost_is_repeated(mirror: Mirror, monkeypat
 
     monkeypatch.setattr(FakeReplicator, "open", open_deaf)
     _, engine = mirror.start(cores=1)
-    await eventually(lambda: engine.replicators)
+    await eventually(lambda: engine.replicators and all(each.deaf for each in engine.alive))
     for replicator in engine.alive:
         replicator.deaf = False
     await eventually(lambda: hosted(engine, 2))
