@@ -1,4 +1,5 @@
-"""How long until records arrive: after a start, after kill -9 of a replicator or of the daemon, and for a new topic?
+"""How long until records arrive: after a start, after kill -9 of a replicator, of the supervisor or of the daemon, with
+and without a standby, and for a new topic?
 
 One repetition begins with a new flow, whose topic already holds records and goes on getting more. Everything counts by
 this process's clock: from the moment before the process is started or killed, or the topic is created, until the target
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
@@ -43,6 +45,8 @@ _POLL_S = 0.02
 _SETTLE_S = 0.3
 _WATCHED_S = 1.0
 """For so long at least growth is noted after a replicator was killed."""
+_RESTARTED_S = 10.0
+"""Within this a supervisor is started again and has gone on with its replicators."""
 _PAUSE_S = 1.0
 """Between a recovery and the next fault, at least."""
 
@@ -55,6 +59,9 @@ START = "start to the first record"
 NEW_TOPIC = "new topic to its first record"
 REPLICATOR_FIRST = "kill -9 of a replicator to the first new record of its lanes"
 REPLICATOR_ALL = "kill -9 of a replicator until all of its lanes move"
+SUPERVISOR_GAP = "kill -9 of the supervisor: longest silence of any lane"
+STANDBY_FIRST = "kill -9 of the daemon to the first new record by a standby"
+STANDBY_ALL = "kill -9 of the daemon until all lanes move by a standby"
 DAEMON_FIRST = "kill -9 of the daemon and restart to the first new record"
 DAEMON_ALL = "kill -9 of the daemon and restart until all lanes move"
 
@@ -119,6 +126,20 @@ class Target:
             time.sleep(_POLL_S)
         return [max((after - ahead, after) for ahead, after in pairwise(times))[1] for times in grown.values()]
 
+    def longest_gap(self, daemon: Daemon, before: Mapping[Lane, int], seconds: float) -> float:
+        """The longest time within so many seconds in which a lane did not grow. Raises EnvironmentFault."""
+        began = time.monotonic()
+        grown: dict[Lane, list[float]] = {lane: [0.0] for lane in before}
+        ends, names = dict(before), {topic: partition + 1 for topic, partition in sorted(before)}
+        while (at := time.monotonic() - began) < seconds:
+            for lane, end in self._admin.ends(names).items():
+                if end > ends.get(lane, end):
+                    ends[lane] = end
+                    grown[lane].append(at)
+            _ = daemon.pid
+            time.sleep(_POLL_S)
+        return max(after - ahead for times in grown.values() for ahead, after in pairwise([*times, seconds]))
+
     def ends(self, topic: str, partitions: int) -> dict[Lane, int]:
         """Of all partitions. Raises EnvironmentFault when they cannot be asked."""
         ends = self._admin.ends({topic: partitions})
@@ -162,6 +183,7 @@ class Repetition:
             replicators=REPLICATORS if engine == "ray" else "auto",
         )
         self._daemon = Daemon(folder / str(number), settings)
+        self._standby = Daemon(folder / str(number), replace(settings, instance="standby"))
 
     def run(self) -> None:
         """All faults, one after the other. Raises EnvironmentFault."""
@@ -179,9 +201,14 @@ class Repetition:
             if self._engine == "ray":
                 self._pause()
                 self._kill_replicator()
+                self._pause()
+                self._kill_supervisor()
             self._pause()
             self._kill_daemon()
-            self._daemon.stop()
+            self._pause()
+            everything.callback(self._standby.kill)
+            self._kill_beside_standby()
+            self._standby.stop()
 
     def _start(self) -> None:
         began = time.monotonic()
@@ -218,6 +245,25 @@ class Repetition:
         # Ray's processes may live on for a moment: what they still copy is no recovery.
         before = self._target.quiet(self._copy, PARTITIONS)
         self.seconds[DAEMON_FIRST], self.seconds[DAEMON_ALL] = self._target.grown(self._daemon, before, killed)
+
+    def _kill_supervisor(self) -> None:
+        flow = self._settled(REPLICATORS)
+        if flow.lease is None:
+            raise EnvironmentFault("the flow runs without a lease")
+        before = self._target.ends(self._copy, PARTITIONS)
+        os.kill(flow.lease.pid, signal.SIGKILL)
+        self.seconds[SUPERVISOR_GAP] = self._target.longest_gap(self._daemon, before, _RESTARTED_S)
+
+    def _kill_beside_standby(self) -> None:
+        """The other daemon has the clusters and the ledger open, and waits for the lease."""
+        self._settled(REPLICATORS if self._engine == "ray" else 1)
+        self._standby.start()
+        self._standby.wait_for("standby", lambda flow: flow.state == "standby", PATIENCE_S)
+        self._pause()
+        killed = time.monotonic()
+        self._daemon.kill()
+        before = self._target.quiet(self._copy, PARTITIONS)
+        self.seconds[STANDBY_FIRST], self.seconds[STANDBY_ALL] = self._target.grown(self._standby, before, killed)
 
     def _settled(self, replicators: int) -> FlowStatus:
         """When all lanes copy in so many replicators."""

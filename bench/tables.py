@@ -26,6 +26,8 @@ _WAIT_GOALS = {
     ("ray", bench_recovery.START): "10",
     ("ray", bench_recovery.DAEMON_FIRST): "10",
     ("ray", bench_recovery.REPLICATOR_ALL): "5",
+    ("ray", bench_recovery.STANDBY_FIRST): "10",
+    ("process", bench_recovery.STANDBY_FIRST): "10",
     ("process", bench_recovery.NEW_TOPIC): "6",
     ("ray", bench_recovery.NEW_TOPIC): "6",
 }

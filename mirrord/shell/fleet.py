@@ -209,8 +209,8 @@ class Fleet:
 
     async def poll(self) -> None:
         """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
-        work = [self._poll(member) if member.greeted else self._greet(member) for member in self._serving()]
-        await asyncio.gather(*work)
+        asked = [member for member in self._members.values() if member.is_asked]
+        await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
 
     async def drain(self, deadline_s: float) -> None:
         """Let all replicators drain their lanes and end; those that have not by then are ended."""
@@ -481,10 +481,6 @@ class Fleet:
             self._ended(member)
         else:
             self._ended(member)
-
-    def _serving(self) -> list[Member]:
-        known = self._members.values()
-        return [member for member in known if member.state == "serving" or not member.greeted]
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)

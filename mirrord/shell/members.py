@@ -50,6 +50,11 @@ class Member:
     quarantined: bool = False
     """It is being ended, because it did not answer."""
 
+    @property
+    def is_asked(self) -> bool:
+        """Whether it is asked how it is."""
+        return not self.quarantined and (self.state == "serving" or not self.greeted)
+
     def health(self, now: float) -> HostState:
         """As people are told."""
         if self.state == "starting":
