@@ -22,6 +22,24 @@ SILENT_S = 15.0
 """A follower that does not answer for so long is replaced."""
 END_S = 1.0
 
+NOT_ITS_OWN = frozenset(
+    {
+        "topics",
+        "exclude",
+        "select",
+        "select_settings",
+        "rpo_ms",
+        "refresh_ms",
+        "replication_factor",
+        "propagate_deletes",
+        "delete_grace_ms",
+        "sync",
+        "heartbeats",
+    }
+)
+"""Fields of a flow that a follower does not work by: what is copied it learns from the ledger. On Ray another follower
+is another process, which would take a core from the lanes for a second or two."""
+
 log = structlog.get_logger()
 
 
@@ -136,7 +154,7 @@ class GroupKeeper:
     async def _listen(self, handle: GroupsHandle, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
         loop = asyncio.get_running_loop()
         heard = loop.time()
-        while flow() == setup.flow:
+        while _follows_the_same(flow(), setup.flow):
             if self._died.is_set():
                 raise ReplicatorDead("their follower has ended")
             try:
@@ -161,4 +179,11 @@ async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
         answer = await handle.greet()
     except ReplicatorUnsure:
         return False
-    return answer.program == program() and msgspec.msgpack.decode(answer.setup, type=FlowSetup) == setup
+    known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
+    same = msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
+    return answer.program == program() and same
+
+
+def _follows_the_same(one: FlowConfig, other: FlowConfig) -> bool:
+    fields = [name for name in FlowConfig.__struct_fields__ if name not in NOT_ITS_OWN]
+    return all(getattr(one, name) == getattr(other, name) for name in fields)

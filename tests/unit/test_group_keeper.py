@@ -9,7 +9,7 @@ import pytest
 
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.config_features import GroupsConfig, Mm2RecordsConfig
+from mirrord.model.config_features import GroupsConfig, Mm2RecordsConfig, SyncConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import Translated
 from mirrord.model.names import ClusterId
@@ -78,6 +78,23 @@ async def test_one_that_dies_or_falls_silent_is_replaced() -> None:
         await eventually(lambda: len(made.engine.groups) == 3)
         assert [each.name[-2:] for each in made.engine.groups] == [".1", ".2", ".3"]
         await eventually(lambda: made.engine.groups[0].dead and made.engine.groups[1].dead)
+
+
+async def test_what_a_follower_does_not_work_by_changes_without_another_one() -> None:
+    told: list[Translated] = []
+    async with kept() as made:
+        made.keeper.on_translated = told.extend
+        await eventually(lambda: made.engine.groups)
+        (follower,) = made.engine.groups
+        made.flow = msgspec.structs.replace(FLOW, topics=("other",), rpo_ms=1_000, sync=SyncConfig(acls="off"))
+        for round_ in range(2):
+            follower.translated = (Translated("billing", "orders", "eu.orders", 0, 10, 7, ""),)
+            await eventually(lambda expected=round_ + 1: len(told) == expected)
+        assert made.engine.groups == [follower]
+
+
+def test_every_field_that_a_follower_ignores_exists() -> None:
+    assert set(FlowConfig.__struct_fields__) > group_keeper.NOT_ITS_OWN
 
 
 async def test_another_configuration_has_another_follower() -> None:
