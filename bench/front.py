@@ -35,7 +35,8 @@ def _last(results: Results, question: str) -> list[dict[str, Any]]:
 
 
 def _doubled(results: Results) -> str | None:
-    campaigns = results.get("campaign")
+    # Those of consumers that move compare what was read.
+    campaigns = [each for each in results.get("campaign", ()) if each["difference"]]
     if not campaigns:
         return None
     doubled = sum(each["difference"]["doubled"] for each in campaigns)

@@ -17,7 +17,9 @@ from mirrord.shell.program import program
 
 POLL_S = 1.0
 """Positions are handed on within this."""
-LONGEST_PAUSE_S = 30.0
+LONGEST_PAUSE_S = 10.0
+LIVED_S = 5.0
+"""One that has lived so long is replaced at once; one that dies again and again is not: each start costs a core."""
 SILENT_S = 15.0
 """A follower that does not answer for so long is replaced."""
 END_S = 1.0
@@ -85,8 +87,7 @@ class GroupKeeper:
                 if note != self.note:
                     log.error("groups_not_followed", flow=present.name, reason=str(fault))
                 self.note = note
-                # One that has lived for a while is replaced at once; one that dies again and again is not.
-                pause_s = POLL_S if loop.time() - began > LONGEST_PAUSE_S else min(2 * pause_s, LONGEST_PAUSE_S)
+                pause_s = POLL_S if loop.time() - began > LIVED_S else min(2 * pause_s, LONGEST_PAUSE_S)
                 await asyncio.sleep(pause_s)
 
     @property
