@@ -31,7 +31,7 @@ class Tier:
 
 TIERS = (
     Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 3, ("-n", "2")),
-    Tier("kafka", ("kafka",), 14),
+    Tier("kafka", ("kafka",), 18),
     Tier("ray", ("ray",), 5),
     Tier("spark", ("spark",), 4),
 )

@@ -62,6 +62,7 @@ def test_it_translates_by_our_pairs(lab_pair: LabPair, tmp_path: Path) -> None:
                 return checkpoints(target, internal) if internal in topics(target) else {}
 
             daemon.until(lambda: told().get(f"{group}-head") == (1_000, 1_007), 2 * SECONDS)
+            daemon.until(lambda: f"{group}-behind" in told())
             # Far behind the head it knows a pair in front only: it never skips.
             upstream, downstream = told()[f"{group}-behind"]
             assert upstream == 137
