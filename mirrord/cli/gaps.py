@@ -29,7 +29,7 @@ from mirrord.shell.ledger_reading import LedgerReading
 
 _EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, unexplained) and
 what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of each partition
-are known and not when they were told. Exit code 3 when a loss is listed.
+are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is listed.
 
   mirrord gaps conf.toml --since 24h"""
 
@@ -69,7 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     shown = [
         line
         for line in found
-        if (arguments.all or line.reason in _TELLING) and (since_ms is None or (line.at_ms or 0) >= since_ms)
+        if (arguments.all or line.reason in _TELLING)
+        and (since_ms is None or line.at_ms is None or line.at_ms >= since_ms)
     ]
     if arguments.json:
         print(msgspec.json.encode({"gaps": shown}).decode())
@@ -104,7 +105,7 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
                     # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
                     gaps = Gaps(reading.state)
                 if isinstance(read.entry, LedgerCorrupt):
-                    continue
+                    raise read.entry  # what it told would be missing in silence
                 for number, fact in enumerate(read.entry.facts):
                     if read.bound is None or read.bound[number]:
                         gaps.take(fact, read.entry.at_ms)

@@ -10,6 +10,7 @@ import structlog
 from mirrord.ledger.records import Tenure
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_changes import LIVE
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsReport, Translated
 from mirrord.shell.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorUnsure
@@ -24,21 +25,7 @@ SILENT_S = 15.0
 """A follower that does not answer for so long is replaced."""
 END_S = 1.0
 
-NOT_ITS_OWN = frozenset(
-    {
-        "topics",
-        "exclude",
-        "select",
-        "select_settings",
-        "rpo_ms",
-        "refresh_ms",
-        "replication_factor",
-        "propagate_deletes",
-        "delete_grace_ms",
-        "sync",
-        "heartbeats",
-    }
-)
+NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
 """Fields of a flow that a follower does not work by: what is copied it learns from the ledger. On Ray another follower
 is another process, which would take a core from the lanes for a second or two."""
 

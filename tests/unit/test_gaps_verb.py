@@ -68,6 +68,25 @@ def test_since(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[s
         assert listed(capsys) == [("orders", 0, 2, 4, "doubled")]
 
 
+def test_an_entry_that_cannot_be_read_is_no_gap_less(
+    ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger.entries.append(b"\x01garbage")
+    assert main(["gaps", str(conf)]) == 1
+    assert capsys.readouterr().err.startswith("mirrord: ")
+
+
+def test_what_was_told_at_an_unknown_time_is_listed_whatever_the_time(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def read(*_: object) -> list[verb.GapLine]:
+        return [verb.GapLine("eu-us", "orders", 0, 3, 5, "expired", None)]
+
+    monkeypatch.setattr(verb, "_read", read)
+    assert main(["gaps", str(conf), "--json", "--since", "1h"]) == 3
+    assert listed(capsys) == [("orders", 0, 3, 5, "expired")]
+
+
 def test_a_table_for_people(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["gaps", str(conf)])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
