@@ -1,5 +1,7 @@
 """What another process asks of a running daemon, by its HTTP door."""
 
+from typing import TypeVar
+
 import aiohttp
 import msgspec
 
@@ -15,6 +17,9 @@ GROUPS_S = 15.0
 """The daemon asks the target first."""
 APPLIED_S = 15.0
 """The daemon asks both clusters first."""
+
+
+Decoded = TypeVar("Decoded")
 
 
 class NoAnswer(EnvironmentFault):
@@ -51,14 +56,9 @@ async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
 
 async def order_stop(http: str, config: Config) -> None:
     """Let the daemon at this address drain and end. Raises NoAnswer, Refused."""
-    try:
-        async with _session() as session, session.post(f"{http}/stop", headers=_token(config)) as response:
-            if response.status == 403:
-                raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
-            if response.status != 202:
-                raise NoAnswer(f"{http} answers with {response.status}")
-    except (TimeoutError, aiohttp.ClientError) as error:
-        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+    status, body = await _post(http, "/stop", config, None, ANSWER_S)
+    if status != 202:
+        raise _odd(http, status, body)
 
 
 async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
@@ -66,20 +66,10 @@ async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChan
 
     Raises NoAnswer, Refused.
     """
-    url = f"{http}/apply{'?dry_run' if dry_run else ''}"
-    try:
-        async with (
-            _session(APPLIED_S) as session,
-            session.post(url, headers=_token(config), data=msgspec.json.encode(config)) as response,
-        ):
-            answer = await response.read()
-            if response.status == 403:
-                raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
-            if response.status != 200:
-                raise NoAnswer(f"{http} answers with {response.status}: {answer.decode(errors='replace')}")
-            return msgspec.json.decode(answer, type=ConfigChanges)
-    except (TimeoutError, aiohttp.ClientError, msgspec.DecodeError) as error:
-        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+    status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, config, APPLIED_S)
+    if status != 200:
+        raise _odd(http, status, body)
+    return _decoded(http, body, ConfigChanges)
 
 
 async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
@@ -87,23 +77,40 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
 
     Raises ConfigError when it names nothing or cannot be, NoAnswer, Refused, EnvironmentFault when it is not taken now.
     """
-    url = f"{http}/order{'?dry_run' if dry_run else ''}"
+    status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
+    if status == 200:
+        return _decoded(http, body, OrderAnswer)
+    if status not in {400, 404, 503}:
+        raise _odd(http, status, body)
+    error = _decoded(http, body, dict[str, str]).get("error", "")
+    raise (ConfigError if status == 404 else EnvironmentFault)(error)
+
+
+async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:
+    """Status and body of the answer to an order. Raises NoAnswer, Refused."""
+    data = None if told is None else msgspec.json.encode(told)
     try:
         async with (
-            _session(APPLIED_S) as session,
-            session.post(url, headers=_token(config), data=msgspec.json.encode(order)) as response,
+            _session(seconds) as session,
+            session.post(f"{http}{path}", headers=_token(config), data=data) as response,
         ):
-            answer = await response.read()
-            if response.status == 200:
-                return msgspec.json.decode(answer, type=OrderAnswer)
-            if response.status == 403:
-                raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
-            if response.status not in {400, 404, 503}:
-                raise NoAnswer(f"{http} answers with {response.status}: {answer.decode(errors='replace')}")
-            error = msgspec.json.decode(answer, type=dict[str, str])["error"]
-            raise (ConfigError if response.status == 404 else EnvironmentFault)(error)
-    except (TimeoutError, aiohttp.ClientError, msgspec.DecodeError, KeyError) as error:
+            body = await response.read()
+    except (TimeoutError, aiohttp.ClientError) as error:
         raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+    if response.status == 403:
+        raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
+    return response.status, body
+
+
+def _decoded(http: str, body: bytes, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"{http} does not answer: {error}") from error
+
+
+def _odd(http: str, status: int, body: bytes) -> NoAnswer:
+    return NoAnswer(f"{http} answers with {status}: {body.decode(errors='replace')}")
 
 
 def _token(config: Config) -> dict[str, str]:
