@@ -37,6 +37,7 @@ class OffsetSyncs:
         self._timeout_s = timeout_s
         self._lanes: tuple[LaneId, ...] = ()
         self._told: dict[LaneId, Told] = {}
+        self._begun: frozenset[LaneId] = frozenset()
         self._fault = ""
 
     def see(self, lanes: Iterable[LaneId]) -> None:
@@ -53,6 +54,8 @@ class OffsetSyncs:
         """Until it is cancelled."""
         topic = Mm2Topic(self._name, self._config, self._timeout_s)
         self._told.clear()
+        # What was told of a lane that has already copied may be in the topic. Of any other nothing can be.
+        self._begun = frozenset(ledger().progress)
         try:
             while True:
                 try:
@@ -70,9 +73,10 @@ class OffsetSyncs:
         due: list[OffsetSync] = []
         told: dict[LaneId, Told] = {}
         for lane in self._lanes:
-            known, progress, before = state.lanes.get(lane), state.progress.get(lane), self._told.get(lane)
+            known, progress = state.lanes.get(lane), state.progress.get(lane)
             if known is None or progress is None:
                 continue
+            before = self._told.get(lane, None if lane in self._begun else Told(0))
             mark = progress.ordinal
             if before is not None and before.mark == mark and before.last == mark - 1:
                 continue
