@@ -27,17 +27,18 @@ from mirrord.cluster.topics import PlannedLane
 from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
 from mirrord.ledger.records import Tenure
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.status import HostState
 from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
+from mirrord.shell.custody import Custody
 from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorUnsure
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.loads import Loads
-from mirrord.shell.members import Held, Member, former_of, grant_of, lanes_by_ledger
+from mirrord.shell.members import Member, lanes_by_ledger
 
 MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
@@ -50,8 +51,6 @@ RETIRE_PAUSE_S = 0.5
 """Lanes that leave a replicator that is to end, and the time that they have to go on elsewhere before the next ones."""
 LONGEST_PAUSE_S = 10.0
 """Between two tries to start replicators."""
-
-_WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
 
 log = structlog.get_logger()
 
@@ -86,14 +85,9 @@ class Fleet:
         self._knows_wanted = False
         """Until it is known, lanes that are hosted are not taken for unwanted ones."""
         self._members: dict[str, Member] = {}
-        self._orphans: set[LaneId] = set()
         self._loads = Loads()
         self._wishes = Wishes()
-        self._held: dict[LaneId, Held] = {}
-        self._others: set[LaneId] = set()
-        """Lanes that somebody else took under this lease."""
-        self._former_ended = lease.former_ended
-        self._dead: set[str] = set()
+        self._custody = Custody(setup, ledger, former_ended=lease.former_ended)
         self._started = 0
         self._failed_starts = 0
         self._start_after = 0.0
@@ -147,21 +141,10 @@ class Fleet:
         self._wanted = {lane.lane: lane for lane in lanes}
         self._knows_wanted = True
         self._loads.keep(self._wanted)
-        self._forget_others()
+        self._custody.keep(self._wanted.keys() | {lane for member in self._members.values() for lane in member.lanes})
         alone = frozenset(lane for lane, planned in self._wanted.items() if self._is_alone(planned))
         self._wishes = msgspec.structs.replace(self._wishes, alone=alone)
         self.changed.set()
-
-    def _forget_others(self) -> None:
-        """Of lanes that nobody wants or hosts any more, and of replicators that had none but those."""
-        kept = self._wanted.keys() | {lane for member in self._members.values() for lane in member.lanes}
-        for lane in self._held.keys() - kept:
-            held = self._held[lane]
-            # One that may still be writing is remembered: the ledger alone would not tell.
-            if held.left or held.name in self._dead:
-                del self._held[lane]
-        self._orphans &= kept
-        self._dead &= {held.name for held in self._held.values()}
 
     def step(self) -> list[Step]:
         """Begin the next steps, if there are any; they go on by themselves."""
@@ -169,7 +152,7 @@ class Fleet:
             return []
         hosts, now = self.hosts(), self._clock.monotonic()
         desired, wishes = self._wished(now)
-        steps = reconcile(desired, hosts, self._config, self._engine.cores, self._orphans, wishes)
+        steps = reconcile(desired, hosts, self._config, self._engine.cores, self._custody.orphans, wishes)
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
             self._loads.evened_out(now)
         for step in steps:
@@ -203,7 +186,7 @@ class Fleet:
             self._host_all(member, lanes_by_ledger(self._ledger(), member.name))
         await asyncio.gather(*(self._greet(member) for member in list(self._members.values())))
         state, hosted = self._ledger(), {lane for member in self._members.values() for lane in member.lanes}
-        self._orphans |= {lane for lane, known in state.lanes.items() if known.grant and lane not in hosted}
+        self._custody.orphans |= {lane for lane, known in state.lanes.items() if known.grant and lane not in hosted}
         self._loads.evened_out(self._clock.monotonic())
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
@@ -277,20 +260,14 @@ class Fleet:
     def _assign(self, member: Member, lanes: Collection[LaneId]) -> None:
         now = self._clock.monotonic()
         for lane in lanes:
-            former = self._former(lane, now)
-            grant = grant_of(self._ledger(), lane)
-            self._held[lane] = Held(member.name, former, now + self._setup.barrier_s(former), grant)
-            self._orphans.discard(lane)
+            self._custody.give(lane, member.name, now)
             member.lanes.add(lane)
         self._tell(member, lanes)
 
     def _tell(self, member: Member, lanes: Iterable[LaneId]) -> None:
         assignments: list[LaneAssignment] = []
         for lane in lanes:
-            planned = self._wanted[lane]
-            held = self._held[lane]
-            known = (planned.source_topic, planned.target_topic, held.former, held.grant)
-            assignments.append(LaneAssignment(planned.key, *known))
+            assignments.append(self._custody.assignment(self._wanted[lane]))
             member.told[lane] = self._clock.monotonic()
         sending = self._spawn(self._send(member, assignments))
         member.sending.add(sending)
@@ -332,23 +309,7 @@ class Fleet:
         member.lanes.discard(lane)
         member.leaving.discard(lane)
         member.told.pop(lane, None)
-        held = self._held.get(lane)
-        if held is not None and held.name == member.name:
-            self._held[lane] = held._replace(left=left)
-
-    def _former(self, lane: LaneId, now: float) -> Former:
-        """What is known of the lane's former holder: of the last one under this lease, or else by the ledger."""
-        held = self._held.get(lane)
-        if held is None:
-            former = former_of(self._ledger(), lane)
-            ended = self._former_ended and lane not in self._others
-            return "dead" if former == "unknown" and ended else former
-        if held.left:
-            former: Former = "left"
-        else:
-            former = "dead" if held.name in self._dead else "unknown"
-        # The one before the last one may not have run out of time yet.
-        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
+        self._custody.left(lane, member.name, clean=left)
 
     async def _greet(self, member: Member) -> None:
         try:
@@ -363,9 +324,7 @@ class Fleet:
             self.changed.set()
 
     def _take_over(self, member: Member, greeted: Greeted) -> None:
-        for lane in member.lanes - greeted.lanes:
-            self._held.pop(lane, None)
-            self._orphans.add(lane)
+        self._custody.not_found(member.lanes - greeted.lanes)
         member.lanes.clear()
         self._host_all(member, greeted.lanes)
         member.state = "serving" if greeted.fits else "stopping"
@@ -377,9 +336,7 @@ class Fleet:
             self._spawn(self._release(member, tuple(sorted(greeted.leaving))))
 
     def _host_all(self, member: Member, lanes: Collection[LaneId]) -> None:
-        until = self._clock.monotonic() + self._setup.barrier_s("unknown")
-        for lane in lanes:
-            self._held[lane] = Held(member.name, "unknown", until, grant_of(self._ledger(), lane))
+        self._custody.found(lanes, member.name, self._clock.monotonic())
         member.lanes.update(lanes)
 
     async def _retire(self, member: Member) -> None:
@@ -429,9 +386,7 @@ class Fleet:
         for lane in list(member.lanes - member.leaving):
             told = member.told.get(lane, asked)
             if phases.get(lane) == "gone":
-                # It gave the lane up because somebody else has it: who that is stands in the ledger.
-                self._held.pop(lane, None)
-                self._others.add(lane)
+                self._custody.taken_away(lane)
                 self._give_back(member, lane, left=False)
                 self.changed.set()
             elif lane in phases:
@@ -449,13 +404,13 @@ class Fleet:
 
     def _ended(self, member: Member) -> None:
         """Its process has ended; what it had is without a host."""
-        self._dead.add(member.name)
+        self._custody.ended(member.name)
         self._lost(member)
 
     def _lost(self, member: Member) -> None:
         if self._members.pop(member.name, None) is not None:
             self.deaths += 1
-            self._orphans |= member.lanes
+            self._custody.orphans |= member.lanes
             self.changed.set()
 
     async def _close(self, member: Member, deadline_s: float) -> None:

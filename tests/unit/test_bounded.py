@@ -13,14 +13,12 @@ from mirrord.cluster import groups
 from mirrord.cluster.groups import GroupBook, GroupFilter
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import ClusterConfig, FlowConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.config_features import GroupsConfig
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.security import Security
 from mirrord.shell import watched_topics
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.fleet import Fleet
-from mirrord.shell.members import Held
+from mirrord.shell.custody import Custody
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.watched_topics import WatchedTopics
 from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
@@ -105,7 +103,7 @@ def test_what_rays_workers_left_long_ago_is_removed(tmp_path: Path) -> None:
     assert len(list(logs.glob("worker-*.out"))) == ray_logs.KEPT
 
 
-async def test_a_fleet_forgets_lanes_that_nobody_wants_and_replicators_that_nobody_asks_for() -> None:
+def test_lanes_that_nobody_wants_are_forgotten_but_for_who_may_still_write() -> None:
     clusters = {alias: ClusterConfig((f"{alias}:9092",), Security()) for alias in ("eu", "us")}
     setup = FlowSetup(
         flow=FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",)),
@@ -116,15 +114,22 @@ async def test_a_fleet_forgets_lanes_that_nobody_wants_and_replicators_that_nobo
         source_cluster_id=ClusterId("a"),
         target_cluster_id=ClusterId("b"),
     )
-    lease = SimpleNamespace(turn=1, former_ended=True)
-    fleet = Fleet(as_any(None), setup, ReplicatorsConfig(), "mirrord", FlowState, SystemClock(), as_any(lease))
-    left, dead, unsure = (LaneId(each) for each in ("left", "dead", "unsure"))
-    fleet._held = {
-        left: Held("one", "none", 0.0, 1, left=True),
-        dead: Held("two", "none", 0.0, 1),
-        unsure: Held("three", "none", 0.0, 1),
-    }
-    fleet._dead = {"one", "two", "zero"}
-    fleet.want([])
-    assert set(fleet._held) == {unsure}, "whoever may still write is remembered"
-    assert fleet._dead == set()
+    ledger = FlowState()
+    custody = Custody(setup, lambda: ledger, former_ended=True)
+    lanes = [LaneId(each) for each in ("left", "dead", "unsure", "taken away")]
+    left, dead, unsure, taken_away = lanes
+    for lane in lanes:
+        ledger.lanes[lane] = as_any(SimpleNamespace(grant=1, replicator="mirrord/eu-us/replicator-0.g1.1/1"))
+        custody.give(lane, f"replicator of {lane}", 0.0)
+    custody.left(left, f"replicator of {left}", clean=True)
+    custody.ended(f"replicator of {dead}")
+    custody.ended("replicator of nothing")
+    custody.taken_away(taken_away)
+    custody.keep([])
+    assert (custody._held, custody._dead, custody.orphans) == ({}, set(), set())
+    assert custody._others == {unsure, taken_away}, "whoever may still write is remembered"
+    # All that wrote under older leases have ended, but not those two.
+    assert [custody._former(lane, 1e9) for lane in lanes] == ["dead", "dead", "unknown", "unknown"]
+    ledger.lanes.clear()
+    custody.keep([])
+    assert custody._others == set()

@@ -1,0 +1,93 @@
+"""Who had each lane of a flow last, and what that means for whoever gets it next."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from mirrord.cluster.topics import PlannedLane
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import FlowSetup, Former, LaneAssignment
+from mirrord.model.names import LaneId
+from mirrord.shell.members import Held, former_of, grant_of
+
+_WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
+
+
+class Custody:
+    """Of the lanes of one flow, under one lease."""
+
+    def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
+        """`former_ended`: whoever wrote under an older lease is known to have ended."""
+        self.orphans: set[LaneId] = set()
+        """Lanes whose replicator is gone: they come first."""
+        self._setup = setup
+        self._ledger = ledger
+        self._former_ended = former_ended
+        self._held: dict[LaneId, Held] = {}
+        self._others: set[LaneId] = set()
+        """Lanes that somebody else took under this lease."""
+        self._dead: set[str] = set()
+        """Replicators that are known to have ended."""
+
+    def give(self, lane: LaneId, name: str, now: float) -> None:
+        """A replicator is about to be told of a lane."""
+        former = self._former(lane, now)
+        self._held[lane] = Held(name, former, now + self._setup.barrier_s(former), grant_of(self._ledger(), lane))
+        self.orphans.discard(lane)
+
+    def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
+        """A replicator has had them since before this process began."""
+        until = now + self._setup.barrier_s("unknown")
+        for lane in lanes:
+            self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
+
+    def not_found(self, lanes: Iterable[LaneId]) -> None:
+        """A replicator that was thought to have them has not."""
+        for lane in lanes:
+            self._held.pop(lane, None)
+            self.orphans.add(lane)
+
+    def left(self, lane: LaneId, name: str, *, clean: bool) -> None:
+        """A replicator has a lane no longer; `clean`: nothing of it is on its way."""
+        held = self._held.get(lane)
+        if held is not None and held.name == name:
+            self._held[lane] = held._replace(left=clean)
+
+    def taken_away(self, lane: LaneId) -> None:
+        """Somebody else has it: who that is stands in the ledger."""
+        self._held.pop(lane, None)
+        self._others.add(lane)
+
+    def ended(self, name: str) -> None:
+        """A replicator's process is no more."""
+        self._dead.add(name)
+
+    def assignment(self, lane: PlannedLane) -> LaneAssignment:
+        """What the replicator that has it is told."""
+        held = self._held[lane.lane]
+        return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget lanes but these, and replicators that had none but those."""
+        kept = set(lanes)
+        for lane in self._held.keys() - kept:
+            held = self._held.pop(lane)
+            if not held.left and held.name not in self._dead:
+                # It may still be writing: whatever is known of older leases says nothing about this lane.
+                self._others.add(lane)
+        self.orphans &= kept
+        # What the ledger does not know was never written.
+        self._others &= kept | self._ledger().lanes.keys()
+        self._dead &= {held.name for held in self._held.values()}
+
+    def _former(self, lane: LaneId, now: float) -> Former:
+        """What is known of the lane's former holder: of the last one under this lease, or else by the ledger."""
+        held = self._held.get(lane)
+        if held is None:
+            former = former_of(self._ledger(), lane)
+            ended = self._former_ended and lane not in self._others
+            return "dead" if former == "unknown" and ended else former
+        if held.left:
+            former: Former = "left"
+        else:
+            former = "dead" if held.name in self._dead else "unknown"
+        # The one before the last one may not have run out of time yet.
+        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former
