@@ -15,17 +15,22 @@ from mirrord.model.config_features import GroupsConfig
 from mirrord.model.groups import GroupsReport
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
 from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
-from tests.fixtures.groups import Watch, commit, committed, consume, first_value, following, forget, member
+from tests.fixtures.groups import (
+    Watch,
+    commit,
+    committed,
+    consume,
+    copied,
+    first_value,
+    following,
+    forget,
+    member,
+    numbered,
+)
 from tests.fixtures.java_clients import java_clients
 from tests.fixtures.lab import Allow, LabPair, client_settings
-from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
+from tests.fixtures.mirror import SECONDS, config_of, copy_of, create_topic, mirror, write
 from tests.fixtures.wire import security_of
-
-
-def numbered(count: int, first: int = 0, partition: int = 0) -> list[Written]:
-    return [
-        Written(b"%d" % number, b"value %d" % number, partition=partition) for number in range(first, first + count)
-    ]
 
 
 def only(group: str) -> GroupsConfig:
@@ -79,8 +84,6 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
             values = await asyncio.to_thread(at, flow.target, copy_of(topic), 30)
             assert values == [b"value %d" % number for number in range(120, 150)]
             # It went on at the target: nothing of the source takes that back.
-            status = await follower.until(lambda each: each.target_offset == 150, group)
-            assert status.state == "ahead"
             await asyncio.to_thread(at, flow.source, topic, 10)
             status = await follower.until(lambda each: each.source_offset == 130, group)
             assert (status.state, status.target_offset) == ("ahead", 150)
@@ -91,10 +94,7 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_members_at_the_target_are_left_alone(lab_pair: LabPair, protocol: str) -> None:
     group = unique("active")
-    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_pair.source, lab_pair.target, only(group)) as (flow, topic):
         with member(flow.target, group, copy_of(topic), group_protocol=protocol):
             async with following(flow) as follower:
                 await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
@@ -108,10 +108,7 @@ async def test_members_at_the_target_are_left_alone(lab_pair: LabPair, protocol:
 
 async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -> None:
     group = unique("share")
-    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_pair.source, lab_pair.target, only(group)) as (flow, topic):
         with java_clients() as java, java.share_consumer(flow.target, group, copy_of(topic)):
             async with following(flow) as follower:
                 await asyncio.to_thread(commit, flow.source, group, topic, {0: 40})
@@ -125,10 +122,7 @@ async def test_a_share_group_of_the_same_name_at_the_target(lab_pair: LabPair) -
 
 async def test_a_rewind_is_followed_also_after_a_restart(lab_pair: LabPair) -> None:
     group = unique("rewind")
-    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_pair.source, lab_pair.target, only(group)) as (flow, topic):
         async with following(flow) as follower:
             await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
             await follower.in_step(group, 80)
@@ -144,31 +138,23 @@ async def test_a_rewind_is_followed_also_after_a_restart(lab_pair: LabPair) -> N
 async def test_forward_only_stays_in_front(lab_pair: LabPair) -> None:
     group = unique("forward")
     groups = GroupsConfig(match=(group,), mode="forward-only", refresh_ms=300)
-    async with mirror(lab_pair.source, lab_pair.target, groups=groups) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
-        async with following(flow) as follower:
-            await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
-            await follower.in_step(group, 80)
-            await asyncio.to_thread(commit, flow.source, group, topic, {0: 10})
-            status = await follower.until(lambda each: each.source_offset == 10, group)
-            assert (status.state, status.target_offset) == ("ahead", 80)
+    async with copied(lab_pair.source, lab_pair.target, groups) as (flow, topic), following(flow) as follower:
+        await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+        await follower.in_step(group, 80)
+        await asyncio.to_thread(commit, flow.source, group, topic, {0: 10})
+        status = await follower.until(lambda each: each.source_offset == 10, group)
+        assert (status.state, status.target_offset) == ("ahead", 80)
 
 
 async def test_what_the_source_forgets_stays_at_the_target(lab_pair: LabPair) -> None:
     group = unique("expired")
-    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
-        async with following(flow) as follower:
-            await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
-            await follower.in_step(group, 80)
-            await asyncio.to_thread(forget, flow.source, group)
-            status = await follower.until(lambda each: each.state == "expired", group)
-            assert (status.source_offset, status.target_offset) == (None, 80)
-            assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic)) == {0: 80}
+    async with copied(lab_pair.source, lab_pair.target, only(group)) as (flow, topic), following(flow) as follower:
+        await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
+        await follower.in_step(group, 80)
+        await asyncio.to_thread(forget, flow.source, group)
+        status = await follower.until(lambda each: each.state == "expired", group)
+        assert (status.source_offset, status.target_offset) == (None, 80)
+        assert await asyncio.to_thread(committed, flow.target, group, copy_of(topic)) == {0: 80}
 
 
 async def test_a_group_waits_for_its_data(lab_pair: LabPair) -> None:
@@ -194,10 +180,7 @@ async def test_without_the_right_to_read_commits_they_are_asked_for(
     lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
 ) -> None:
     group = unique("asked")
-    async with mirror(lab_sasl, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_sasl, lab_pair.target, only(group)) as (flow, topic):
         rights = KafkaUpkeepAdmin(config_of(lab_sasl), SECONDS)
         describe = AclRule("GROUP", "PREFIXED", group, "User:mirrord", "*", "DESCRIBE", "ALLOW")
         assert await rights.add_rules([describe]) == {}
@@ -219,10 +202,7 @@ async def test_without_the_right_to_read_commits_they_are_asked_for(
 
 async def test_commits_of_transactions_count_when_these_do(lab_pair: LabPair) -> None:
     group = unique("transactions")
-    async with mirror(lab_pair.source, lab_pair.target, groups=only(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_pair.source, lab_pair.target, only(group)) as (flow, topic):
 
         def in_transaction(offset: int, *, abort: bool) -> None:
             producer = Producer({**client_settings(flow.source), "transactional.id": group})

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import msgspec
-import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AclOperation
 
@@ -17,16 +16,12 @@ from mirrord.model.config_features import GroupsConfig
 from mirrord.model.groups import GroupsReport
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
 from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
-from tests.fixtures.groups import Watch, commit, committed, consume, following, member
+from tests.fixtures.groups import Watch, commit, committed, consume, copied, following, member, numbered
 from tests.fixtures.lab import Allow, LabPair
-from tests.fixtures.mirror import SECONDS, Written, config_of, copy_of, create_topic, mirror, write
+from tests.fixtures.mirror import SECONDS, config_of, copy_of, create_topic, write
 from tests.fixtures.wire import security_of
 
 ROUNDS = 5
-
-
-def numbered(count: int, first: int = 0) -> list[Written]:
-    return [Written(b"%d" % number, b"value %d" % number) for number in range(first, first + count)]
 
 
 def both_ways(group: str) -> GroupsConfig:
@@ -49,12 +44,8 @@ def _read_on(consumer: Consumer, records: int) -> None:
 
 async def test_the_source_follows_what_is_read_at_the_target(lab_pair: LabPair) -> None:
     group = unique("back")
-    async with mirror(lab_pair.source, lab_pair.target, groups=both_ways(group)) as flow:
-        topic = flow.topic()
+    async with copied(lab_pair.source, lab_pair.target, both_ways(group), foreign=7) as (flow, topic):
         copy = copy_of(topic)
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await asyncio.to_thread(write, flow.target, copy, numbered(7, 9_000))
-        await flow.caught_up(await flow.copying())
         # Two of somebody else's records, behind what is copied now.
         await asyncio.to_thread(write, flow.target, copy, numbered(2, 9_000))
         await asyncio.to_thread(write, flow.source, topic, numbered(50, 100))
@@ -81,27 +72,20 @@ async def test_the_source_follows_what_is_read_at_the_target(lab_pair: LabPair) 
 
 async def test_members_at_the_source_are_left_alone(lab_pair: LabPair) -> None:
     group = unique("active")
-    async with mirror(lab_pair.source, lab_pair.target, groups=both_ways(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
-        async with following(flow) as follower:
-            with member(flow.source, group, topic):
-                await asyncio.to_thread(read_at, flow.target, group, copy_of(topic), 30)
-                back = await follower.until_back(lambda each: (each.state, each.translated) == ("active", 30), group)
-                assert (back.source_offset, back.target_offset, back.translated) == (None, 30, 30)
-                assert "left alone" in back.why
-            await follower.in_step(group, 30)
+    async with copied(lab_pair.source, lab_pair.target, both_ways(group)) as (flow, topic), following(flow) as follower:
+        with member(flow.source, group, topic):
+            await asyncio.to_thread(read_at, flow.target, group, copy_of(topic), 30)
+            back = await follower.until_back(lambda each: (each.state, each.translated) == ("active", 30), group)
+            assert (back.source_offset, back.target_offset, back.translated) == (None, 30, 30)
+            assert "left alone" in back.why
+        await follower.in_step(group, 30)
 
 
 async def test_without_the_right_to_commit_at_the_source_it_is_told(
     lab_sasl: Cluster, lab_pair: LabPair, allow: Allow
 ) -> None:
     group = unique("refused")
-    async with mirror(lab_sasl, lab_pair.target, groups=both_ways(group)) as flow:
-        topic = flow.topic()
-        await asyncio.to_thread(write, flow.source, topic, numbered(100))
-        await flow.caught_up(await flow.copying())
+    async with copied(lab_sasl, lab_pair.target, both_ways(group)) as (flow, topic):
         rights = KafkaUpkeepAdmin(config_of(lab_sasl), SECONDS)
         describe = AclRule("GROUP", "PREFIXED", group, "User:mirrord", "*", "DESCRIBE", "ALLOW")
         assert await rights.add_rules([describe]) == {}
@@ -162,11 +146,9 @@ def test_the_verb_shows_the_way_back_and_goes_it(lab_pair: LabPair, tmp_path: Pa
     assert (answer.returncode, "belong to --reverse" in answer.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(2**32)])
 def test_a_consumer_moves_over_and_back_under_load(lab_pair: LabPair, tmp_path: Path, seed: int) -> None:
     """Nothing that was committed is read again, and nothing is skipped, wherever and whenever it moves."""
     chance = random.Random(seed)
-    print(f"seed {seed}")
     topic, group, flow = unique("orders"), unique("moving"), unique("flow")
     create_topic(lab_pair.source, topic)
     copy = create_topic(lab_pair.target, f"eu.{topic}")
