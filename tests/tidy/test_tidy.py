@@ -16,6 +16,7 @@ FUNCTION_LINES = 60
 ENTRY_POINTS = {
     "mirrord.cli.main": "the console script",
     "mirrord.shell.ledger_memory": "the twin of the Kafka log, for tests",
+    "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
 }
 # Split, so that this file does not hold what it looks for.

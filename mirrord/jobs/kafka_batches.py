@@ -1,0 +1,181 @@
+"""`kafka_batches`: a Spark data source that reads Kafka's record batches as they are stored.
+
+One row per batch by its header alone, nothing decompressed; or one row per record. Any Spark session can use it:
+
+    spark.dataSource.register(KafkaBatches)
+    spark.read.format("kafka_batches").option("bootstrap", "eu1:9092").option("topics", "orders").load()
+
+The driver finds the closed ranges that are to be read and splits them by size; each task reads one of them with the
+daemon's own wire code. docs/kafka-batches.md tells the options and the columns.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from typing import Any, TypeVar, cast
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from mirrord.jobs.columns import BatchColumns, Columns, RecordColumns, spark_schema
+from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
+from mirrord.jobs.splitting import estimated_bytes, split
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.shell.arrow import RecordBatch
+from mirrord.shell.log_reader import LogReader, RangeGone, open_logs
+from mirrord.wire.batch import CONTROL
+
+ROWS_AT_ONCE = 8_192
+BYTES_AT_ONCE = 8 << 20
+"""Of records in one Arrow batch."""
+SAMPLES = 3
+"""Places of a range at which its bytes are looked at."""
+
+Item = TypeVar("Item")
+
+
+class KafkaBatches(DataSource):
+    """The data source; its options are texts, as Spark has them."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return NAME
+
+    def schema(self) -> str:
+        """By the option `records`. Raises ConfigError."""
+        return spark_schema(records=self._options().records)
+
+    def reader(self, schema: Any) -> "BatchesReader":
+        """Raises ConfigError."""
+        del schema  # nobody can give another one
+        return BatchesReader(self._options())
+
+    def _options(self) -> BatchesOptions:
+        return parse(cast(dict[str, str], self.options))
+
+
+class ReadRange(InputPartition):
+    """What one task reads. A batch belongs to the piece in which it begins; the first piece also has the batch that
+    reaches into the range."""
+
+    def __init__(self, piece: LogRange, *, is_first: bool) -> None:
+        super().__init__(piece)
+        self.piece = piece
+        self.is_first = is_first
+
+
+class BatchesReader(DataSourceReader):
+    """Plans at the driver, reads in a task."""
+
+    def __init__(self, options: BatchesOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The pieces. Raises ConfigError, EnvironmentFault: an unknown topic, a range that is not there any more."""
+        return asyncio.run(plan(self._options))
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """The rows of a piece; without pieces Spark asks all the same, for none. Raises EnvironmentFault."""
+        if not isinstance(partition, ReadRange):
+            return iter(())
+        return blocking(lambda: read_piece(self._options, partition))
+
+
+async def plan(options: BatchesOptions) -> list[InputPartition]:
+    """What tasks are to read, found out from the cluster."""
+    topics = options.topics or tuple(dict.fromkeys(each.partition.topic for each in options.ranges))
+    pieces: list[InputPartition] = []
+    async with open_logs(options.alias, options.cluster, topics) as logs:
+        ranges = [
+            LogRange(named, *await logs.bounds(named, committed=options.committed))
+            for topic in options.topics
+            for named in (TopicPartition(topic, number) for number in range(logs.topics[topic].partitions))
+        ]
+        for wanted in options.ranges:
+            await _check(logs, wanted, committed=options.committed)
+            ranges.append(wanted)
+        for whole in ranges:
+            if whole.end <= whole.start:
+                continue
+            size = await _size(logs, whole, options)
+            for number, piece in enumerate(split(whole, size, options.split_bytes)):
+                pieces.append(ReadRange(piece, is_first=number == 0))
+    return pieces
+
+
+async def read_piece(options: BatchesOptions, wanted: ReadRange) -> AsyncGenerator[RecordBatch, None]:
+    """The rows of a piece, some thousand at a time."""
+    piece = wanted.piece
+    named = piece.partition
+
+    def fresh() -> Columns:
+        if options.records:
+            return RecordColumns(named.topic, named.partition, piece.start, piece.end)
+        return BatchColumns(named.topic, named.partition)
+
+    columns = fresh()
+    async with (
+        open_logs(options.alias, options.cluster, [named.topic]) as logs,
+        aclosing(logs.read(named, piece.start, piece.end, committed=options.committed)) as batches,
+    ):
+        async for batch in batches:
+            if options.committed and (batch.aborted or batch.header.attributes & CONTROL):
+                continue
+            if not options.records and batch.header.base_offset < piece.start and not wanted.is_first:
+                continue
+            try:
+                columns.take(batch)
+            except ValueError as error:
+                where = f"{named}, the batch at offset {batch.header.base_offset}"
+                raise EnvironmentFault(f"{where}: its records cannot be read: {error}") from error
+            if columns.rows >= ROWS_AT_ONCE or columns.held_bytes >= BYTES_AT_ONCE:
+                yield columns.arrow()
+                columns = fresh()
+    if columns.rows:
+        yield columns.arrow()
+
+
+async def _check(logs: LogReader, wanted: LogRange, *, committed: bool) -> None:
+    start, end = await logs.bounds(wanted.partition, committed=committed)
+    if wanted.start < start:
+        last = min(wanted.end, start) - 1
+        raise RangeGone(f"{wanted.partition}: the offsets {wanted.start} to {last} are gone, it begins at {start}")
+    if wanted.end > end:
+        raise ConfigError(f"{wanted.partition}: the range ends at {wanted.end}, and the log at {end}")
+
+
+async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> int:
+    """An estimate, from what stands at some places."""
+    samples: list[tuple[int, int, int]] = []
+    for number in range(SAMPLES):
+        place = whole.start + (whole.end - whole.start) * number // SAMPLES
+        if samples and place <= samples[-1][1]:
+            continue
+        async with aclosing(logs.read(whole.partition, place, whole.end, committed=options.committed)) as batches:
+            batch = await anext(batches, None)
+            if batch is not None:
+                samples.append((place, max(batch.header.last_offset, place), batch.end - batch.start))
+    return estimated_bytes(whole, samples)
+
+
+def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
+    """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
+    with asyncio.Runner() as runner:
+        items = begin()
+
+        async def following() -> list[Item]:
+            async for item in items:
+                return [item]
+            return []
+
+        async def end() -> None:
+            await items.aclose()
+
+        try:
+            while found := runner.run(following()):
+                yield found[0]
+        finally:
+            runner.run(end())

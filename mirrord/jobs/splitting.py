@@ -1,0 +1,27 @@
+"""Ranges of offsets, split so that each task reads about the same number of bytes. Pure."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from mirrord.jobs.options import LogRange
+
+MOST_SPLITS = 10_000
+"""Of one range: an estimate that is far off must not make a million tasks."""
+
+
+def split(whole: LogRange, size_bytes: int, split_bytes: int) -> Iterator[LogRange]:
+    """The pieces of a range that is `size_bytes` long: without gap or overlap, none of them empty."""
+    offsets = whole.end - whole.start
+    pieces = max(1, min(-(-size_bytes // split_bytes), offsets, MOST_SPLITS))
+    edges = [whole.start + offsets * number // pieces for number in range(pieces + 1)]
+    for start, end in pairwise(edges):
+        if end > start:
+            yield LogRange(whole.partition, start, end)
+
+
+def estimated_bytes(whole: LogRange, samples: list[tuple[int, int, int]]) -> int:
+    """How many bytes a range has, by samples (first offset, last offset, bytes) of what stands in it."""
+    sampled = sum(last - first + 1 for first, last, _ in samples)
+    if not sampled:
+        return 0
+    return sum(size for _, _, size in samples) * (whole.end - whole.start) // sampled
