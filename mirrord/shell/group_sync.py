@@ -10,6 +10,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -48,6 +49,8 @@ COUNT_S = 5.0
 """How often positions are counted by their states."""
 CHECK_S = 60.0
 """All positions are compared this often, whether anything was committed or not: a target may have forgotten them."""
+FRESH_S = 2.0
+"""Who asks for a report is told what was so within this time; for as long it waits for a cluster that is slow."""
 
 log = structlog.get_logger()
 
@@ -63,6 +66,10 @@ class GroupSync:
         holder = Holder(socket.gethostname(), os.getpid(), name, "")
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._wanted = asyncio.Event()
+        self._done = asyncio.Event()
+        """Nothing is due since it was last cleared."""
+        self._checked = self._clock.monotonic()
+        """When all positions were compared last, or began to be."""
         self._lanes = Lanes()
         self._tasks: list[asyncio.Task[None]] = []
         self._faults: dict[str, str] = {}
@@ -88,6 +95,7 @@ class GroupSync:
         if reverse:
             return self._reverse_report(self._parts)
         source, rounds = self._parts.source, self._parts.rounds
+        await self._check_again(rounds)
         statuses = rounds.sorted_statuses()
         return GroupsReport(
             flow=flow,
@@ -97,6 +105,21 @@ class GroupSync:
             skipped=source.skipped,
             groups=await with_lags(statuses, self._lanes.of(self._store.state), self._parts.lags, self._clock),
         )
+
+    async def _check_again(self, rounds: GroupRounds) -> None:
+        """A group that reads on at the target makes no news at the source: it is looked at for who asks."""
+        if self._clock.monotonic() - self._checked < FRESH_S:
+            return
+        self._done.clear()
+        self._check_all(rounds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FRESH_S):
+                await self._done.wait()
+
+    def _check_all(self, rounds: GroupRounds) -> None:
+        self._checked = self._clock.monotonic()
+        rounds.want_all()
+        self._wanted.set()
 
     def _reverse_report(self, parts: "_Parts") -> GroupsReport:
         flow = self._setup.flow.name
@@ -170,17 +193,18 @@ class GroupSync:
                 await self._try("commits", rounds.round)
             if rounds.due:
                 self._wanted.set()
+            else:
+                self._done.set()
 
     async def _looks(self, rounds: GroupRounds) -> None:
         every_s = (self._setup.flow.groups.refresh_ms or 5_000) / 1000
-        checked, lanes = self._clock.monotonic(), 0
+        lanes = 0
         while True:
             await self._try("members", rounds.look)
-            now = self._clock.monotonic()
-            if now - checked >= CHECK_S or len(self._store.state.lanes) != lanes:
-                checked, lanes = now, len(self._store.state.lanes)
+            if self._clock.monotonic() - self._checked >= CHECK_S or len(self._store.state.lanes) != lanes:
+                lanes = len(self._store.state.lanes)
                 rounds.forget_expired()
-                rounds.want_all()
+                self._check_all(rounds)
             if rounds.due:
                 self._wanted.set()
             await asyncio.sleep(every_s)

@@ -84,6 +84,8 @@ async def test_a_group_moves_over_and_reads_on(lab_pair: LabPair, protocol: str)
             values = await asyncio.to_thread(at, flow.target, copy_of(topic), 30)
             assert values == [b"value %d" % number for number in range(120, 150)]
             # It went on at the target: nothing of the source takes that back.
+            status = await follower.until(lambda each: each.target_offset == 150, group)
+            assert status.state == "ahead"
             await asyncio.to_thread(at, flow.source, topic, 10)
             status = await follower.until(lambda each: each.source_offset == 130, group)
             assert (status.state, status.target_offset) == ("ahead", 150)
