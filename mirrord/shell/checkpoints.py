@@ -7,20 +7,17 @@ interval, after the data that it is about. What stands in the topic is read firs
 import asyncio
 from collections.abc import Iterable
 
-import structlog
-
 from mirrord.cluster.checkpoints import CheckpointBook
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import Translated
 from mirrord.shell.mm2_topic import SMALL, Mm2Topic
+from mirrord.shell.troubles import Troubles
 from mirrord.wire.errors import WireError
 from mirrord.wire.mm2_records import Checkpoint
 from policies.mm2_names import checkpoints_topic
 
 RETRY_S = 5.0
-
-log = structlog.get_logger()
 
 
 class Checkpoints:
@@ -32,7 +29,7 @@ class Checkpoints:
         self._timeout_s = timeout_s
         self._name = checkpoints_topic(flow.source, flow.mm2_records.separator)
         self._book = CheckpointBook()
-        self._fault = ""
+        self._troubles = Troubles("checkpoints", flow=flow.name)
 
     def tell(self, positions: Iterable[Translated]) -> None:
         """Groups stand here now; their records are acknowledged at the target."""
@@ -46,7 +43,7 @@ class Checkpoints:
     @property
     def remarks(self) -> list[str]:
         """What does not succeed."""
-        return [self._fault] if self._fault else []
+        return self._troubles.lines
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -58,7 +55,7 @@ class Checkpoints:
                     await self._learn(topic)
                     await self._write(topic)
                 except EnvironmentFault as fault:
-                    self._tell(f"checkpoints are not written: {fault}")
+                    self._troubles.tell(f"checkpoints are not written: {fault}")
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -69,7 +66,7 @@ class Checkpoints:
                 self._book.learn(Checkpoint.decode(key, value))
             except WireError:
                 continue  # as MirrorCheckpointTask does
-        self._tell("")
+        self._troubles.tell("")
 
     async def _write(self, topic: Mm2Topic) -> None:
         while True:
@@ -77,13 +74,8 @@ class Checkpoints:
             if due:
                 await topic.write([(key, value) for _, key, value in due])
                 self._book.written(checkpoint for checkpoint, _, _ in due)
-            self._tell(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
+            self._troubles.tell(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
             await asyncio.sleep(self._flow.mm2_records.checkpoints_every_ms / 1000)
-
-    def _tell(self, line: str) -> None:
-        if line and line != self._fault:
-            log.warning("checkpoints", flow=self._flow.name, reason=line)
-        self._fault = line
 
 
 def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:

@@ -12,8 +12,6 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
-import structlog
-
 from mirrord.cluster.group_pairs import Asked, Pairs
 from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
@@ -39,6 +37,7 @@ from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.source import Source
+from mirrord.shell.troubles import Troubles
 from mirrord.wire.groups import TopicPartition
 
 BUFFER_BYTES = 16 << 20
@@ -51,8 +50,6 @@ CHECK_S = 60.0
 """All positions are compared this often, whether anything was committed or not: a target may have forgotten them."""
 FRESH_S = 2.0
 """Who asks for a report is told what was so within this time; for as long it waits for a cluster that is slow."""
-
-log = structlog.get_logger()
 
 
 class GroupSync:
@@ -72,7 +69,7 @@ class GroupSync:
         """When all positions were compared last, or began to be."""
         self._lanes = Lanes()
         self._tasks: list[asyncio.Task[None]] = []
-        self._faults: dict[str, str] = {}
+        self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
         self._counted = float("-inf")
         self._parts: _Parts | None = None
 
@@ -160,7 +157,7 @@ class GroupSync:
     def note(self) -> str:
         """One line for people, or empty: why groups are not followed, or not fully."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
-        lines = [*self._faults.values(), *(each.note for each in sources if each is not None)]
+        lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
@@ -215,9 +212,7 @@ class GroupSync:
             await work()
         except MirrordError as fault:
             line = str(fault)
-            if line != self._faults.get(what):
-                log.warning("groups_not_in_step", flow=self._setup.flow.name, what=what, reason=line)
-        self._faults[what] = line
+        self._troubles.tell(line, what)
         if line:
             await asyncio.sleep(RETRY_S)
 

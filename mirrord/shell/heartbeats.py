@@ -6,8 +6,6 @@ every record, so the copies tell how long that way is (`mirrord.cluster.beats`).
 
 import asyncio
 
-import structlog
-
 from mirrord.cluster.beats import BeatLatency, SentBeats, apart
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
@@ -16,6 +14,7 @@ from mirrord.model.status import LatencyStatus
 from mirrord.shell.clock import Clock
 from mirrord.shell.cluster_clock import ClusterClock
 from mirrord.shell.mm2_topic import COMPACT, Mm2Topic
+from mirrord.shell.troubles import Troubles
 from mirrord.wire.errors import WireError
 from mirrord.wire.mm2_records import Heartbeat
 from policies.mm2_names import HEARTBEATS
@@ -23,8 +22,6 @@ from policies.mm2_names import HEARTBEATS
 RETRY_S = 5.0
 CLOCKS_S = 10.0
 """Between two looks at the clusters' clocks."""
-
-log = structlog.get_logger()
 
 
 class Heartbeats:
@@ -42,7 +39,7 @@ class Heartbeats:
         self._carried = asyncio.Event()
         self._latency: BeatLatency | None = None
         self._clocks: dict[Alias, ClusterClock] = {}
-        self._faults: dict[str, str] = {}
+        self._troubles = Troubles("heartbeats", flow=flow.name)
 
     def carry(self, copy: str | None) -> None:
         """The topic that the flow copies the source's beats into; None: it copies none."""
@@ -55,7 +52,7 @@ class Heartbeats:
     @property
     def remarks(self) -> list[str]:
         """What does not succeed, one line each."""
-        return [line for line in self._faults.values() if line]
+        return self._troubles.lines
 
     def status(self) -> LatencyStatus | None:
         """What the beats tell now; None while the flow carries none."""
@@ -74,7 +71,6 @@ class Heartbeats:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        self._faults.clear()
         flow = self._flow
         writers: list[tuple[Alias, Alias, Alias]] = []
         if flow.heartbeats.emit in {"target", "both"}:
@@ -92,7 +88,7 @@ class Heartbeats:
                     await topic.create(self._flow.heartbeats.replication_factor, COMPACT)
                     await self._beat(topic, cluster, source, target)
                 except EnvironmentFault as fault:
-                    self._tell(cluster, f"heartbeats are not written to {cluster}: {fault}")
+                    self._troubles.tell(f"heartbeats are not written to {cluster}: {fault}", cluster)
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -108,7 +104,7 @@ class Heartbeats:
             except BaseException:
                 self._sent.forget(cluster, beat)
                 raise
-            self._tell(cluster, "")
+            self._troubles.tell("", cluster)
             next_s = max(next_s + every_s, self._clock.monotonic())
             await asyncio.sleep(next_s - self._clock.monotonic())
 
@@ -119,7 +115,7 @@ class Heartbeats:
             try:
                 await self._read()
             except EnvironmentFault as fault:
-                self._tell("latency", f"no latency is known: {fault}")
+                self._troubles.tell(f"no latency is known: {fault}", "latency")
             finally:
                 self._latency = None
                 looking.cancel()
@@ -133,7 +129,7 @@ class Heartbeats:
                 now_s, now_ms = self._clock.monotonic(), self._clock.wall_ms()
                 if self._latency is None:
                     self._latency = BeatLatency(self._flow.source, self._sent, now_s)
-                    self._tell("latency", "")
+                    self._troubles.tell("", "latency")
                 for key, value in records:
                     try:
                         beat = Heartbeat.decode(key, value)
@@ -156,8 +152,3 @@ class Heartbeats:
         finally:
             for each in self._clocks.values():
                 each.close()
-
-    def _tell(self, what: str, line: str) -> None:
-        if line and line != self._faults.get(what):
-            log.warning("heartbeats", flow=self._flow.name, reason=line)
-        self._faults[what] = line

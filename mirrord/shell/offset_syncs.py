@@ -7,22 +7,19 @@ acknowledged.
 import asyncio
 from collections.abc import Callable, Iterable
 
-import structlog
-
 from mirrord.ledger.offset_syncs import Told, due_syncs
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import Alias, LaneId
 from mirrord.shell.mm2_topic import SMALL, Mm2Topic
+from mirrord.shell.troubles import Troubles
 from mirrord.wire.mm2_records import OffsetSync
 from policies.mm2_names import offset_syncs_topic
 
 EVERY_S = 1.0
 """Lanes save their marks as often."""
 RETRY_S = 5.0
-
-log = structlog.get_logger()
 
 
 class OffsetSyncs:
@@ -38,7 +35,7 @@ class OffsetSyncs:
         self._lanes: tuple[LaneId, ...] = ()
         self._told: dict[LaneId, Told] = {}
         self._begun: frozenset[LaneId] = frozenset()
-        self._fault = ""
+        self._troubles = Troubles("offset_syncs", flow=flow.name)
 
     def see(self, lanes: Iterable[LaneId]) -> None:
         """The lanes that there are now."""
@@ -48,7 +45,7 @@ class OffsetSyncs:
     @property
     def remarks(self) -> list[str]:
         """What does not succeed."""
-        return [self._fault] if self._fault else []
+        return self._troubles.lines
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Until it is cancelled."""
@@ -64,7 +61,7 @@ class OffsetSyncs:
                         await self._write(topic, ledger())
                         await asyncio.sleep(EVERY_S)
                 except EnvironmentFault as fault:
-                    self._tell(f"offset syncs are not written to {self._cluster}: {fault}")
+                    self._troubles.tell(f"offset syncs are not written to {self._cluster}: {fault}")
                     await asyncio.sleep(RETRY_S)
         finally:
             await topic.end()
@@ -85,9 +82,4 @@ class OffsetSyncs:
         if due:
             await topic.write([(sync.key, sync.value) for sync in due])
         self._told |= told
-        self._tell("")
-
-    def _tell(self, line: str) -> None:
-        if line and line != self._fault:
-            log.warning("offset_syncs", flow=self._flow.name, reason=line)
-        self._fault = line
+        self._troubles.tell("")

@@ -104,6 +104,7 @@ async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_
 ) -> None:
     engine = daemon._engine  # pyright: ignore[reportPrivateUsage]
     assert isinstance(engine, FakeEngine)
+    await eventually(lambda: len(engine.alive) == 1)
     config = msgspec.structs.replace(daemon.config, replicators=ReplicatorsConfig(count=1, spares=1))
     planned = await daemon.apply(config, new_clusters=False, dry_run=True)
     assert planned.replicators == ("replicators.count: auto -> 1", "replicators.spares: 0 -> 1")
