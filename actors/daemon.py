@@ -9,6 +9,7 @@ import structlog
 from actors import options
 from actors.handles import CALL_S, call, create, find, kill
 from actors.local import RayConnection
+from actors.nodes import this_node
 from actors.supervisor import SupervisorActor
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
@@ -61,7 +62,9 @@ class RayDaemon:
         try:
             identity = new_identity(kept_here=self._config.ray.address == "local")
             arguments = (msgspec.msgpack.encode(self._config), self._log_directory, msgspec.msgpack.encode(identity))
-            self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments)
+            # Where the daemon was started its HTTP door is looked for.
+            node = this_node()
+            self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
             async with asyncio.timeout(START_S):
                 return await self._address()
         except TimeoutError:

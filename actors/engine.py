@@ -3,15 +3,26 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
-import ray
 from ray.exceptions import ActorDiedError, RayError
 
 from actors import options
 from actors.groups import GroupsActor
-from actors.handles import END_S, ActorCalls, GroupCalls, ReplicatorCalls, call, create, find, kill, names
+from actors.handles import (
+    END_S,
+    ActorCalls,
+    GroupCalls,
+    ReplicatorCalls,
+    call,
+    create,
+    died_with_its_node,
+    find,
+    kill,
+    names,
+)
+from actors.nodes import Nodes
 from actors.replicator import ReplicatorActor
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.errors import EnvironmentFault
@@ -36,13 +47,21 @@ class RayEngine:
         """Names this process to those that it gives orders to."""
         self._running: dict[str, ActorCalls] = {}
         self._watches: set[asyncio.Task[None]] = set()
-        resources = cast(dict[str, float], ray.cluster_resources())
-        self._cores = max(1, int(resources.get("CPU", 1)))
+        self._nodes = Nodes()
 
     @property
     def cores(self) -> int:
         """The cores of the whole Ray cluster."""
-        return self._cores
+        return max(1, sum(self._nodes.cores.values()))
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """The living nodes with cores."""
+        return self._nodes.cores
+
+    async def follow_nodes(self) -> None:
+        """Keep up with nodes that come and go, until it is cancelled."""
+        await self._nodes.follow()
 
     async def end_others(self, flows: Collection[str]) -> None:
         """End the actors of all other flows: nobody will look for them."""
@@ -75,9 +94,9 @@ class RayEngine:
                 raise ReplicatorUnsure(f"Ray has not confirmed the end of {name} within {END_S:g} s")
             await asyncio.sleep(WATCH_PAUSE_S)
 
-    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> ReplicatorCalls:
+    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = "") -> ReplicatorCalls:
         """Start a replicator. Raises EnvironmentFault when it does not start."""
-        return await self._start((ReplicatorActor, options.REPLICATOR, ReplicatorCalls), name, setup, on_death)
+        return await self._start((ReplicatorActor, options.REPLICATOR, ReplicatorCalls), name, setup, on_death, node)
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupCalls:
         """Start a follower of groups. Raises EnvironmentFault when it does not start."""
@@ -89,10 +108,11 @@ class RayEngine:
         name: str,
         setup: FlowSetup,
         on_death: Callable[[], None],
+        node: str = "",
     ) -> Calls:
         made, made_by, calls_of = kind
         arguments = (name, msgspec.msgpack.encode(setup), self._log_directory, self._orders)
-        actor = await create(made, made_by, name, *arguments)
+        actor = await create(made, made_by, name, *arguments, node=node)
         ended = asyncio.Event()
         calls = calls_of(name, actor, ended, self._orders)
         try:
@@ -134,7 +154,10 @@ class RayEngine:
             try:
                 await actor.watch.remote(self._orders)
                 return  # another process of this daemon watches over it now
-            except ActorDiedError:
+            except ActorDiedError as error:
+                if died_with_its_node(error):
+                    self._running.pop(calls.name, None)
+                    return  # whoever asks it anything is told, too
                 break
             except RayError:
                 # Perhaps only the connection is gone.

@@ -7,7 +7,7 @@ import os
 import msgspec
 import structlog
 
-from actors.handles import Watches, end_when, in_health_group
+from actors.handles import Watches, end_when, in_health_group, until_orphaned
 from mirrord.model.assignment import FlowSetup, Greeting
 from mirrord.shell import logs
 from mirrord.shell.group_sync import GroupSync
@@ -37,6 +37,7 @@ class GroupsActor:
         log.info("groups_opening", follower=self._name)
         await self._sync.open()
         self._ending = end_when(self._sync.until_lost(), self._name)
+        self._leaving = end_when(until_orphaned(), self._name, "its node's manager has ended")
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:

@@ -13,15 +13,16 @@ from typing import Any, TypeVar, cast
 import msgspec
 import ray
 import structlog
-from ray.exceptions import ActorDiedError, RayError, RayTaskError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
 from ray.util import list_named_actors
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.options import HEALTH
 from mirrord.model.assignment import Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
-from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
 
 CALL_S = 5.0
 ANSWER_S = 2.0
@@ -30,8 +31,13 @@ REPORT_S = 15.0
 """A follower of groups asks the target first."""
 LINGER_S = 1.0
 """Between the loss of a lease and the end of the process: the lanes are fenced at once, and say so."""
+ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long the end of a killed process may take to be known."""
+
+NODE_DIED = "The actor died because its node has died."
+"""Ray's words (GenNodeDiedCause in gcs_actor_manager.cc); the reason itself does not reach Python. A test looks whether
+they are still these."""
 
 log = structlog.get_logger()
 
@@ -54,7 +60,11 @@ async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
         async with asyncio.timeout(timeout_s):
             return await answer
     except ActorDiedError as error:
+        if died_with_its_node(error):
+            raise NodeLost(_node_line(error)) from error
         raise ReplicatorDead(_line(error)) from error
+    except ActorUnavailableError as error:
+        raise ReplicatorUnreachable(_line(error)) from error
     except TimeoutError as error:
         raise ReplicatorUnsure(f"no answer within {timeout_s:g} s") from error
     except RayTaskError as error:
@@ -64,16 +74,23 @@ async def call(answer: Awaitable[Answer], timeout_s: float) -> Answer:
         raise ReplicatorUnsure(_line(error)) from error
 
 
+def died_with_its_node(error: ActorDiedError) -> bool:
+    """Whether Ray says so only because it lost the actor's node: the process may live, and go on for ever."""
+    return NODE_DIED in str(error)
+
+
 def in_health_group(method: Method) -> Method:
     """Marks a method of an actor that is answered by the thread and event loop of its health."""
     return _ray.method(concurrency_group=HEALTH)(method)
 
 
-async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object) -> Any:
-    """A new actor of this name; it may still be starting. Raises EnvironmentFault, also when the name is taken."""
+async def create(kind: type, options: Mapping[str, Any], name: str, *arguments: object, node: str = "") -> Any:
+    """A new actor of this name, on this node if that is possible; it may still be starting. Raises EnvironmentFault,
+    also when the name is taken."""
+    where: dict[str, Any] = {"scheduling_strategy": NodeAffinitySchedulingStrategy(node, soft=True)} if node else {}
 
     def register() -> Any:
-        return _ray.remote(**options)(kind).options(name=name).remote(*arguments)
+        return _ray.remote(**options)(kind).options(name=name, **where).remote(*arguments)
 
     try:
         return await asyncio.to_thread(register)
@@ -103,17 +120,27 @@ async def kill(actor: Any, *, restart: bool = False) -> None:
         await asyncio.to_thread(_ray.kill, actor, no_restart=not restart)
 
 
-def end_when(lost: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
-    """End this actor's process when its lease is lost: a zombie that wakes up notices by itself, and nobody else may be
-    there to end it."""
+def end_when(lost: Coroutine[Any, Any, None], name: str, reason: str = "the lease is lost") -> asyncio.Task[None]:
+    """End this actor's process when its lease is lost, or whatever else: a zombie that wakes up notices by itself, and
+    nobody else may be there to end it."""
 
     async def end() -> None:
         await lost
-        log.error("ends_by_itself", name=name, reason="the lease is lost")
+        log.error("ends_by_itself", name=name, reason=reason)
         await asyncio.sleep(LINGER_S)
         os._exit(1)
 
     return asyncio.create_task(end())
+
+
+async def until_orphaned() -> None:
+    """Until the process that started this one has ended: Ray's node manager, without which the node counts as lost. A
+    worker of Ray outlives it (seen with Ray 2.60), and nobody can reach it any more."""
+    parent = os.getppid()
+    while True:
+        await asyncio.sleep(ORPHAN_LOOK_S)
+        if os.getppid() != parent:
+            return
 
 
 class Watches:
@@ -190,6 +217,11 @@ class GroupCalls(ActorCalls):
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """All groups as they are now."""
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
+
+
+def _node_line(error: ActorDiedError) -> str:
+    """What became of the node, by the last words of a long message."""
+    return str(error).rpartition(NODE_DIED)[2].strip().replace("\n", " ").replace("\t", "") or NODE_DIED
 
 
 def _line(error: BaseException) -> str:

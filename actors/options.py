@@ -24,6 +24,8 @@ _COMMON: dict[str, Any] = {
 SUPERVISOR: dict[str, Any] = _COMMON | {
     # It holds nothing that is not in the ledger: a new process goes on from there.
     "max_restarts": -1,
+    # It may run where no work is wanted: the head of a cluster often has no cores to give.
+    "num_cpus": 0,
 }
 
 REPLICATOR: dict[str, Any] = _COMMON | {

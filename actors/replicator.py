@@ -10,7 +10,8 @@ from collections.abc import Sequence
 import msgspec
 import structlog
 
-from actors.handles import Watches, end_when, in_health_group
+from actors.handles import ORPHAN_LOOK_S, Watches, end_when, in_health_group, until_orphaned
+from actors.nodes import this_node
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
@@ -18,6 +19,10 @@ from mirrord.shell import logs
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.program import program
 from mirrord.shell.replicator import Replicator
+
+ORPHAN_S = 120.0
+"""Ray finds out within 16 s that a node's manager was killed, and within a minute that it is stuck."""
+DRAIN_S = 5.0
 
 log = structlog.get_logger()
 
@@ -33,6 +38,7 @@ class ReplicatorActor:
         self._name = name
         self._setup = setup
         self._orders = orders
+        self._node = this_node()
         self._watches = Watches()
         self._replicator = Replicator(name, decoded, KafkaLog(decoded.flow.name, decoded.target))
 
@@ -44,14 +50,14 @@ class ReplicatorActor:
         log.info("replicator_opening", replicator=self._name, event_loop=type(asyncio.get_running_loop()).__module__)
         await self._replicator.open()
         self._ending = end_when(self._replicator.until_lost(), self._name)
+        self._leaving = asyncio.create_task(self._end_orphaned())
         return os.getpid()
 
     async def greet(self, orders: str) -> bytes:
         """Who it is; only this process's orders count from now on."""
         log.info("replicator_greeted", replicator=self._name, orders=orders)
         self._orders = orders
-        report = msgspec.msgpack.encode(self._replicator.report())
-        return msgspec.msgpack.encode(Greeting(program(), self._setup, report))
+        return msgspec.msgpack.encode(Greeting(program(), self._setup, self._told()))
 
     async def assign(self, lanes: bytes, orders: str) -> None:
         """Host lanes."""
@@ -71,12 +77,28 @@ class ReplicatorActor:
     @in_health_group
     async def report(self) -> bytes:
         """How it is; the age of the main loop is in it."""
-        return msgspec.msgpack.encode(self._replicator.report())
+        return self._told()
 
     @in_health_group
     async def watch(self, orders: str) -> None:
         """That it fails tells that the process has ended. It answers when somebody else's orders count."""
         await self._watches.wait(orders)
+
+    def _told(self) -> bytes:
+        return msgspec.msgpack.encode(msgspec.structs.replace(self._replicator.report(), node=self._node))
+
+    async def _end_orphaned(self) -> None:
+        """Without its node's manager nobody reaches this process any more, and others get its lanes once the node
+        counts as lost. Until then it copies on: they stand still no longer than for a move."""
+        await until_orphaned()
+        log.error("replicator_orphaned", replicator=self._name)
+        for _ in range(int(ORPHAN_S / ORPHAN_LOOK_S)):
+            if not self._replicator.has_lanes:
+                break
+            await asyncio.sleep(ORPHAN_LOOK_S)
+        log.error("ends_by_itself", name=self._name, reason="its node's manager has ended")
+        await self._replicator.close(DRAIN_S)
+        os._exit(1)
 
     def _check(self, orders: str) -> None:
         """What a supervisor sent before it died may arrive after its successor's first word."""

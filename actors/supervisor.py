@@ -49,7 +49,8 @@ class SupervisorActor:
         self._came_round = time.monotonic()
         # Ray runs this on the main event loop (an async actor's constructor is a coroutine to Ray).
         metrics = RayMetrics().run(self._supervisor.status)
-        self._tasks = [asyncio.create_task(work) for work in (self._run(), self._beat(), self._yield(), metrics)]
+        works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
+        self._tasks = [asyncio.create_task(work) for work in works]
 
     def __repr__(self) -> str:
         return f"mirrord {program()} supervisor of {self._config.instance}"

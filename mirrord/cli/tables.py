@@ -1,13 +1,22 @@
 """A status document as tables for a terminal."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
 from mirrord.model.facts import LOSSES
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, RpoStatus, Status
+from mirrord.model.status import (
+    ClusterStatus,
+    FlowStatus,
+    LaneStatus,
+    LatencyStatus,
+    ReplicatorStatus,
+    RpoStatus,
+    Status,
+)
 
 UNKNOWN = "-"
 _STATE_STYLES = {
@@ -152,6 +161,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     if flow.note:
         yield escape(flow.note)
     yield from map(escape, flow.remarks)
+    yield from _node_lines(flow.replicators)
     yield from _rpo_lines(flow.rpo)
     if flow.latency is not None:
         yield _latency_line(flow, flow.latency)
@@ -176,6 +186,19 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for lane in flow.lanes:
         if lane.state == "halted":
             yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+
+
+def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:
+    """Where they run, if not all on one node; those that nobody reaches."""
+    at_work = [each for each in replicators if each.state != "unknown"]
+    nodes = Counter((each.node[:8], each.host) for each in at_work)
+    if len(nodes) > 1:
+        yield "replicators by node: " + ", ".join(
+            f"{number} on {escape(node)} ({escape(host)})" for (node, host), number in sorted(nodes.items())
+        )
+    for each in replicators:
+        if each.state == "unknown":
+            yield f"{escape(each.name)} cannot be reached; it may copy on until others have taken its partitions"
 
 
 def _rpo_lines(rpo: RpoStatus | None) -> Iterator[str]:

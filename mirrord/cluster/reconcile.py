@@ -7,6 +7,9 @@ never host one lane, in whatever order the steps succeed or fail.
 A crashed replicator's lanes do not wait for its replacement: who is there takes them, an empty spare first. When the
 replacement is there, lanes move until the loads are even, a few at a time. A lane that is to be alone has a replicator
 for itself. What people wish (`Wishes`) counts as far as no lane stands still for it.
+
+Where there are several nodes (`mirrord.cluster.nodes`), one that has too many replicators gives one of them up: another
+one starts elsewhere first, and takes its lanes like those of a drained one.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.cluster.nodes import crowded_node, fullest_node, node_for_next
 from mirrord.cluster.placement import EQUAL, Room, Weights, moves, place, replicators_wanted
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.names import LaneId
@@ -38,12 +42,16 @@ class Host(msgspec.Struct, frozen=True):
     """Given to it and not yet given back."""
     leaving: frozenset[LaneId] = frozenset()
     """Those of `lanes` that it is draining."""
+    node: str = ""
+    """Where it runs; empty while that is not known."""
 
 
 class StartReplicator(msgspec.Struct, frozen=True):
     """Start one in this slot."""
 
     slot: int
+    node: str = ""
+    """Where; empty: wherever there is room."""
 
 
 class Assign(msgspec.Struct, frozen=True):
@@ -82,6 +90,8 @@ class Wishes(msgspec.Struct, frozen=True):
     lanes and has room; else they are placed like any other."""
     drained: frozenset[str] = frozenset()
     """Replicators that somebody wants empty. Where no other one could take their lanes, another one is started."""
+    nodes: Mapping[str, int] = {}
+    """The nodes that replicators can run on, and their cores; empty: it does not matter."""
 
 
 def reconcile(
@@ -97,9 +107,11 @@ def reconcile(
     together = [lane for lane in desired if lane not in wishes.alone]
     shared, wanted = _counts(config, len(together), len(alone), cores, _drained(hosts, wishes))
     serving = [host for host in hosts if host.state == "serving"]
+    misplaced = _misplaced(hosts, wanted, wishes)
+    wishes = msgspec.structs.replace(wishes, drained=wishes.drained | misplaced)
     open_hosts = [host for host in serving if host.name not in wishes.drained]
-    starts = _starts(hosts, wanted)
-    steps: list[Step] = [StartReplicator(slot) for slot in starts]
+    starts = _starts(hosts, wanted + len(misplaced))
+    steps: list[Step] = list(_placed_starts(starts, hosts, wishes))
     steps += _unwanted(frozenset(desired), serving)
 
     hosted = {lane for host in hosts for lane in host.lanes}
@@ -125,7 +137,7 @@ def reconcile(
             or _empties(open_hosts, places.hosts, wishes.alone)
             or _moves(places, wishes)
         )
-    steps += _stops(serving, placed, sum(host.state != "stopping" for host in hosts) - wanted)
+    steps += _stops(serving, placed, sum(host.state != "stopping" for host in hosts) - wanted, misplaced)
     return steps
 
 
@@ -249,6 +261,33 @@ def _unwanted(desired: Collection[LaneId], serving: Iterable[Host]) -> Iterator[
         yield from _releases(host.name, sorted(host.lanes - host.leaving - frozenset(desired)))
 
 
+def _misplaced(hosts: Sequence[Host], wanted: int, wishes: Wishes) -> frozenset[str]:
+    """At most one replicator that another one on another node is to take the place of. It is the same one until it has
+    gone. What somebody has ordered or pinned is left where it is, and a lane that is alone."""
+    alive = [host for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
+    if len(wishes.nodes) < 2 or len(alive) < wanted or any(host.node not in wishes.nodes for host in alive):
+        return frozenset()
+    pinned = set(wishes.pins.values())
+    taken = [host.node for host in alive]
+    # With one too many its replacement is there already.
+    node = fullest_node(taken, wishes.nodes) if len(alive) > wanted else crowded_node(taken, wishes.nodes)
+    free = [
+        host
+        for host in alive
+        if host.node == node
+        if host.state == "serving" and host.slot not in pinned and host.lanes.isdisjoint(wishes.alone)
+    ]
+    return frozenset(host.name for host in sorted(free, key=lambda host: (len(host.lanes), -host.slot))[:1])
+
+
+def _placed_starts(slots: Iterable[int], hosts: Sequence[Host], wishes: Wishes) -> Iterator[StartReplicator]:
+    taken = [host.node for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
+    for slot in slots:
+        node = node_for_next(taken, wishes.nodes)
+        taken.append(node)
+        yield StartReplicator(slot, node)
+
+
 def _releases(host: str, lanes: Sequence[LaneId]) -> Iterator[Release]:
     for first in range(0, len(lanes), LANES_AT_ONCE):
         yield Release(host, tuple(lanes[first : first + LANES_AT_ONCE]))
@@ -303,7 +342,11 @@ def _moves(places: _Places, wishes: Wishes) -> list[Step]:
     return []
 
 
-def _stops(serving: Sequence[Host], placed: dict[LaneId, str], surplus: int) -> Iterator[StopReplicator]:
+def _stops(
+    serving: Sequence[Host], placed: dict[LaneId, str], surplus: int, misplaced: Collection[str]
+) -> Iterator[StopReplicator]:
     used = set(placed.values())
     idle = [host.name for host in serving if not host.lanes and host.name not in used]
-    yield from (StopReplicator(name) for name in sorted(idle)[: max(0, surplus)])
+    # While one is to give way to another one, that one is empty at first, too.
+    idle = sorted(name for name in idle if name in misplaced or not misplaced)
+    yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

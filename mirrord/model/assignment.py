@@ -131,6 +131,8 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Another daemon took the flow; nothing is written any more."""
     requests: tuple[RequestsStatus, ...] = ()
     """Since the replicator began."""
+    node: str = ""
+    """The node of the Ray cluster that it runs on; empty without Ray."""
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -31,9 +31,10 @@ LaneState = Literal[
 FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""
 
-HostState = Literal["starting", "healthy", "unsure", "quarantined", "leaving"]
+HostState = Literal["starting", "healthy", "unsure", "quarantined", "unknown", "leaving"]
 """unsure: it has not answered for a while, or its event loop has not come round. quarantined: it is being ended; its
-lanes go elsewhere when it is known to have ended, or its right to write has run out. leaving: it gives its lanes up."""
+lanes go elsewhere when it is known to have ended, or its right to write has run out. unknown: it was cut off, and may
+go on until the ledger shows it that others have its lanes. leaving: it gives its lanes up."""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 """at-least-once: the target's brokers failed the probe, so a record may be doubled; none is lost."""
@@ -138,6 +139,8 @@ class ReplicatorStatus(msgspec.Struct, frozen=True, kw_only=True):
     loop_age_ms: float
     """How long before that word its event loop had last come round."""
     state: HostState = "healthy"
+    node: str = ""
+    """The node of the Ray cluster that it runs on, by Ray's id of it; empty without Ray."""
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):

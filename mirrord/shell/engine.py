@@ -4,7 +4,7 @@ Liveness is advice, the target log is truth: `ReplicatorDead` is said only when 
 then nothing more can be written by it than what was already on its way. Everything else is `ReplicatorUnsure`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
@@ -19,6 +19,15 @@ class ReplicatorDead(EnvironmentFault):
 
 class ReplicatorUnsure(EnvironmentFault):
     """The replicator did not answer in time, or cannot be reached; it may live and go on copying."""
+
+
+class ReplicatorUnreachable(ReplicatorUnsure):
+    """Nobody can be reached where the replicator ran."""
+
+
+class NodeLost(ReplicatorUnreachable):
+    """The node of the replicator counts as lost, and it will not be reached any more. A node that is only cut off goes
+    on, and so does the replicator."""
 
 
 class ReplicatorHandle(Protocol):
@@ -84,12 +93,20 @@ class Engine(Protocol):
         ...
 
     @property
+    def nodes(self) -> Mapping[str, int]:
+        """The nodes that replicators can run on now, and their cores; empty where there is only this process."""
+        ...
+
+    @property
     def hosts_all(self) -> bool:
         """Its replicators are tasks of this process, and end with it."""
         ...
 
-    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Start a replicator; `on_death` is called once, from the event loop, when it ended by itself.
+    async def start(
+        self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = ""
+    ) -> ReplicatorHandle:
+        """Start a replicator; `on_death` is called once, from the event loop, when it ended by itself. It runs on
+        `node` if that is possible.
 
         Raises EnvironmentFault when it does not start.
         """

@@ -1,7 +1,8 @@
 """Replicators as tasks of this process: for tests, for small machines, and where Ray is not wanted."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import MirrordError
@@ -18,6 +19,7 @@ class ProcessEngine:
 
     cores = 1
     """One event loop is one core, however many the machine has."""
+    nodes: Mapping[str, int] = MappingProxyType({})
     hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
@@ -26,7 +28,13 @@ class ProcessEngine:
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}
 
-    async def start(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Task":
+    async def start(
+        self,
+        name: str,
+        setup: FlowSetup,
+        on_death: Callable[[], None],
+        node: str = "",  # noqa: ARG002
+    ) -> "_Task":
         """Open a replicator. It ends with this process, or when its lease is lost. Raises EnvironmentFault."""
         replicator = Replicator(name, setup, self._topics(setup))
         try:

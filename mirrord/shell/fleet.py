@@ -35,7 +35,8 @@ from mirrord.model.status import HostState
 from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
 from mirrord.shell.custody import Custody
-from mirrord.shell.engine import Engine, ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.cut_off import CutOff
+from mirrord.shell.engine import Engine, NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.loads import Loads
 from mirrord.shell.members import Member, lanes_by_ledger
@@ -44,6 +45,8 @@ MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
 REPEAT_S = 3.0
 """A lane that a replicator was told of and does not report after so long is told again."""
+UNREACHABLE_S = 3.0
+"""A replicator that nobody could reach for so long is given up: its process or its node is gone, or cut off."""
 SILENT_S = 10.0
 """A replicator that has not answered for so long, or whose loop has not come round, is ended: its lanes stand still."""
 RETIRED_AT_ONCE = 16
@@ -88,6 +91,7 @@ class Fleet:
         self._loads = Loads()
         self._wishes = Wishes()
         self._custody = Custody(setup, ledger, former_ended=lease.former_ended)
+        self._cut_off = CutOff(ledger)
         self._started = 0
         self._failed_starts = 0
         self._start_after = 0.0
@@ -100,16 +104,21 @@ class Fleet:
         """The last report of each replicator that serves."""
         return {name: member.report for name, member in self._members.items() if member.report is not None}
 
+    @property
+    def last_words(self) -> list[ReplicatorReport]:
+        """The same, and the last reports of those that may go on somewhere though nobody can reach them."""
+        return [*self.reports.values(), *self._cut_off.reports]
+
     def states(self) -> dict[str, HostState]:
         """How each replicator is, by its name."""
         now = self._clock.monotonic()
-        return {name: member.health(now) for name, member in self._members.items()}
+        return {**{name: member.health(now) for name, member in self._members.items()}, **self._cut_off.states()}
 
     def hosts(self) -> list[Host]:
         """The replicators as they are known now."""
         return [
-            Host(member.name, member.slot, member.state, frozenset(member.lanes), frozenset(member.leaving))
-            for member in self._members.values()
+            Host(each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node)
+            for each in self._members.values()
         ]
 
     def view(self) -> FlowView:
@@ -158,7 +167,7 @@ class Fleet:
         for step in steps:
             match step:
                 case StartReplicator() if now >= self._start_after:
-                    self._start(step.slot)
+                    self._start(step.slot, step.node)
                 case StartReplicator():
                     pass
                 case Assign():
@@ -194,6 +203,7 @@ class Fleet:
         """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
+        self._cut_off.look(self._wanted)
 
     async def drain(self, deadline_s: float) -> None:
         """Let all replicators drain their lanes and end; those that have not by then are ended."""
@@ -221,6 +231,7 @@ class Fleet:
             even_out=self._loads.may_even_out(now),
             pins=pinned_lanes(self._wanted.values(), orders),
             drained=frozenset(orders.drained),
+            nodes=self._engine.nodes,
         )
         return wanted_lanes(self._wanted.values(), orders), wishes
 
@@ -228,15 +239,15 @@ class Fleet:
         name = f"{lane.source_topic}-{lane.key.partition}"
         return any(pattern.fullmatch(name) for pattern in self._alone)
 
-    def _start(self, slot: int) -> None:
+    def _start(self, slot: int, node: str) -> None:
         self._started += 1
         name = f"{self._prefix}replicator-{slot}.g{self._tenure}.{self._started}"
-        member = self._members[name] = Member(name, slot)
+        member = self._members[name] = Member(name, slot, node=node)
         self._spawn(self._bring_up(member))
 
     async def _bring_up(self, member: Member) -> None:
         try:
-            handle = await self._engine.start(member.name, self._setup, partial(self._died, member))
+            handle = await self._engine.start(member.name, self._setup, partial(self._died, member), member.node)
         except EnvironmentFault as fault:
             self._members.pop(member.name, None)
             self._failed_starts += 1
@@ -364,6 +375,7 @@ class Fleet:
             return
         member.heard = self._clock.monotonic()
         member.report = report
+        member.node = report.node
         self._loads.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:
             self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
@@ -372,7 +384,12 @@ class Fleet:
         self._compare(member, report, asked)
 
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
-        if self._clock.monotonic() - member.heard > SILENT_S:
+        silent_s = self._clock.monotonic() - member.heard
+        if isinstance(fault, NodeLost) or (isinstance(fault, ReplicatorUnreachable) and silent_s > UNREACHABLE_S):
+            # Whoever lives on there copies until the ledger shows it that others have its lanes.
+            self._give_up(member, str(fault))
+            self._spawn(self._kill(member))
+        elif silent_s > SILENT_S:
             self._log.error("replicator_silent", replicator=member.name, reason=str(fault))
             await self._quarantine(member)
 
@@ -405,6 +422,14 @@ class Fleet:
     def _ended(self, member: Member) -> None:
         """Its process has ended; what it had is without a host."""
         self._custody.ended(member.name)
+        self._cut_off.ended(member.name)
+        self._lost(member)
+
+    def _give_up(self, member: Member, reason: str) -> None:
+        """Whether it has ended is not known; what it had is without a host."""
+        if member.name in self._members:
+            self._log.error("replicator_cut_off", replicator=member.name, lanes=len(member.lanes), reason=reason)
+            self._cut_off.add(member)
         self._lost(member)
 
     def _lost(self, member: Member) -> None:
@@ -431,7 +456,7 @@ class Fleet:
             await member.handle.kill()
         except ReplicatorUnsure as fault:
             self._log.error("replicator_not_ended", replicator=member.name, reason=str(fault))
-            self._lost(member)
+            self._give_up(member, str(fault))
         except ReplicatorDead:
             self._ended(member)
         else:

@@ -169,9 +169,7 @@ class FlowSupervisor:
             lease=self._lease(),
             totals=Totals.of(lanes),
             lanes=lanes,
-            replicators=replicators(self._fleet.reports.values(), self._fleet.states())
-            if self._fleet is not None
-            else (),
+            replicators=replicators(self._fleet.last_words, self._fleet.states()) if self._fleet is not None else (),
             guarantee=promise,
             guarantee_note=promise_note,
             note=self._remark(),

@@ -13,7 +13,7 @@ from mirrord.model.config import FlowConfig
 from mirrord.model.config_changes import LIVE
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsReport, Translated
-from mirrord.shell.engine import Engine, GroupsHandle, ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead, ReplicatorUnsure
 from mirrord.shell.program import program
 
 POLL_S = 1.0
@@ -148,7 +148,7 @@ class GroupKeeper:
             try:
                 news = await handle.news()
             except ReplicatorUnsure as fault:
-                if loop.time() - heard > SILENT_S:
+                if isinstance(fault, NodeLost) or loop.time() - heard > SILENT_S:
                     raise
                 self.note = f"the follower of groups does not answer: {fault}"
             else:

@@ -125,6 +125,7 @@ def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostSt
             rss_bytes=report.rss_bytes,
             loop_age_ms=report.loop_age_ms,
             state=states.get(report.name, "healthy"),
+            node=report.node,
         )
         for report in sorted(reports, key=lambda report: report.name)
     )

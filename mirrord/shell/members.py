@@ -49,6 +49,8 @@ class Member:
     """It takes its orders from this process."""
     quarantined: bool = False
     """It is being ended, because it did not answer."""
+    node: str = ""
+    """Where it runs, or was asked to; empty while that is not known."""
 
     @property
     def is_asked(self) -> bool:

@@ -133,6 +133,11 @@ class Replicator:
             else (),
         )
 
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it hosts a lane that nobody else has taken."""
+        return self._host is not None and any(lane.phase != "gone" for lane in self._host.reports())
+
     async def close(self, deadline_s: float) -> None:
         """Drain all lanes, then end everything."""
         if self._host is not None:

@@ -25,6 +25,7 @@ from mirrord.model.status import (
     Guarantee,
     LaneStatus,
     LeaseStatus,
+    ReplicatorStatus,
     Status,
     Totals,
 )
@@ -115,6 +116,21 @@ def test_what_a_flow_promises_is_told_when_it_is_less_or_not_sure() -> None:
     assert "AT LEAST ONCE, records may be doubled: not kept: [gap]" in told("at-least-once", "not kept: [gap]")
     assert "eu-us: not probed: no right" in told("exactly-once", "not probed: no right")
     assert "nce" not in told("exactly-once", "").replace("instance", "")
+
+
+def test_where_replicators_run_is_told_of_more_than_one_node() -> None:
+    def told(*nodes: str, **more: object) -> str:
+        known = {"pid": 1, "lanes": 2, "cpu_seconds": 1.0, "rss_bytes": 1, "loop_age_ms": 0.0} | more
+        made = [
+            msgspec.convert({"name": f"replicator-{slot}", "host": "[m]", "node": node} | known, ReplicatorStatus)
+            for slot, node in enumerate(nodes)
+        ]
+        shown = msgspec.structs.replace(flow("eu-us"), replicators=tuple(made))
+        return rendered(tables.status_table, msgspec.structs.replace(STATUS, flows=(shown,)))
+
+    assert "eu-us: replicators by node: 2 on aaaaaaaa ([m]), 1 on bbbbbbbb ([m])" in told("a" * 56, "b" * 56, "a" * 56)
+    assert "by node" not in told("a" * 56, "a" * 56)
+    assert "eu-us: replicator-0 cannot be reached; it may copy on" in told("a" * 56, state="unknown")
 
 
 def test_lag_shows_the_halted_then_the_furthest_behind(conf: str, capsys: pytest.CaptureFixture[str]) -> None:

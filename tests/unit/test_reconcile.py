@@ -59,7 +59,7 @@ class World:
                 assert all(host.slot != step.slot for host in self.hosts.values())
                 self.started += 1
                 name = f"replicator-{step.slot}.{self.started}"
-                self.hosts[name] = Host(name, step.slot, "starting")
+                self.hosts[name] = Host(name, step.slot, "starting", node=step.node)
             case Assign():
                 host = self.hosts[step.host]
                 assert host.state == "serving"
@@ -421,7 +421,10 @@ def test_never_two_replicators_for_one_lane_whatever_happens(
     mirror.wishes = Wishes(Weights(weights if chance.random() < 0.5 else {}), alone)
     for _ in range(60):
         names = sorted(mirror.hosts)
-        match chance.randrange(8):
+        match chance.randrange(9):
+            case 8:
+                nodes = {node: chance.randrange(1, 4) for node in chance.sample("abc", chance.randrange(4))}
+                mirror.wishes = msgspec.structs.replace(mirror.wishes, nodes=nodes)
             case 6:
                 pins = {lane: chance.randrange(4) for lane in chance.sample(lane_ids(12), chance.randrange(4))}
                 mirror.wishes = msgspec.structs.replace(mirror.wishes, pins=pins)
