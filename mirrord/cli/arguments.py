@@ -4,8 +4,6 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
 from mirrord.model.config_policies import PolicyCheck, Unjudged
@@ -88,7 +86,7 @@ def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
         config = config.only_targets(arguments.clusters)
     if arguments.flows:
         flows = tuple(config.flow(name) for name in dict.fromkeys(arguments.flows))
-        config = msgspec.structs.replace(config, flows=flows)
+        config = config.only(flows)
     return config
 
 

@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the steps; the exit code. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments, LOADING)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
-    plan = asyncio.run(_gather(msgspec.structs.replace(config, flows=flows)))
+    plan = asyncio.run(_gather(config.only(flows)))
     if arguments.json:
         print(msgspec.json.encode(plan).decode())
     else:

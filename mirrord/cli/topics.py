@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the topics. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
     config = load_conf(arguments, LOADING)
     if arguments.flow is not None:
-        config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
+        config = config.only([config.flow(arguments.flow)])
     flows = asyncio.run(_gather(config))
     if all(flow.error and not flow.topics for flow in flows):
         raise EnvironmentFault("\n".join(f"flow {flow.name}: {flow.error}" for flow in flows))

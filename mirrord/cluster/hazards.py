@@ -79,8 +79,10 @@ def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str
     """
     for topic, offsets in held.items():
         if offsets and topic not in ours:
+            # Under the same names the target may have writers of its own, or other flows.
             yield Finding(
-                severity="warning", flow=flow.name, where=f"{flow.target}: topic {topic}",
+                severity="note" if flow.naming == "identity" else "warning",
+                flow=flow.name, where=f"{flow.target}: topic {topic}",
                 what=f"it exists and holds {offsets} offsets that this flow did not write; what is copied follows "
                 "behind them",
                 do="delete it if it is left over (from MirrorMaker 2, or from a former flow), or choose other names",

@@ -6,7 +6,7 @@ org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DE
 DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Literal, NamedTuple
 
@@ -86,17 +86,20 @@ def needed_rights(
     *,
     hidden: Collection[str] = (),
     left: LeftByMm2 | None = None,
+    into_source: Collection[str] = (),
 ) -> list[Need]:
     """All rights that the flow needs for these topics, each once.
 
     `target` holds the topics that the target has; `hidden` names source topics that were copied before and cannot be
     seen now. `left` is given when a partition without a history of ours has records at the target: then MirrorMaker 2
-    may have copied them (`mirrord.flow.inheriting`).
+    may have copied them (`mirrord.flow.inheriting`). `into_source` names flows that copy into the source under the same
+    names (`flows_into_source`).
     """
     needs: dict[Right, Need] = {}
     every = (
         _source(flow, plan),
         _hidden(flow, hidden),
+        _origins(flow, into_source),
         _own_topics(flow, target),
         _copies(flow, plan),
         _features(flow, plan, target),
@@ -175,6 +178,19 @@ def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
     )
     for name in sorted(hidden):
         yield from _topic(flow.source, name, ("READ", "warning", purpose))
+
+
+def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig]) -> list[str]:
+    """Of a configuration's flows those whose copies this one may meet in its source, and must not copy on."""
+    if flow.naming != "identity":
+        return []
+    return [each.name for each in flows if each.target == flow.source and each.naming == "identity"]
+
+
+def _origins(flow: FlowConfig, into_source: Collection[str]) -> Iterator[Need]:
+    for name in into_source:
+        for topic in (ledger_topic(name), state_topic(name)):
+            yield from _topic(flow.source, topic, ("READ", "error", f"to tell what the flow {name} has copied there"))
 
 
 def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:

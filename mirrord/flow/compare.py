@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from mirrord.flow.resume import nearest
+from mirrord.flow.sequences import nearest
 from mirrord.wire.batch import CODEC_MASK, LOG_APPEND_TIME, Header
 
 Outcome = Literal["equal", "unverifiable", "different"]

@@ -10,14 +10,16 @@ from heapq import heapify, heappop
 from typing import NamedTuple
 
 from mirrord.flow.asking import append, ask
+from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
 from mirrord.flow.state import Lane, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, patch
+from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, HeaderTuple, patch
 from mirrord.wire.errors import Malformed
 from mirrord.wire.old_messages import group, is_old
 
+_MARKED = CONTROL | TRANSACTIONAL
 SEQUENCE_MASK = 0x7FFFFFFF
 """Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
 
@@ -61,6 +63,8 @@ def want_more(lane: Lane) -> Effects:
     """Ask for the next chunk if there is room for it and none is asked for."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.limits.buffer_bytes:
         return []
+    if lane.doubt is not None:
+        return []
     lane.fetching = True
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
 
@@ -87,9 +91,9 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
     """Up to the first message of an old format, or to the end of what is whole: where that is."""
-    buffer, end = chunk.buffer, chunk.end
-    unpack = HEADER.unpack_from
+    buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     aborted_ahead, aborted = aborts
+    traced = lane.origins is not None
     # What is copied again ends where the plan goes on elsewhere, be it inside a batch.
     stop = lane.plan[0].ordinal if lane.plan else 1 << 62
     while end - at >= HEADER_LENGTH:
@@ -110,14 +114,14 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         if base > position:
             _skip(lane, position, base, "compacted")
             position = base
-        if attributes & CONTROL:
-            # The first marker of a producer with an aborted transaction in progress is that transaction's end.
-            aborted.discard(producer)
-            _skip(lane, position, next_offset, "control")
-        elif attributes & TRANSACTIONAL and producer in aborted and lane.read_committed:
-            _skip(lane, position, next_offset, "aborted")
-        elif count == 0:
-            _skip(lane, position, next_offset, "compacted")
+        left_out = None
+        if attributes & _MARKED or count == 0 or (producer >= 0 and traced):
+            left_out = _left_out(lane, header, aborted)
+            if lane.doubt is not None:
+                lane.position = position
+                break
+        if left_out is not None:
+            _skip(lane, position, next_offset, left_out)
         elif (
             base == position
             and count == last_delta + 1
@@ -143,6 +147,25 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             jump(lane)
             return end
     return at
+
+
+def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
+    """Why nothing of this batch is copied; None when it is. Where that is not known yet, `lane.doubt` says so."""
+    attributes, producer, count = header[5], header[9], header[12]
+    if attributes & CONTROL:
+        # The first marker of a producer with an aborted transaction in progress is that transaction's end.
+        aborted.discard(producer)
+        return "control"
+    if attributes & TRANSACTIONAL and producer in aborted and lane.read_committed:
+        return "aborted"
+    if lane.origins is not None:
+        origin = lane.origins.judge(header)
+        if origin is Origin.COPY:
+            return "copied-from-target"
+        if origin is Origin.UNKNOWN:
+            lane.doubt = Doubt(producer, header[0])
+            return None
+    return "compacted" if count == 0 else None
 
 
 def _old_at(buffer: bytearray, at: int, end: int) -> int:

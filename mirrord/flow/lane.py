@@ -5,7 +5,7 @@ copy per chunk would cost more than the decision; nothing else in the project ch
 clock in seconds.
 """
 
-from mirrord.flow import flight, intake, opening, reading, rebuilding, resume
+from mirrord.flow import flight, intake, opening, reading, rebuilding, resume, sequences, tracing
 from mirrord.flow.answers import Fetched, fetched
 from mirrord.flow.asking import answers, ask, settles
 from mirrord.flow.halting import halt, leave, tell_again
@@ -24,6 +24,7 @@ from mirrord.flow.signals import (
     FetchFrom,
     Input,
     Lost,
+    OriginsTold,
     ProducerIdTold,
     ProducersTold,
     Relocated,
@@ -72,10 +73,12 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return _told(lane, now, signal) if answers(lane, signal.question) else []
 
 
-def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: PLR0911 -- one case per kind of input
+def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911 -- one case per kind of input
     match signal:
         case Woken():
-            return _woken(lane, now)
+            return tracing.woken(lane) if signal.question == lane.doubt_question else _woken(lane, now)
+        case OriginsTold():
+            return tracing.told(lane, now, signal)
         case ProducerIdTold():
             return opening.producer_id_told(lane, now, signal)
         case StartTold():
@@ -123,7 +126,7 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
     if signal.error:
         return resume.begin(lane, now, lane.limits.retry_s)
     if signal.own:
-        first = reading.nearest(signal.own[0].base_sequence, lane.acked)
+        first = sequences.nearest(signal.own[0].base_sequence, lane.acked)
         return reading.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
     lane.gaps -= 1
     if lane.gaps == 0:
@@ -171,7 +174,9 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
             lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
             if not lane.ready and not lane.in_flight:
                 return effects + flight.blocked(lane)
+        tracing.passed(lane)
         effects += flight.send(lane)
+        effects += tracing.trace(lane, now)
         effects += intake.want_more(lane)
         return effects
     return _not_a_chunk(lane, chunk, outcome)

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from mirrord.flow.halting import halt
+from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import Effects, OwnBatch
 from mirrord.flow.state import Lane
 from mirrord.model.facts import HoleFound, LaneFact, TargetRun
 from mirrord.model.runs import Runs
-
-SEQUENCES = 1 << 31
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -24,12 +23,6 @@ class Reading(msgspec.Struct, frozen=True):
     """Where batches stand elsewhere than the ledger says."""
     doubled: tuple[int, int, int] | None
     """(first ordinal, behind the last, target offset) of what stands there a second time."""
-
-
-def nearest(sequence: int, ordinal: int) -> int:
-    """The ordinal with this sequence that lies nearest to a known one (less than 2^30 away, see the marks)."""
-    ahead = (sequence - ordinal) % SEQUENCES
-    return ordinal + (ahead if ahead < SEQUENCES // 2 else ahead - SEQUENCES)
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:

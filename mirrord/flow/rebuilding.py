@@ -16,7 +16,7 @@ ledger, so the next holder begins with step 2 and never with copying.
 
 from collections.abc import Sequence
 
-from mirrord.flow import reading, resume
+from mirrord.flow import reading, resume, sequences
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, Located, OwnBatch, Relocated, Wake
@@ -158,10 +158,10 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
     """The batches from an ordinal on; of one that it lies in, what is behind it."""
     kept: list[OwnBatch] = []
     for batch in own:
-        ordinal = reading.nearest(batch.base_sequence, first)
+        ordinal = sequences.nearest(batch.base_sequence, first)
         cut = max(first - ordinal, 0)
         if cut < batch.count:
-            sequence = (batch.base_sequence + cut) % reading.SEQUENCES
+            sequence = (batch.base_sequence + cut) % sequences.SEQUENCES
             kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
     return kept
 
@@ -170,7 +170,7 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     """The ordinals (first, last) that stand nowhere, told by the batches that do."""
     found: list[tuple[int, int]] = []
     for batch in own:
-        ordinal = reading.nearest(batch.base_sequence, expected)
+        ordinal = sequences.nearest(batch.base_sequence, expected)
         if ordinal > expected:
             found.append((expected, ordinal - 1))
         expected = ordinal + batch.count

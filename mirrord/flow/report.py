@@ -103,5 +103,5 @@ def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
         copied_records=lane.copied_records,
         copied_bytes=lane.copied_bytes,
         in_flight_bytes=lane.buffered_bytes,
-        note=lane.halt_line,
+        note=lane.halt_line or lane.doubt_line,
     )

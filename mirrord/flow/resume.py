@@ -15,8 +15,9 @@ from mirrord.flow import intake, reading, rebuilding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
-from mirrord.flow.reading import SEQUENCES, Reading, nearest
+from mirrord.flow.reading import Reading
 from mirrord.flow.report import mark
+from mirrord.flow.sequences import SEQUENCES, nearest
 from mirrord.flow.signals import (
     AskCheck,
     AskEnd,
@@ -65,6 +66,8 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     drop(lane)
     lane.skipped.clear()
     lane.blocked = None
+    lane.doubt = lane.doubted = None
+    lane.doubt_line = ""
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0

@@ -241,6 +241,29 @@ class Chunk(msgspec.Struct, frozen=True):
     """Where the source log ended in the epoch of the last copied batch, when the lane copied more (KIP-595)."""
 
 
+class Writer(msgspec.Struct, frozen=True):
+    """A lane of any flow that writes into this lane's source partition, as the ledger of that flow tells."""
+
+    flow: str
+    producer_id: int
+    producer_epoch: int
+    runs: Runs
+    """Its target runs: where its ordinals stand in our source. Never changed."""
+    ordinal: int = 0
+    """With the next two its last mark: what stands below `offset` was known when the runs were read."""
+    offset: int = 0
+    leader_epoch: int = -1
+
+
+class OriginsTold(msgspec.Struct, frozen=True):
+    """All lanes that write into the source partition, by ledgers that were read to an end that was asked for after the
+    question; `trouble` says why that cannot be, one line for people."""
+
+    question: int
+    writers: tuple[Writer, ...] = ()
+    trouble: str = ""
+
+
 class Answer(msgspec.Struct, frozen=True):
     """The target's answer for one batch. NETWORK_EXCEPTION (13) when the connection ended before an answer came."""
 
@@ -282,6 +305,7 @@ Input = (
     | Scanned
     | Checked
     | Relocated
+    | OriginsTold
     | Chunk
     | Answer
     | Woken
@@ -368,6 +392,13 @@ class AskRebuild(msgspec.Struct, frozen=True):
     end: int
 
 
+class AskOrigins(msgspec.Struct, frozen=True):
+    """Which lanes write into the source partition? The ledgers have to be read to an end that is asked for from now
+    on."""
+
+    question: int
+
+
 class FetchFrom(msgspec.Struct, frozen=True):
     """Fetch the next chunk from this source offset. One is wanted at a time; a newer one replaces it."""
 
@@ -439,6 +470,7 @@ Effect = (
     | AskScan
     | AskCheck
     | AskRebuild
+    | AskOrigins
     | FetchFrom
     | StopFetch
     | Produce

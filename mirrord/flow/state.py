@@ -12,6 +12,7 @@ from enum import Enum
 import msgspec
 
 from mirrord.flow.epochs import Epochs
+from mirrord.flow.provenance import Doubt, Origins
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
 from mirrord.model.config import OnLoss
 from mirrord.model.facts import LaneFact, LaneHalted, Mode, TakeoverChecked, Verdict
@@ -209,6 +210,16 @@ class Lane:
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """The source holds something here that this version cannot copy: (why, start, end)."""
+    origins: Origins | None = None
+    """What tells copies in the source; None where none of them can be meant for the target topic."""
+    doubt: Doubt | None = None
+    """The source holds a batch here of which it has to be asked where it comes from."""
+    doubted: Doubt | None = None
+    """The last one that was asked about."""
+    doubt_line: str = ""
+    """Why it waits, for people, when that takes longer."""
+    doubt_question: int = -1
+    """What is asked about it, or the pause before it is asked again."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])

@@ -179,6 +179,8 @@ class Config(msgspec.Struct, frozen=True):
 
     clusters: dict[Alias, ClusterConfig]
     flows: tuple[FlowConfig, ...]
+    elsewhere: tuple[FlowConfig, ...] = ()
+    """Flows of the same file that are left to other daemons."""
     instance: str = "mirrord"
     """Keeps two daemons apart that share one Ray cluster or one machine."""
     replicators: ReplicatorsConfig = ReplicatorsConfig()
@@ -186,6 +188,17 @@ class Config(msgspec.Struct, frozen=True):
     ray: RayConfig = RayConfig()
     http: HttpConfig = HttpConfig()
     logs: LogsConfig = LogsConfig()
+
+    @property
+    def all_flows(self) -> tuple[FlowConfig, ...]:
+        """Those that run here, and those that are left to others."""
+        return self.flows + self.elsewhere
+
+    def only(self, flows: Sequence[FlowConfig]) -> "Config":
+        """The same with these of its flows; what others have to do with them is not forgotten."""
+        chosen = {flow.name for flow in flows}
+        others = tuple(flow for flow in self.flows if flow.name not in chosen)
+        return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
 
     def flow(self, name: str) -> FlowConfig:
         """The flow of this name. Raises ConfigError with the nearest name when there is none."""
@@ -212,7 +225,7 @@ class Config(msgspec.Struct, frozen=True):
         if not flows:
             targets = ", ".join(dict.fromkeys(flow.target for flow in self.flows))
             raise ConfigError(f"no flow into {', '.join(wanted) or 'no cluster'}; there are flows into: {targets}")
-        return msgspec.structs.replace(self, flows=flows)
+        return self.only(flows)
 
     def below(self, folder: Path) -> "Config":
         """The same; relative paths begin at this folder.

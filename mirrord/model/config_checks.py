@@ -1,5 +1,8 @@
 """What makes sound flows unsound together: two of one name, two that write one topic, a ring that feeds itself.
 
+Where clusters copy topics to each other under the same names, no copy is copied on (`mirrord.flow.provenance`). So such
+flows may meet in one topic, and may go both ways, as long as each two of the clusters copy to each other.
+
 Whether two lists of regexes select a common topic cannot be decided from the texts alone. Two flows that write one
 topic are therefore refused when an example proves it (the daemon sees the rest when it meets real topics). A ring of
 flows whose names do not tell where records come from (identity and templates) would copy its own output for ever, so it
@@ -33,10 +36,16 @@ def check_flows(
         for former in flows[:index]:
             if former.name == flow.name:
                 yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
-            if _same_target_names(former, flow) and (topic := common_topic(former, flow)) is not None:
+            meet = _same_target_names(former, flow) and not _exchange(flows, former.source, flow.source)
+            if meet and (topic := common_topic(former, flow)) is not None:
                 yield index, _one_name(former, flow, topic)
+            for line in both_ways(former, flow):
+                yield index, line
         if ring := _ring(flows[: index + 1], index, tells_origin):
-            yield index, _round_for_ever(ring)
+            if not _is_mesh(flows, ring):
+                yield index, _round_for_ever(ring)
+        elif broken := _not_forwarded(flows, index):
+            yield index, broken
 
 
 def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
@@ -48,12 +57,79 @@ def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
 
 
 def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
+    if all(flow.naming == "identity" for flow in ring):
+        aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
+        return (
+            f'naming = "identity" in a ring ({aliases}): under the same names no copy is copied on, so each two '
+            "of these clusters need a flow to each other"
+        )
     naming = next((flow.naming for flow in ring if flow.naming != "prefix"), ring[0].naming)
     aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
     return (
         f'naming = "{naming}" in a ring ({aliases}) would copy the same records round for ever; '
         'use naming = "prefix" in all of it, or topics that no two of these flows share'
     )
+
+
+def goes_back(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """Whether both copy between the same two clusters under the same names, each its way, and may share a topic."""
+    is_back = (one.source, one.target) == (other.target, other.source)
+    return is_back and one.naming == other.naming == "identity" and _may_share(one, other)
+
+
+def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
+    """What two flows that copy the same topics to each other must not both do: each would follow the other for ever."""
+    if not goes_back(one, other):
+        return
+    names = f'the flows "{one.name}" and "{other.name}" copy topics of one name both ways'
+    if one.sync.configs and other.sync.configs:
+        yield f"{names}; only one of them may carry settings over: sync = {{ configs = false }} in the other one"
+    if one.sync.acls != "off" and other.sync.acls != "off":
+        yield f'{names}; only one of them may carry rights over: sync = {{ acls = "off" }} in the other one'
+    for flow in (one, other):
+        if flow.follows_groups:
+            yield (
+                f"{names}; a group's position in both cannot be told by one of them: "
+                'groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{flow.name}"'
+            )
+
+
+def _copies_between(flows: Sequence["FlowConfig"], source: str, target: str) -> bool:
+    return any((each.source, each.target, each.naming) == (source, target, "identity") for each in flows)
+
+
+def _exchange(flows: Sequence["FlowConfig"], one: str, other: str) -> bool:
+    """Whether two clusters copy to each other under the same names."""
+    return _copies_between(flows, one, other) and _copies_between(flows, other, one)
+
+
+def share_topics(flows: Sequence["FlowConfig"], one: "FlowConfig", other: "FlowConfig") -> bool:
+    """Whether two flows into one cluster may meet in its topics: their sources hold the same topics anyway."""
+    return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
+
+
+def _is_mesh(flows: Sequence["FlowConfig"], ring: Sequence["FlowConfig"]) -> bool:
+    """Whether each two clusters of a ring copy to each other under the same names: then nothing need go round."""
+    clusters = [flow.source for flow in ring]
+    pairs = ((one, other) for one in clusters for other in clusters if one < other)
+    return all(flow.naming == "identity" for flow in ring) and all(_exchange(flows, *pair) for pair in pairs)
+
+
+def _not_forwarded(flows: Sequence["FlowConfig"], index: int) -> str:
+    """A line if a flow would have to copy on what another one has copied under the same name; else empty."""
+    flow = flows[index]
+    for other in flows[:index]:
+        for former, later in ((other, flow), (flow, other)):
+            if former.target != later.source or later.target == former.source:
+                continue
+            topic = common_topic(former, later) if former.naming == later.naming == "identity" else None
+            if topic is not None and not _copies_between(flows, former.source, later.target):
+                return (
+                    f'records of "{former.source}" in topics such as "{topic}" do not reach "{later.target}": under '
+                    f'the same names no copy is copied on; add a flow from "{former.source}" to "{later.target}", or '
+                    'use naming = "prefix"'
+                )
+    return ""
 
 
 def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:

@@ -25,7 +25,7 @@ _WIDTH = 110
 def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
     """The text; remarks become comments at its head."""
     lines = [f"# {line}" for remark in remarks for line in remark.splitlines()]
-    lines += _table("", config, skip=("clusters", "flows"), nested=False)
+    lines += _table("", config, skip=("clusters", "flows", "elsewhere"), nested=False)
     for alias, cluster in config.clusters.items():
         lines += ["", f"[clusters.{_key(alias)}]", f"bootstrap = {_text(','.join(cluster.bootstrap))}"]
         lines += _subtables(f"clusters.{_key(alias)}", cluster)

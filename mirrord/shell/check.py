@@ -53,7 +53,7 @@ async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> R
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:
-        surveys = await survey_flows(msgspec.structs.replace(config, flows=reached), surroundings)
+        surveys = await survey_flows(config.only(reached), surroundings)
         for name, survey in surveys.items():
             if isinstance(survey, FlowSurvey):
                 more, found = await _check_flow(config, surroundings, survey, seen, probe=probe)

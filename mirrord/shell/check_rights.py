@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, LeftByMm2, Right, needed_rights
+from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, LeftByMm2, Right, flows_into_source, needed_rights
 from mirrord.cluster.settings import TopicShape, replication_factor
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
@@ -46,7 +46,9 @@ async def rights_findings(
     try:
         hidden = await _hidden(survey, ledger, admins[flow.source])
         left = await _left_by_mm2(config, survey, ledger)
-        needs = needed_rights(flow, plan, survey.looked.target.topics, hidden=hidden, left=left)
+        into_source = flows_into_source(flow, config.all_flows)
+        target = survey.looked.target.topics
+        needs = needed_rights(flow, plan, target, hidden=hidden, left=left, into_source=into_source)
         rule = flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(step.source.partitions, replication_factor(rule, step.source.replicas))

@@ -6,13 +6,14 @@ the first flow that plans to copy into it.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_checks import share_topics
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 
@@ -28,13 +29,19 @@ class Ledger(Protocol):
 class Claims:
     """What the flows of one daemon, or of one configuration, copy into."""
 
-    def __init__(self) -> None:
+    def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
+        """`flows` as `know` takes them."""
+        self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
         """Cluster and target topic to flow and source topic."""
         self._ledgers: dict[str, Ledger] = {}
         self._unread: dict[str, Alias] = {}
         """Flows whose ledger is not known yet, and where it is."""
         self._news = asyncio.Event()
+
+    def know(self, flows: Sequence[FlowConfig]) -> None:
+        """All flows of the configuration, also those that run elsewhere."""
+        self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
         """The flow's ledger will be read: what may be its copy is left alone until then."""
@@ -77,7 +84,7 @@ class Claims:
         copied = {
             topic_id: f"is the copy of {source} in the flow {name}"
             for name, ledger in self._ledgers.items()
-            if name != flow.name
+            if name != flow.name and not self._shares(flow, name)
             for topic_id, source in _copies(ledger.state).items()
         }
         unread = self._unread_beside(flow)
@@ -87,12 +94,19 @@ class Claims:
             if topic.topic_id not in own and (reason := copied.get(topic.topic_id, unknown)):
                 others[topic.name] = reason
         for (where, name), (owner, source) in self._planned.items():
-            if where == cluster and owner != flow.name:
+            if where == cluster and owner != flow.name and not self._shares(flow, owner):
                 others[name] = f"is the copy of {source} in the flow {owner}"
         return others
 
     def _unread_beside(self, flow: FlowConfig) -> list[str]:
-        return [name for name, target in self._unread.items() if name != flow.name and target == flow.target]
+        return [
+            name
+            for name, target in self._unread.items()
+            if name != flow.name and target == flow.target and not self._shares(flow, name)
+        ]
+
+    def _shares(self, flow: FlowConfig, other: str) -> bool:
+        return other in self._flows and share_topics(tuple(self._flows.values()), flow, self._flows[other])
 
     def _forget_plan(self, flow: str) -> None:
         for key in [key for key, (owner, _) in self._planned.items() if owner == flow]:

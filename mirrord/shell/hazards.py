@@ -34,7 +34,7 @@ async def find_hazards(
         except MirrordError as error:
             what = f"its ledger cannot be read, so what it copies is not known: {error}"
             findings.append(Finding(severity="note", flow=flow.name, where=f"{flow.target}: flow {name}", what=what))
-    here = {each.name for each in config.flows}
+    here = {each.name for each in config.all_flows}
     others = {
         name: [lane.target_topic for lane in state.lanes.values() if _exists(lane.key, lane.target_topic, survey)]
         for name, state in states.items()

@@ -19,6 +19,7 @@ from mirrord.flow.signals import (
     AppendFailed,
     AskCheck,
     AskEnd,
+    AskOrigins,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -56,56 +57,32 @@ from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
 from mirrord.model.errors import MirrordError
-from mirrord.model.facts import Entry, LaneTaken, Progress
+from mirrord.model.facts import Entry, LaneTaken
 from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock
 from mirrord.shell.compare import Comparison, in_front_of
+from mirrord.shell.hosted import Hosted
 from mirrord.shell.inheritance import Sides
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
-from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.metadata import ClusterView
+from mirrord.shell.provenance import provenance_of
 from mirrord.shell.reading import ReadFailed, Stretches, own_batches
 from mirrord.shell.records import rebuild
 from mirrord.shell.relocation import Relocation
-from mirrord.shell.source import Source, Tap
+from mirrord.shell.source import Source
 from mirrord.shell.starts import Starts
-from mirrord.shell.target import Outlet, Target
+from mirrord.shell.target import Target
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.producers import ActiveProducer
 
 BEAT_S = 1.0
 TIMER_GRAIN_S = 0.002
-LANE_FETCH_BYTES = 4 << 20
-"""What one fetch brings for one lane at most."""
 
 log = structlog.get_logger()
-
-
-class Hosted:
-    """A lane and what the shell keeps for it."""
-
-    def __init__(self, host: "Host", assignment: LaneAssignment, lane: Lane, replicator: str) -> None:
-        self.assignment = assignment
-        self.lane = lane
-        self.tell: Callable[[Input], None] = partial(host.tell, self)
-        self.replicator = replicator
-        """Names this attempt."""
-        key = assignment.key
-        self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
-        self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
-        self.tap = Tap(self.source, LANE_FETCH_BYTES, self.tell)
-        self.outlet: Outlet | None = None
-        self.outlet_round = -1
-        self.connections = 0
-        self.started = self.forgotten = False
-        self.saved: Progress | None = None
-        """What the state topic is known to hold."""
-        self.touched = True  # told something, or saved, since it was last found to be as it is saved
-        self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Set when the lane has come to its end here: whether it was left cleanly."""
 
 
 def _known(hosted: Hosted) -> LaneRecord:
@@ -142,6 +119,7 @@ class Host:
             Sides(source, self._source_asks, self._source_stretches),
             Sides(target, self._target_asks, self._target_stretches),
         )
+        self._provenance = provenance_of(setup, clock)
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
@@ -168,6 +146,7 @@ class Host:
             AskScan: self._scan,
             AskCheck: self._check,
             AskRebuild: self._relocate,
+            AskOrigins: self._provenance.ask,
             Wake: self._wake,
             SaveProgress: self._save_progress,
             Halted: self._halted,
@@ -186,7 +165,8 @@ class Host:
         flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
         reads = (flow.isolation, self._read_committed, rebuild, self._limits)
         lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss)
-        hosted = Hosted(self, assignment, lane, replicator)
+        hosted = Hosted(self.tell, assignment, lane, replicator)
+        lane.origins = self._provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
         self._target_view.watch(hosted.target.topic, hosted.target.topic_id)
@@ -258,6 +238,7 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._provenance.close()
         self._source_asks.close()
         self._target_asks.close()
         self._source.close()
@@ -364,7 +345,8 @@ class Host:
     def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
         record = _known(hosted)
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        search = Relocation(*sides, self._source_asks, read_committed=self._read_committed)
+        copies = self._provenance.copies if hosted.lane.origins is not None else None
+        search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
         failed = partial(Relocated, effect.question, own=(), located=None)
         self._begin(self._read(hosted, effect.question, partial(search.run, record, effect), failed))
 
@@ -436,7 +418,7 @@ class Host:
             self._begin(self._save(moved))
         for hosted in self._lanes.values():
             # While a lane copies only an answer to its own fetches counts: what is asked beside them may be older.
-            if hosted.started and hosted.lane.phase is not Phase.COPYING:
+            if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.doubt is not None):
                 self._source.ask_end(hosted.tap)
 
     def _has_moved(self, hosted: Hosted) -> bool:

@@ -5,10 +5,10 @@ two flows meet in one topic or that a flow's name belongs to other clusters does
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from mirrord.cluster.rights import needed_rights
+from mirrord.cluster.rights import flows_into_source, needed_rights
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
@@ -53,9 +53,12 @@ async def check_start(
             for flow in config.flows
             if flow.source in ids and flow.target in ids
         ]
-        looked = await _check_collisions(reached, await _ledgers(reached, ledger))
+        looked = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
         faults = await asyncio.gather(
-            *(_missing_rights(flow, clusters, looked[flow.name]) for flow, clusters in reached)
+            *(
+                _missing_rights(flow, clusters, looked[flow.name], flows_into_source(flow, config.all_flows))
+                for flow, clusters in reached
+            )
         )
         _raise(EnvironmentFault, [line for lines in faults for line in lines])
     except (Unreachable, ConnectionLost, LedgerUnavailable):
@@ -107,14 +110,14 @@ async def _ledgers(
 
 
 async def _check_collisions(
-    reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger]
+    reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
 ) -> dict[str, Looked]:
     """What there is for each flow. Raises ConfigError when a flow that begins would write into another one's topic.
 
     A flow that has copied before starts all the same, and tells it of the topic: one that was created yesterday must
     not keep everything else from being copied after a restart.
     """
-    claims = Claims()
+    claims = Claims(flows)
     for name, known in ledgers.items():
         claims.read(name, known)
     looked: dict[str, Looked] = {}
@@ -128,9 +131,12 @@ async def _check_collisions(
     return looked
 
 
-async def _missing_rights(flow: FlowConfig, clusters: _Clusters, looked: Looked) -> list[str]:
+async def _missing_rights(
+    flow: FlowConfig, clusters: _Clusters, looked: Looked, into_source: Collection[str]
+) -> list[str]:
     """A line for each topic that may not be used as the flow needs it. What it can do without, `check` tells."""
-    needs = [need for need in needed_rights(flow, looked.plan, looked.target.topics) if need.missing == "error"]
+    needs = needed_rights(flow, looked.plan, looked.target.topics, into_source=into_source)
+    needs = [need for need in needs if need.missing == "error"]
     admins = {flow.source: clusters.source, flow.target: clusters.target}
     rights, _ = await see_rights(flow, needs, admins, {}, {})
     return lacking_lines(rights)

@@ -1,9 +1,8 @@
 """Reads both logs to find a lane's batches again in the source by what their records hold (`mirrord.flow.relocate`)."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from mirrord.flow.compare import Record
-from mirrord.flow.reading import nearest
 from mirrord.flow.relocate import (
     Original,
     Range,
@@ -14,6 +13,7 @@ from mirrord.flow.relocate import (
     locate,
     search_range,
 )
+from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import AskRebuild, LaneRecord, OwnBatch, Relocated
 from mirrord.shell.asks import Asks
 from mirrord.shell.compare import bounds
@@ -21,7 +21,7 @@ from mirrord.shell.digest import digest
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import ReadBatch, Stretches
 from mirrord.shell.records import decode
-from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
+from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
 
 MOST_RECORDS = 500_000
 """What is held in memory of either side: about 150 bytes a record."""
@@ -37,14 +37,17 @@ class Relocation:
         source_partition: PartitionId,
         target_partition: PartitionId,
         asks: Asks,
+        copies: Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[set[int]]] | None,
         *,
         read_committed: bool,
     ) -> None:
+        """`copies` tells which batches of the source are copies (`mirrord.shell.provenance`); None: there are none."""
         self._source = source
         self._target = target
         self._source_partition = source_partition
         self._target_partition = target_partition
         self._asks = asks
+        self._copies = copies
         self._read_committed = read_committed
 
     async def run(self, record: LaneRecord, wanted: AskRebuild) -> Relocated:
@@ -90,6 +93,7 @@ class Relocation:
 
     async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:
         originals: list[Original] = []
+        headers: list[HeaderTuple] = []
         size = 0
         reading = self._source.read(
             self._source_partition, searched.start, searched.end, committed=self._read_committed
@@ -101,6 +105,10 @@ class Relocation:
             size = _bounded(size + len(records))
             contents = {record.offset: digest(record, timed=timed) for record in records}
             originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied))
+            headers.append(header)
+        if self._copies is not None:
+            for at in await self._copies(self._source_partition, headers):
+                originals[at] = Original(originals[at].start, originals[at].end, {}, copied=False)
         return originals
 
 

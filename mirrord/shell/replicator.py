@@ -19,7 +19,8 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
-from mirrord.shell.host import Host, Hosted
+from mirrord.shell.host import Host
+from mirrord.shell.hosted import Hosted
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore

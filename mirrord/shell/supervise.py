@@ -126,7 +126,7 @@ class Supervisor:
                 self._config.instance, address, hosts_all=self._engine.hosts_all, identity=self._identity
             ),
             clock=clock,
-            claims=Claims(),
+            claims=Claims(self._config.all_flows),
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
             admin=self._surroundings.admin,
             upkeep=self._surroundings.upkeep,
@@ -168,6 +168,7 @@ class Supervisor:
             for alias in self._config.clusters.keys() - watches.keys():
                 watches[alias] = ClusterWatch(alias, self._surroundings.clock)
             self._services = self._services._replace(config=self._config)
+            self._services.claims.know(self._config.all_flows)
             for change in changes.flows:
                 self._carry_out(change, self._services)
             if changes.replicators:

@@ -42,7 +42,7 @@ async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, 
 
 async def _claims(config: Config, surroundings: Surroundings) -> Claims:
     """Who copies into which topic by the ledgers, where flows can meet."""
-    claims = Claims()
+    claims = Claims(config.all_flows)
     targets = Counter(flow.target for flow in config.flows)
     meeting = tuple(flow for flow in config.flows if targets[flow.target] > 1)
     if meeting:

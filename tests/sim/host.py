@@ -14,6 +14,7 @@ from mirrord.flow.signals import (
     Append,
     AskCheck,
     AskEnd,
+    AskOrigins,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -187,6 +188,7 @@ class Host:
                 | AskScan()
                 | AskCheck()
                 | AskRebuild()
+                | AskOrigins()
             ):
                 self.inbox.append(("ask", (effect, self.leader)))
 

@@ -6,13 +6,16 @@ scheduler, an exhaustive explorer) decides the order of everything, faults inclu
 """
 
 import random
+from collections.abc import Callable
 from typing import Any
 
+from mirrord.flow.provenance import Origins
 from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
     AskEnd,
+    AskOrigins,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -26,6 +29,7 @@ from mirrord.flow.signals import (
     Fenced,
     FetchFrom,
     Input,
+    OriginsTold,
     OwnBatch,
     ProducerEntry,
     ProducerIdTold,
@@ -37,6 +41,7 @@ from mirrord.flow.signals import (
     TargetMoved,
     VisibleTold,
     Woken,
+    Writer,
 )
 from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.fold import fold
@@ -100,6 +105,10 @@ class World:
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
+        self.origins: Callable[[], Origins | None] = lambda: None
+        """What its lanes tell copies in the source by."""
+        self.writers: Callable[[], tuple[Writer, ...]] = tuple
+        """What the ledgers on the source's cluster say."""
         self._write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
         self._write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
 
@@ -143,6 +152,7 @@ class World:
         )
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
+        lane.origins = self.origins()
         host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
@@ -367,6 +377,8 @@ class World:
                 return self._check(host, question)
             case AskRebuild():
                 return self._relocate(host, question)
+            case AskOrigins():
+                return OriginsTold(question.question, self.writers())
             case _:
                 raise AssertionError(question)
 

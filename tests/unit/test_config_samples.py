@@ -33,6 +33,7 @@ def test_the_one_way_sample_writes_out_the_defaults() -> None:
 
 def test_the_other_samples() -> None:
     assert [flow.naming for flow in load(CONF / "active-active.toml").flows] == ["prefix", "prefix"]
+    assert [flow.naming for flow in load(CONF / "same-names.toml").flows] == ["identity", "identity"]
     assert {flow.target for flow in load(CONF / "fan-in.toml").flows} == {"hq"}
     migration = load(CONF / "migration.toml")
     assert (migration.flows[0].naming, migration.runtime.engine) == ("identity", "process")

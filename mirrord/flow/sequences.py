@@ -1,0 +1,9 @@
+"""Sequences of a producer: ordinals modulo 2^31."""
+
+SEQUENCES = 1 << 31
+
+
+def nearest(sequence: int, ordinal: int) -> int:
+    """The ordinal with this sequence that lies nearest to a known one (less than 2^30 away, see the marks)."""
+    ahead = (sequence - ordinal) % SEQUENCES
+    return ordinal + (ahead if ahead < SEQUENCES // 2 else ahead - SEQUENCES)

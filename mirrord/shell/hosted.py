@@ -1,0 +1,42 @@
+"""A lane and what its replicator keeps for it."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from mirrord.flow.signals import Input
+from mirrord.flow.state import Lane
+from mirrord.model.assignment import LaneAssignment
+from mirrord.model.facts import Progress
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.source import Tap
+from mirrord.shell.target import Outlet
+
+LANE_FETCH_BYTES = 4 << 20
+"""What one fetch brings for one lane at most."""
+
+
+class Hosted:
+    """A lane and what the shell keeps for it."""
+
+    def __init__(
+        self, tell: "Callable[[Hosted, Input], None]", assignment: LaneAssignment, lane: Lane, replicator: str
+    ) -> None:
+        self.assignment = assignment
+        self.lane = lane
+        self.tell: Callable[[Input], None] = partial(tell, self)
+        self.replicator = replicator
+        """Names this attempt."""
+        key = assignment.key
+        self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
+        self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
+        self.tap = Tap(self.source, LANE_FETCH_BYTES, self.tell)
+        self.outlet: Outlet | None = None
+        self.outlet_round = -1
+        self.connections = 0
+        self.started = self.forgotten = False
+        self.saved: Progress | None = None
+        """What the state topic is known to hold."""
+        self.touched = True  # told something, or saved, since it was last found to be as it is saved
+        self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        """Set when the lane has come to its end here: whether it was left cleanly."""

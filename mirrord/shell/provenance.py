@@ -1,0 +1,183 @@
+"""Which lanes write into the partitions that a replicator reads: told by the ledgers on the source's cluster.
+
+Every ledger that is found there counts, of whichever daemon and configuration the flow is. They are found when a lane
+first asks, and read along from then on. A question is answered by a look at the topics and a reading to the ends that
+both began after it was asked, so what stood there when a batch became visible is known (`mirrord.flow.provenance`).
+Questions that come meanwhile share the next look.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from mirrord.flow.provenance import Origin, Origins
+from mirrord.flow.signals import AskOrigins, OriginsTold, Writer
+from mirrord.ledger.state import LaneState
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId
+from mirrord.shell.attic import run_memory
+from mirrord.shell.clock import Clock
+from mirrord.shell.hosted import Hosted
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadFailed
+from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
+from mirrord.wire.batch import HeaderTuple
+from mirrord.wire.errors import ErrorCode
+
+LOOK_TIMEOUT_S = 10.0
+LEAST_PAUSE_S = 0.05
+"""Between two looks, however many producers are new."""
+_LEDGER = re.compile(r"mirrord\.([^.]+)\.ledger")
+
+log = structlog.get_logger()
+
+Marks = dict[LaneId, Progress]
+Tell = Callable[[tuple[Writer, ...], str], None]
+"""Gets the lanes that write into a partition, or why that is not known."""
+
+
+class Provenance:
+    """For the lanes of one replicator."""
+
+    def __init__(
+        self,
+        cluster: str,
+        admin: TopicAdmin,
+        open_ledger: Callable[[str], LedgerStore],
+    ) -> None:
+        """`cluster` is the source's alias; `open_ledger` makes a store of the flow of this name there, not yet open."""
+        self._cluster = cluster
+        self._admin = admin
+        self._open_ledger = open_ledger
+        self._stores: dict[str, LedgerStore] = {}
+        self._waiting: list[tuple[PartitionId, Tell]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def origins(self, hosted: Hosted) -> Origins | None:
+        """What a lane tells copies by; None for one whose copies have another name, so that its names tell."""
+        return Origins() if hosted.source.topic == hosted.target.topic else None
+
+    def ask(self, hosted: Hosted, effect: AskOrigins) -> None:
+        """Answer a lane's question, together with others."""
+
+        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+            hosted.tell(OriginsTold(effect.question, writers, trouble))
+
+        self._find(hosted.source, told)
+
+    async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
+        """Which of these batches of the source are copies; they were read before this is asked. Raises ReadFailed."""
+        answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
+
+        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+            if not answer.done():
+                answer.set_result((writers, trouble))
+
+        self._find(partition, told)
+        writers, trouble = await answer
+        known, origins = {writer.producer_id for writer in writers}, Origins()
+        origins.learn(writers, -1)
+        found = {at: origins.judge(header) for at, header in enumerate(headers) if header[9] in known}
+        if trouble or Origin.UNKNOWN in found.values():
+            raise ReadFailed(int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return {at for at, origin in found.items() if origin is Origin.COPY}
+
+    def _find(self, partition: PartitionId, tell: Tell) -> None:
+        self._waiting.append((partition, tell))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._serve())
+
+    async def close(self) -> None:
+        """End all reading."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._forget(set(self._stores))
+        await self._admin.close()
+
+    async def _serve(self) -> None:
+        while self._waiting:
+            asked, self._waiting = self._waiting, []
+            trouble = ""
+            marks: dict[str, Marks] = {}
+            try:
+                marks = await self._read()
+            except MirrordError as error:
+                trouble = str(error)
+            except Exception:
+                log.exception("provenance_failed")
+                trouble = "where records come from cannot be told; the log has the reason"
+            for partition, tell in asked:
+                tell(() if trouble else self._writers(partition, marks), trouble)
+            await asyncio.sleep(LEAST_PAUSE_S)
+
+    async def _read(self) -> dict[str, Marks]:
+        """Read all ledgers to their ends; the marks that were known before that, by flow. Raises MirrordError."""
+        try:
+            topics = (await self._admin.look()).topics
+        except EnvironmentFault as error:
+            raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
+        flows = {found[1] for name in topics if (found := _LEDGER.fullmatch(name))}
+        await self._forget(self._stores.keys() - flows)
+        marks: dict[str, Marks] = {}
+        for flow in sorted(flows):
+            try:
+                store = await self._store(flow)
+                # The marks first: what lies below them is explained by what the ledger says then.
+                marks[flow] = dict(store.state.progress)
+                await store.read_to_end()
+            except MirrordError as error:
+                await self._forget({flow} if self._failed(flow) else set())
+                raise EnvironmentFault(
+                    f"waits for the ledger of flow {flow} on {self._cluster}, which may copy into this topic: {error}"
+                ) from error
+        return marks
+
+    def _failed(self, flow: str) -> bool:
+        store = self._stores.get(flow)
+        return store is not None and store.failure is not None
+
+    async def _store(self, flow: str) -> LedgerStore:
+        store = self._stores.get(flow)
+        if store is None:
+            store = self._open_ledger(flow)
+            await store.open(read_only=True)
+            self._stores[flow] = store
+        return store
+
+    async def _forget(self, flows: set[str]) -> None:
+        for flow in flows:
+            store = self._stores.pop(flow)
+            with suppress(MirrordError):
+                await store.close()
+
+    def _writers(self, partition: PartitionId, marks: dict[str, Marks]) -> tuple[Writer, ...]:
+        return tuple(
+            _writer(flow, lane, marks[flow].get(key))
+            for flow, store in self._stores.items()
+            for key, lane in store.state.lanes.items()
+            if lane.key.target_topic_id == partition.topic_id and lane.partition == partition.partition
+        )
+
+
+def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
+    # A copy: the lane follows what it was told, and the ledger goes on.
+    runs = lane.target_runs.copy()
+    at = (mark.ordinal, mark.target_offset, mark.leader_epoch) if mark is not None else ()
+    return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)
+
+
+def provenance_of(setup: FlowSetup, clock: Clock) -> Provenance:
+    """For a replicator of this flow."""
+
+    def ledger(flow: str) -> LedgerStore:
+        return LedgerStore(KafkaLog(flow, setup.source), clock, memory=run_memory(setup.flow))
+
+    return Provenance(setup.flow.source, KafkaTopicAdmin(setup.source, LOOK_TIMEOUT_S), ledger)

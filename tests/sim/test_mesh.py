@@ -1,0 +1,75 @@
+"""Clusters that copy the same topics to each other under the same names: everything arrives once, nothing circles."""
+
+import os
+import random
+
+import pytest
+
+from mirrord.flow import provenance
+from mirrord.flow.provenance import Origin, Origins
+from tests.sim.mesh import SHAPE, Mesh
+from tests.sim.truth import Violation
+
+STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000")) // 40
+STEPS = 200
+
+
+def play(seed: int, clusters: int) -> Mesh:
+    mesh = Mesh(seed, clusters)
+    try:
+        mesh.run(STEPS)
+    except Exception as fault:
+        trails = "\n".join(line for story in mesh.stories.values() for line in story.world.trail[-10:])
+        raise AssertionError(f"seed {seed}, {clusters} clusters: {fault!r}\n{trails}") from fault
+    return mesh
+
+
+@pytest.mark.parametrize("clusters", [2, 3])
+@pytest.mark.parametrize("part", range(4))
+def test_every_cluster_holds_every_record_once(seed: int, part: int, clusters: int) -> None:
+    chance = random.Random(f"{seed} mesh {part}")
+    for _ in range(STORIES // 4 + 1):
+        play(chance.randrange(1 << 40), clusters)
+
+
+@pytest.mark.parametrize("clusters", [2, 3])
+def test_what_has_come_to_rest_stays_at_rest(seed: int, clusters: int) -> None:
+    """Copies that are passed over make no facts and no marks of their own: two ledgers do not feed each other."""
+    mesh = play(seed, clusters)
+    entries = mesh.facts()
+    marks = [story.world.progress for story in mesh.stories.values()]
+    for _ in range(500):
+        for story in mesh.stories.values():
+            choices = story.world.choices()
+            if choices:
+                story.world.do(story.rng.choice(choices))
+            elif (later := story.world.next_time()) is not None:
+                story.world.advance(later)
+    assert mesh.facts() == entries
+    assert [story.world.progress for story in mesh.stories.values()] == marks
+
+
+def never(_origins: Origins, _header: object) -> Origin:
+    """Every batch is taken for a record of its own."""
+    return Origin.NATIVE
+
+
+def at_once(judge: object) -> object:
+    """What is not known counts as no copy, without asking."""
+
+    def judged(origins: Origins, header: object) -> Origin:
+        return Origin.COPY if judge(origins, header) is Origin.COPY else Origin.NATIVE  # type: ignore[operator]
+
+    return judged
+
+
+@pytest.mark.parametrize("mutation", [never, at_once(Origins.judge)], ids=["never", "at once"])
+def test_without_asking_records_go_round(monkeypatch: pytest.MonkeyPatch, mutation: object) -> None:
+    monkeypatch.setattr(provenance.Origins, "judge", mutation)
+
+    def play_all() -> None:
+        for seed in range(20):
+            Mesh(seed, 2, SHAPE).run(STEPS)
+
+    with pytest.raises(Violation, match="holds twice"):
+        play_all()
