@@ -48,15 +48,14 @@ class Packer(Generic[Item]):
         """Put a batch of this many bytes behind all other batches of its lane."""
         number = self._open
         last = self._last.get(lane, -1)
-        first = self._first
-        if last < first < number and size <= self._small and self._sizes[0] + size <= 2 * self._limit:
+        first, sizes = self._first, self._sizes
+        if last < first and size <= self._small and sizes and sizes[0] + size <= 2 * self._limit:
             self._requests[0].append(item)
-            self._sizes[0] += size
+            sizes[0] += size
             self._last[lane] = first
             return
         if last >= number:
             number = last + 1
-        sizes = self._sizes
         at = number - first
         while at < len(sizes) and sizes[at] + size > self._limit:
             # What does not fit once closes a request for good: no later batch has to look at it again.

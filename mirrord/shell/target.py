@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from mirrord.flow.byte_window import ByteWindow
 from mirrord.flow.packing import Packer
 from mirrord.flow.signals import Answer, Batch, Input, Produce
 from mirrord.flow.state import Lane
@@ -23,7 +24,7 @@ from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.produce import Entry, decode, encode
 
 IN_FLIGHT = 32
-"""Requests without an answer on one connection."""
+"""Requests without an answer on one connection; how many bytes is for the `ByteWindow` to say."""
 WRITE_BYTES = 1 << 20
 """Requests are put into one system call up to this size. The lease is looked at right before."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
@@ -116,6 +117,7 @@ class Outlet:
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
+        self._window = ByteWindow()
         self._version = 0
         self._awaiting_lease = False
 
@@ -148,8 +150,8 @@ class Outlet:
         if connection is None or connection.pipe.lost is not None:
             self._open()
             return
-        pipe, packer = connection.pipe, self._packer
-        while packer and pipe.in_flight < IN_FLIGHT and pipe.writable:
+        pipe, packer, window = connection.pipe, self._packer, self._window
+        while packer and pipe.in_flight < IN_FLIGHT and window.is_open and pipe.writable:
             if not self._target.may_write():
                 self._await_lease()
                 return
@@ -160,7 +162,7 @@ class Outlet:
                 return
             pipe.hold()
             size = 0
-            while packer and pipe.in_flight < IN_FLIGHT and size < WRITE_BYTES:
+            while packer and pipe.in_flight < IN_FLIGHT and window.is_open and size < WRITE_BYTES:
                 size += self._send(connection, packer.take())
             pipe.send_held()
 
@@ -195,7 +197,8 @@ class Outlet:
         if not sent:
             return 0
         parts, size = encode(self._version, self._target.request_timeout_ms, entries)
-        connection.pipe.request(PRODUCE, self._version, parts, size, _Pending(self, connection, self._version, sent))
+        pending = _Pending(self, connection, self._version, sent, (self._window, size))
+        connection.pipe.request(PRODUCE, self._version, parts, size, pending)
         return size
 
     def _open(self) -> None:
@@ -211,6 +214,7 @@ class Outlet:
             self._give_up()
             return
         self._connection = connection = task.result()
+        self._window = ByteWindow()
         self._version = connection.version(PRODUCE)
         connection.pipe.on_writable = self._flush
         connection.pipe.on_read = self._answers_taken
@@ -246,13 +250,18 @@ class Outlet:
 class _Pending:
     """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
 
-    __slots__ = ("_connection", "_items", "_outlet", "_sent", "_version")
+    __slots__ = ("_connection", "_items", "_outlet", "_sent", "_size", "_told", "_version", "_window")
 
-    def __init__(self, outlet: Outlet, connection: Connection, version: int, items: list[Item]) -> None:
+    def __init__(
+        self, outlet: Outlet, connection: Connection, version: int, items: list[Item], load: tuple[ByteWindow, int]
+    ) -> None:
+        """`load`: the window that its bytes count in, and how many they are."""
         self._outlet = outlet
         self._connection = connection
         self._version = version
         self._items = items
+        self._window, self._size = load
+        self._told = self._window.sent(self._size)
         self._sent = time.monotonic()
 
     def __call__(self, end: Frame | ConnectionLost) -> None:
@@ -263,7 +272,9 @@ class _Pending:
             self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
             return
         self._outlet.answering = True
-        self._outlet.took(time.monotonic() - self._sent)
+        took_s = time.monotonic() - self._sent
+        self._window.answered(self._size, took_s, self._told)
+        self._outlet.took(took_s)
         try:
             partitions = decode(self._version, end.reader()).partitions
         except WireError as error:

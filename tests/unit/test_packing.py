@@ -48,6 +48,7 @@ def test_a_small_batch_of_a_live_lane_does_not_wait_behind_those_that_catch_up()
     packed = pack([*catching_up, ("live", 5), ("live", 5), ("other", 5)], 100)
     assert packed[0] == [("a", 1, 90), ("live", 1, 5), ("other", 1, 5)]
     assert ("live", 2, 5) in [batch for request in packed[1:] for batch in request]
+    assert pack([("a", 100), ("a", 100), ("live", 5)], 100)[0] == [("a", 1, 100), ("live", 1, 5)]
     many = pack([*catching_up, *((f"live-{number}", 5) for number in range(50))], 100)
     assert sum(size for _, _, size in many[0]) == 200, "not without bound"
 

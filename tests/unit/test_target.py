@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from mirrord.flow.byte_window import LEAST_BYTES
+from mirrord.flow.packing import REQUEST_BYTES
 from mirrord.flow.signals import Answer, Batch, Input, Produce
 from mirrord.flow.state import Lane
 from mirrord.model.names import LaneId, TopicId
@@ -83,6 +85,26 @@ async def test_a_lost_connection_is_doubt_for_what_was_sent_and_none_for_what_wa
     expected = [(first, UNKNOWN, -1) for first in range(IN_FLIGHT)]
     assert sender.answers == expected + [(first, NOT_SENT, -1) for first in range(IN_FLIGHT, IN_FLIGHT + 3)]
     assert rig.view.refreshes > 0
+
+
+async def test_a_live_lane_goes_ahead_of_what_waits_for_the_window_of_bytes(rig: Rig) -> None:
+    bulk, live = Sender(0), Sender(1)
+    await rig.produce(live, live.batches(0))
+    rig.pipe.answer(produced(TOPIC, (1, 0, 0)))
+    data = bytearray(REQUEST_BYTES)
+    batches = [Batch(first, 1, first, first + 1, data, 0, len(data), 0, None) for first in range(12)]
+    await rig.produce(bulk, Produce(1, batches))
+    sent = LEAST_BYTES // REQUEST_BYTES
+    assert len(rig.pipe.requests) == sent, "in all there is room for 32 requests"
+    await rig.produce(live, live.batches(1))
+    assert len(rig.pipe.requests) == sent
+    rig.pipe.answer(produced(TOPIC, (0, 0, 0)))
+    for first in range(1, sent):
+        rig.pipe.answer(produced(TOPIC, (0, 0, first)))
+    await rig.settle()
+    rig.pipe.answer(produced(TOPIC, (0, 0, sent), (1, 0, 1)))
+    assert live.answers == [(0, 0, 0), (1, 0, 1)]
+    assert [first for first, _, _ in bulk.answers] == list(range(sent + 1))
 
 
 async def test_a_round_ends_with_its_connection(rig: Rig) -> None:

@@ -1,0 +1,90 @@
+"""The window of bytes against made-up brokers that work off one connection's requests one after the other."""
+
+from collections import deque
+from dataclasses import dataclass
+
+import pytest
+
+from mirrord.flow.byte_window import LEAST_BYTES, MOST_BYTES, ByteWindow
+
+MIB = 1 << 20
+
+
+@dataclass
+class Broker:
+    """`rate` bytes per second, and a way of `way_s` there and back."""
+
+    rate: float
+    way_s: float
+    now: float = 0.0
+    free_at: float = 0.0
+
+    def takes(self, size: int) -> float:
+        """When a request that is sent now is answered."""
+        self.free_at = max(self.free_at, self.now + self.way_s / 2) + size / self.rate
+        return self.free_at + self.way_s / 2
+
+
+def catch_up(broker: Broker, window: ByteWindow, seconds: float, request: int = MIB) -> tuple[float, list[float]]:
+    """Send all the time what the window lets through; bytes per second in the second half, and for each answer of it
+    how long a small request that is sent then waits."""
+    on_their_way: deque[tuple[float, float, int]] = deque()
+    answered, waits, until = 0, [], broker.now + seconds
+    half = broker.now + seconds / 2
+    while broker.now < until:
+        while window.is_open:
+            on_their_way.append((broker.now, broker.takes(request), window.sent(request)))
+        sent, answer, told = on_their_way.popleft()
+        broker.now = answer
+        window.answered(request, answer - sent, told)
+        if broker.now > half:
+            answered += request
+            waits.append(max(0.0, broker.free_at - broker.now))
+    while on_their_way:
+        sent, broker.now, told = on_their_way.popleft()
+        window.answered(request, broker.now - sent, told)
+    return answered / (until - half), waits
+
+
+@pytest.mark.parametrize(
+    ("rate", "way_s", "most_wait_s"),
+    [
+        (800 * MIB, 0.002, 0.11),
+        (200 * MIB, 0.005, 0.13),
+        (100 * MIB, 0.1, 0.16),
+        (16 * MIB, 0.002, 0.26),
+        (4 * MIB, 0.002, 1.0),
+    ],
+    ids=["near and fast", "near", "far", "slow", "very slow"],
+)
+def test_it_keeps_a_broker_busy_and_nobody_waiting_long(rate: float, way_s: float, most_wait_s: float) -> None:
+    window = ByteWindow()
+    reached, waits = catch_up(Broker(rate, way_s), window, 30.0)
+    assert reached >= 0.9 * rate
+    assert max(waits) <= most_wait_s
+    assert window.in_flight_bytes == 0
+
+
+def test_it_follows_a_broker_that_becomes_slow_and_fast_again() -> None:
+    window, broker = ByteWindow(), Broker(400 * MIB, 0.002)
+    catch_up(broker, window, 10.0)
+    wide = window.limit_bytes
+    broker.rate = 8 * MIB
+    _, waits = catch_up(broker, window, 30.0)
+    assert waits[-1] <= LEAST_BYTES / broker.rate
+    assert window.limit_bytes < wide / 2
+    broker.rate = 400 * MIB
+    reached, _ = catch_up(broker, window, 30.0)
+    assert reached >= 0.9 * broker.rate
+
+
+def test_what_is_larger_than_the_window_goes_alone_and_what_is_small_says_nothing_of_the_broker() -> None:
+    window = ByteWindow()
+    for _ in range(100):
+        window.answered(100, 0.0001, window.sent(100))
+    assert window.limit_bytes == LEAST_BYTES
+    told = window.sent(2 * LEAST_BYTES)
+    assert not window.is_open
+    window.answered(2 * LEAST_BYTES, 0.001, told)
+    assert window.is_open
+    assert window.limit_bytes == MOST_BYTES
