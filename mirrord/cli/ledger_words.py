@@ -141,7 +141,7 @@ def _lane_words(fact: LaneFact) -> str:
         case PolicyChanged():
             return f"policy {fact.policy} from here on"
         case SourceRun():
-            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}"
+            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}"
         case TargetRun():
             return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
         case VerdictGiven():
@@ -195,6 +195,12 @@ def _runs(fact: SourceRun) -> str:
     shown = [f"ordinal {run.ordinal} from source offset {run.offset}" for run in fact.runs[:SHOWN_RUNS]]
     more = len(fact.runs) - SHOWN_RUNS
     return ", ".join([*shown, f"and {more} more runs"] if more > 0 else shown) or "nothing"
+
+
+def _epochs(fact: SourceRun) -> str:
+    """Where the source's leader epoch changes."""
+    told = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
+    return f"; source epoch {', '.join(told)}" if told else ""
 
 
 def _verdicts(verdicts: Iterable[Verdict]) -> str:

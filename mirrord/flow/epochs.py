@@ -57,6 +57,28 @@ class Epochs:
             self._end = position
         return self.before(position)
 
+    @property
+    def last(self) -> int:
+        """The epoch of what was seen last, or -1."""
+        return self._epochs[-1] if self._epochs else -1
+
+    def take_over(self, epochs: list[tuple[int, int]], end: int) -> None:
+        """Only this much is known: from which offset on which epoch counts, ascending, up to `end`."""
+        self._starts = [offset for offset, _ in epochs]
+        self._epochs = [epoch for _, epoch in epochs]
+        self._end = end
+
+    def parting(self, epoch: int, end: int) -> int:
+        """Where a log parts from what was seen whose epochs up to this one end there (KIP-595): records of a higher
+        one that were seen are not in it."""
+        return min([end, *(start for start, seen in zip(self._starts, self._epochs, strict=True) if seen > epoch >= 0)])
+
+    def part(self, end: int) -> None:
+        """What was seen from this offset on is gone."""
+        at = bisect_left(self._starts, end)
+        del self._starts[at:], self._epochs[at:]
+        self._end = min(self._end, end)
+
     def diverge(self, end: int, epoch: int) -> None:
         """The source holds nothing of this epoch, nor what was seen behind the offset `end`."""
         kept = [pair for pair in zip(self._starts, self._epochs, strict=True) if pair[0] < end and pair[1] < epoch]

@@ -4,7 +4,7 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, resume
+from mirrord.flow import intake, lineage, resume
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
 from mirrord.flow.halting import halt
@@ -163,7 +163,9 @@ def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: 
     if lane.check_first_ack:
         lane.check_first_ack = False
         last = batch.first + batch.count - 1
-        effects.append(AskCheck(ask(lane), lane.producer_id, batch.first, last, base_offset, base_offset + batch.count))
+        stretch = (batch.first, last, base_offset, base_offset + batch.count)
+        epochs = lineage.known_epochs(lane, batch.first)
+        effects.append(AskCheck(ask(lane), lane.producer_id, *stretch, epochs=epochs))
     return effects
 
 

@@ -9,6 +9,7 @@ from bisect import bisect_right
 from heapq import heapify, heappop
 from typing import NamedTuple
 
+from mirrord.flow import lineage
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
@@ -75,6 +76,7 @@ def leap(lane: Lane, to: int, reason: Reason) -> Effects:
     _skip(lane, lane.position, to, reason)
     lane.position = to
     lane.epoch = lane.seen.go_to(to)
+    lineage.leap(lane)
     _begin_run(lane, runs, to)
     return _intend(lane, runs)
 
@@ -109,6 +111,8 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         if next_offset <= position:
             at = batch_end
             continue
+        if epoch != lane.epoch:
+            _new_epoch(lane, runs, epoch, max(base, position))
         while aborted_ahead and aborted_ahead[0][0] <= base:
             aborted.add(heappop(aborted_ahead)[1])
         if base > position:
@@ -138,9 +142,6 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             lane.raw_batches += 1
         else:
             _rebuild(lane, runs, buffer, at, batch_end, position, next_offset, _why(base, position, count, last_delta))
-        if epoch != lane.epoch:
-            lane.seen.note(lane.position, epoch)
-            lane.epoch = epoch
         lane.position = next_offset
         at = batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
@@ -166,6 +167,14 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
             lane.doubt = Doubt(producer, header[0])
             return None
     return "compacted" if count == 0 else None
+
+
+def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
+    """The next batch, which begins at this offset, is of another epoch of the source."""
+    lane.seen.note(lane.position, epoch)
+    lane.epoch = epoch
+    if lineage.tell(lane, epoch):
+        _begin_run(lane, runs, offset)
 
 
 def _old_at(buffer: bytearray, at: int, end: int) -> int:
@@ -306,7 +315,16 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     # Verdicts behind the last new run belong to the next one.
     last = runs[-1].offset
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
-    told, lane.skipped = tuple(lane.skipped[:at]), lane.skipped[at:]
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told),))
+    told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *lane.skipped[:at]), lane.skipped[at:]
+    lane.unbound = (runs[0].ordinal, told)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     return [effect]
+
+
+def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
+    """The verdicts in front of this very ordinal that the ledger was told and that are not bound yet.
+
+    Should that entry be lost and the present one stand, nothing would tell that they are missing.
+    """
+    return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

@@ -5,7 +5,18 @@ copy per chunk would cost more than the decision; nothing else in the project ch
 clock in seconds.
 """
 
-from mirrord.flow import flight, intake, opening, reading, rebuilding, resume, sequences, tracing
+from mirrord.flow import (
+    flight,
+    intake,
+    lineage,
+    opening,
+    reading,
+    rebuilding,
+    resume,
+    sequences,
+    tracing,
+    truncating,
+)
 from mirrord.flow.answers import Fetched, fetched
 from mirrord.flow.asking import answers, ask, settles
 from mirrord.flow.halting import halt, leave, tell_again
@@ -111,7 +122,8 @@ def _woken(lane: Lane, now: float) -> Effects:
         if lane.acked > begun.ordinal:
             lane.later_check = ask(lane)
             stretch = (begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
-            return [AskCheck(lane.later_check, lane.producer_id, *stretch)]
+            epochs = lineage.known_epochs(lane, begun.ordinal)
+            return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
         lane.check_later, lane.check_from = False, None
         return []
     return resume.woken(lane)
@@ -179,20 +191,12 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         effects += tracing.trace(lane, now)
         effects += intake.want_more(lane)
         return effects
-    return _not_a_chunk(lane, chunk, outcome)
+    return _not_a_chunk(lane, now, chunk, outcome)
 
 
-def _not_a_chunk(lane: Lane, chunk: Chunk, outcome: Fetched) -> Effects:
+def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effects:
     if outcome is Fetched.TAKE:
-        if chunk.diverging_end >= lane.position:
-            # What was fetched, and not copied, is gone; the position stands.
-            lane.seen.diverge(chunk.diverging_end, lane.epoch)
-            lane.epoch = lane.seen.before(lane.position)
-            return intake.want_more(lane)
-        line = (
-            f"the source log was truncated: offsets [{chunk.diverging_end}, {lane.position}) that were copied are gone"
-        )
-        return halt(lane, "truncated", line, chunk.diverging_end, lane.position)
+        return truncating.diverged(lane, now, chunk)
     if outcome is Fetched.RANGE:
         return _out_of_range(lane, chunk)
     if outcome is Fetched.HALT:

@@ -58,6 +58,7 @@ def start(lane: Lane, start: Start) -> Effects:
         lane.told = lane.mark
         lane.trusted = progress.ordinal
         lane.seen.begin(progress.source_offset, progress.source_epoch)
+        lane.epochs_told = progress.epochs_told
     return _ask(lane)
 
 

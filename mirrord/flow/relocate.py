@@ -13,6 +13,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
+from mirrord.flow.lineage import standing as standing_pieces
 from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
 from mirrord.flow.signals import LaneRecord, Located
@@ -67,7 +68,7 @@ def covered_below(record: LaneRecord, first: int) -> list[Range]:
         return []
     pieces = but_not_void(record.holes, runs.at(0).ordinal, first - 1)
     merged: list[Range] = []
-    for start, length in sorted((at, length) for piece in pieces for _, at, length in runs.between(*piece)):
+    for start, length in sorted((at, length) for piece in pieces for _, at, length in standing_pieces(record, *piece)):
         if merged and merged[-1].end >= start:
             merged[-1] = Range(merged[-1].start, max(merged[-1].end, start + length))
         else:
@@ -79,7 +80,9 @@ def last_below(record: LaneRecord, first: int) -> int:
     """The source offset of the ordinal in front of `first`, or the one in front of the whole lane."""
     runs = record.source_runs
     known = runs.offset_of(first - 1)
-    return runs.at(0).offset - 1 if known is None else known
+    if known is None:
+        return runs.at(0).offset - 1
+    return min([known, *(start - 1 for ordinal, start in record.cuts if first <= ordinal)])
 
 
 class _Source:

@@ -58,6 +58,7 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
         rebuilt_batches=sum(lane.rebuilt_batches.values()),
         copied_bytes=lane.copied_bytes,
         source_epoch=lane.seen.before(offset),
+        epochs_told=True,
     )
 
 

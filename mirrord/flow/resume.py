@@ -11,7 +11,7 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from mirrord.flow import intake, reading, rebuilding
+from mirrord.flow import intake, lineage, reading, rebuilding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -287,11 +287,13 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
 
 
 def _tell_anew(lane: Lane, ordinal: int) -> Effects:
-    """The log went back below a hole: its ordinals are used again, so what the ledger declared behind here is void."""
+    """The log went back below a hole, or below a change of the source's epoch: these ordinals are used again, so what
+    the ledger declared behind here is void."""
     lane.open_run = Run(ordinal, lane.position)
     runs = (lane.open_run, *(planned(lane.record, ordinal) if lane.record is not None else ()))
-    effect = append(lane, (SourceRun(lane.id, lane.grant, runs),))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, runs, (), lineage.tell_anew(lane)),))
     lane.intents.append((effect.tag, ordinal))
+    lane.declared = -1
     return [effect]
 
 
@@ -301,7 +303,8 @@ def _resume_at(lane: Lane, ordinal: int) -> Effects:
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
         start = min(lane.mark.target_offset, lane.end)
-        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane))]
+        epochs = lineage.known_epochs(lane, first)
+        return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane), epochs)]
     return _bind_holes(lane)
 
 
@@ -330,7 +333,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
     effects = note(lane, (fact,))
     if waiting:
         position = _goes_on_at(lane)
-        if 0 <= told.source_end < position:
+        if lineage.ends_short(lane, told, position) or (lane.on_loss == "halt" and 0 <= told.source_end < position):
             line = f"the source log ends at offset {told.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
@@ -362,7 +365,7 @@ def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     for first, last in lane.holes:
         begins.append((first, last, ordinal))
         for start, end in reading.but_not_void(record.holes, first, last):
-            for _, offset, length in record.source_runs.between(start, end):
+            for _, offset, length in lineage.standing(record, start, end):
                 runs.append(Run(ordinal, offset))
                 ordinal += length
     after = record.source_runs.offset_of(begin_at)
@@ -397,11 +400,7 @@ def copy(lane: Lane) -> Effects:
     lane.unread, lane.gaps = None, 0
     lane.open_run = run
     lane.position = run.offset + ordinal - run.ordinal
-    lane.epoch = lane.seen.go_to(lane.position)
-    if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
-        # A former holder came further than the mark, but the comparison has read the source there.
-        lane.epoch = lane.found_epoch[1]
-        lane.seen.begin(*lane.found_epoch)
+    lineage.recall(lane)
     lane.next_ordinal = lane.acked = ordinal
     lane.expected = lane.end
     lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
@@ -411,11 +410,11 @@ def copy(lane: Lane) -> Effects:
     if lane.check_later and (lane.check_from is None or ordinal < lane.check_from.ordinal):
         lane.check_from = lane.mark
     effects: Effects = [SaveProgress()]
-    if any(hole.first >= ordinal for hole in record.holes):
-        effects += _tell_anew(lane, ordinal)
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
+    if any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
+        effects += _tell_anew(lane, ordinal)
     effects += intake.want_more(lane)
     if lane.check_later:
         effects.append(Wake(ask(lane), lane.former_until))

@@ -34,6 +34,10 @@ class LaneRecord(Protocol):
     @property
     def target_runs(self) -> Runs: ...
     @property
+    def cuts(self) -> tuple[tuple[int, int], ...]: ...
+    @property
+    def epochs(self) -> tuple[tuple[int, int], ...]: ...
+    @property
     def holes(self) -> Sequence[HoleFound]: ...
     @property
     def halted(self) -> LaneHalted | None: ...
@@ -237,6 +241,8 @@ class Chunk(msgspec.Struct, frozen=True):
     start: int
     end: int
     frame: object = None
+    diverging_epoch: int = -1
+    """The greatest epoch of the source log that is not above that of the last copied batch, or -1."""
     diverging_end: int = -1
     """Where the source log ended in the epoch of the last copied batch, when the lane copied more (KIP-595)."""
 
@@ -380,6 +386,9 @@ class AskCheck(msgspec.Struct, frozen=True):
     start: int
     end: int
     position: int = -1
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, source epoch) as they were copied. An offset that has another epoch by now is another record's, and
+    cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):

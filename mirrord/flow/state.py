@@ -196,6 +196,15 @@ class Lane:
     """Leader epoch of the last batch before `position`, or -1."""
     seen: Epochs = field(default_factory=Epochs)
     """The epochs in front of other positions."""
+    told_epoch: int = -2
+    """The epoch that whoever reads ledger and mark takes for that of the next ordinal (`mirrord.flow.lineage`);
+    below 0 there is none."""
+    told_since: int = 0
+    """From this ordinal on that epoch counts."""
+    epochs_told: bool = False
+    """Whoever wrote the mark told the ledger of every change of epoch behind it."""
+    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """(ordinal, epoch) that the ledger is to be told with the next runs."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch in front of it), as the last comparison with the source read it."""
     fetching: bool = False
@@ -257,6 +266,8 @@ class Lane:
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """(tag, first ordinal that it explains) of intents that are not bound yet."""
+    unbound: tuple[int, tuple[Verdict, ...]] = (-1, ())
+    """The ordinal of the newest intent, and the verdicts that it tells."""
     notes: set[int] = field(default_factory=set[int])
     """Tags of facts that the ledger was told and has not yet bound; until then no progress mark is written."""
     facts_tag: int = -1

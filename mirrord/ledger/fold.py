@@ -291,6 +291,7 @@ def _change_lane(
 
 
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
+    verdicts = list(fact.verdicts)
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
@@ -298,5 +299,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lowest = min(run.ordinal for run in fact.runs)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
-        lane.cuts += tuple((lowest, verdict.start) for verdict in fact.verdicts if verdict.reason == "truncated")
-    lane.verdicts.add(fact.verdicts)
+        # Told once more before anything was copied behind it, a truncation is the same one.
+        known = {cut for cut in lane.cuts if cut[0] == lowest}
+        verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
+        lane.cuts += tuple((lowest, verdict.start) for verdict in verdicts if verdict.reason == "truncated")
+        lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
+        lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)
+    lane.verdicts.add(verdicts)

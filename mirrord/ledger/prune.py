@@ -49,6 +49,8 @@ def _forget_below_floor(lane: LaneState) -> None:
     lowest = floor(lane)
     lane.holes = tuple(hole for hole in lane.holes if hole.until > lowest)
     lane.cuts = tuple(cut for cut in lane.cuts if cut[0] > lowest)
+    kept = [at for at, (ordinal, _) in enumerate(lane.epochs) if ordinal <= lowest]
+    lane.epochs = lane.epochs[kept[-1] :] if kept else lane.epochs
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:

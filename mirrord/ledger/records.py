@@ -108,6 +108,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     inherited: CopyInherited | None = None
     cuts: tuple[tuple[int, int], ...] = ()
     turn: int = 1
+    epochs: tuple[tuple[int, int], ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

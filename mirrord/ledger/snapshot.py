@@ -280,6 +280,7 @@ def _snapshot_lane(
         last_check=lane.last_check,
         inherited=lane.inherited,
         cuts=lane.cuts,
+        epochs=lane.epochs,
         turn=tenure.turn,
     )
 
@@ -365,6 +366,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         last_check=lane.last_check,
         inherited=lane.inherited,
         cuts=lane.cuts,
+        epochs=lane.epochs,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

@@ -85,6 +85,8 @@ class LaneState:
     holes: tuple[HoleFound, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
     """(ordinal, source offset): what was copied under lower ordinals, from this source offset on, was truncated."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, leader epoch of the source) where that changed, as far as it was told."""
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None

@@ -2,8 +2,7 @@
 
 A fact is something that has happened or has been decided, in the order of the ledger. Only `mirrord.ledger.fold`
 changes state, and only from facts. Facts are tagged arrays in msgpack: a field may be added at the end with a default,
-nothing
-may ever be removed or change its meaning, and golden logs of every version are folded in the tests.
+nothing may ever be removed or change its meaning, and golden logs of every version are folded in the tests.
 """
 
 from typing import Literal
@@ -248,6 +247,8 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     grant: int
     runs: tuple[Run, ...]
     verdicts: tuple[Verdict, ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, leader epoch of the source) where that changes; -1: it is not known from here on."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -273,8 +274,7 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     """The target refused some of the lane's batches and then took later ones, having forgotten the producer in between.
 
     The ordinals [first, last] stand nowhere in the target log. Their records follow out of order, under the ordinals
-    from
-    `again` on, as the runs of the `SourceRun` beside this fact say.
+    from `again` on, as the runs of the `SourceRun` beside this fact say.
     """
 
     lane: LaneId
@@ -287,8 +287,7 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
 
 
 class LaneHalted(Fact, frozen=True, tag="lane_halted"):
-    """The lane stands still until an operator or a later version decides; [start, end) are the source offsets
-    concerned."""
+    """The lane stands still; [start, end) are the source offsets concerned."""
 
     lane: LaneId
     grant: int
@@ -487,6 +486,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     copied_bytes: int = 0
     source_epoch: int = -1
     """Leader epoch of the source batch in front of `source_offset`, or -1."""
+    epochs_told: bool = False
+    """The ledger is told of every change of that epoch before the first record behind it is produced."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

@@ -5,8 +5,8 @@ from collections import deque
 from collections.abc import AsyncGenerator
 
 from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
-from mirrord.flow.signals import AskCheck
-from mirrord.model.runs import Runs
+from mirrord.flow.lineage import epoch_at, is_cut
+from mirrord.flow.signals import AskCheck, LaneRecord
 from mirrord.shell.asks import Asks
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
@@ -17,6 +17,7 @@ from mirrord.wire.errors import ErrorCode
 Pairs = list[tuple[int, int]]
 """(ordinal, source offset)."""
 
+LOST = Finding("unverifiable", "the source has lost some of the records and uses their offsets again")
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 
 
@@ -32,12 +33,13 @@ class Comparison:
         target: Stretches,
         source_partition: PartitionId,
         target_partition: PartitionId,
-        source_runs: Runs,
+        record: LaneRecord,
         wanted: AskCheck,
     ) -> None:
         self._target = target
         self._target_partition = target_partition
-        self._runs = source_runs
+        self._record = record
+        self._runs = source_runs = record.source_runs
         self._wanted = wanted
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
@@ -79,7 +81,18 @@ class Comparison:
             ):
                 return EQUAL
         pairs = [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
-        return _compare_records(batch, first, originals, pairs)
+        same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
+        if len(same) == len(pairs):
+            return _compare_records(batch, first, originals, pairs)
+        return together([_compare_records(batch, first, originals, same), LOST])
+
+    def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
+        """The offset still is that of the record that was copied from it."""
+        if is_cut(self._record, ordinal, offset):
+            return False
+        known = epoch_at(self._wanted.epochs, ordinal)
+        now = next((each.header.leader_epoch for each in originals if each.header.last_offset >= offset), -1)
+        return known in {now, -1} or now < 0
 
 
 async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:

@@ -329,11 +329,11 @@ class Host:
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        runs = _known(hosted).source_runs
+        record = _known(hosted)
 
         async def check() -> Checked:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
-            finding = await Comparison(*sides, runs, effect).run()
+            finding = await Comparison(*sides, record, effect).run()
             outcome = (effect.first, effect.last, finding.outcome, finding.note)
             return Checked(effect.question, 0, *outcome, *in_front)
 

@@ -457,6 +457,7 @@ class Channel:
                     fetched.records_start,
                     fetched.records_end,
                     held,
+                    fetched.diverging_epoch,
                     fetched.diverging_end,
                 )
             )

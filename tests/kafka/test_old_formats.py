@@ -146,7 +146,7 @@ async def compared(flow: Mirror, topic: str) -> Finding:
         (source_side, source_partition), (target_side, target_partition) = sides
         wanted = AskCheck(0, lane.producer_id, 0, target_end - 1, 0, target_end)
         partitions = (source_partition, target_partition)
-        return await Comparison(source_side, target_side, *partitions, lane.source_runs, wanted).run()
+        return await Comparison(source_side, target_side, *partitions, lane, wanted).run()
 
 
 async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(source: Cluster, lab_pair: LabPair) -> None:

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, intake, lane, opening, rebuilding, resume
+from mirrord.flow import flight, intake, lane, lineage, opening, rebuilding, resume, truncating
+from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Answer, Batch, Effects, EndTold, Located
 from mirrord.flow.state import Lane, Phase, Stage
 from mirrord.model.facts import LaneFact, Reason
@@ -158,14 +159,27 @@ def _a_gap_counts_as_read(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
-    true = resume.copy
-
-    def copy(state: Lane) -> Effects:
+    def recall(state: Lane) -> None:
         state.seen.begin(0, -1)
-        state.found_epoch = (-1, -1)
-        return true(state)
+        state.epoch = -1
 
-    patch.setattr(resume, "copy", copy)
+    patch.setattr(lineage, "recall", recall)
+
+
+def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lineage, "tell", lambda *_: False)
+
+
+def _go_back_at_once(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(truncating, "is_settled", lambda state, _: not state.in_flight and not state.ready)
+
+
+def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lineage, "known_epochs", lambda *_: ())
+
+
+def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Epochs, "parting", lambda _, __, end: end)
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
@@ -215,6 +229,10 @@ MUTATIONS = (
     Mutation("each answer counts once", _every_answer_counts, "twice"),
     Mutation("the mark does not pass a gap that is not read", _a_gap_counts_as_read, "twice, old records"),
     Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
+    Mutation("an epoch is told before its first record", _an_epoch_goes_untold, "source truncated"),
+    Mutation("going back waits for former holders", _go_back_at_once, "source truncated"),
+    Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
+    Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
     Mutation("resync on doubt", _no_resync, "deposed"),
     Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
     Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),

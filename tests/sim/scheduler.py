@@ -40,6 +40,10 @@ THEMES: dict[str, Shape] = {
                                       refusals=False, twice=True, window=4, faults=("race", "race", "forget")),
     "source truncated": Shape(truncation=True, elections=False, refusals=False,
                               faults=("source-truncate", "takeover", "source-elect", "disconnect")),
+    "source truncated twice": Shape(truncation=True, elections=False, refusals=False, faults=(
+                              "source-truncate", "takeover", "source-elect", "source-branch", "disconnect")),
+    "source truncated, old records": Shape(record_age_ms=OLD_MS, truncation=True, forgetting=True,
+                                           faults=("source-truncate", "takeover", "source-elect", "forget")),
     "retention": Shape(retention=True, compaction=True, elections=False, window=4,
                        faults=("expire", "expire", "takeover", "disconnect")),
     "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
@@ -52,7 +56,10 @@ THEMES: dict[str, Shape] = {
 }  # fmt: skip
 
 
-BY_CHANCE = sorted(THEMES.keys() - {"retention", "retention of old records"})
+YOUNG = {
+    "retention", "retention of old records", "source truncated twice", "source truncated, old records",
+}  # fmt: skip
+BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
 
 
@@ -266,7 +273,7 @@ class Story:
                     each.leader = world.target.leader
             case "create":
                 world.target.exists = True
-            case "compact" | "race" | "source-elect" | "source-truncate" | "expire":
+            case "compact" | "race" | "source-elect" | "source-truncate" | "source-branch" | "expire":
                 self._strike_source(kind)
             case "drain" if host is not None:
                 host.take(Drain())
@@ -290,6 +297,8 @@ class Story:
             source.elect()
         elif kind == "expire":
             source.expire(rng.randint(1, 3))
+        elif kind == "source-branch":
+            source.branch(rng.randint(1, 4), self.world.record_ms())
         else:
             source.truncate(rng.randint(1, 3))
 

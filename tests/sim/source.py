@@ -51,9 +51,13 @@ class FakeSource:
         self.start = 0
         """The log's first offset: retention has removed what was in front."""
         self.expired: set[int] = set()
-        """Offsets of wanted records that retention removed."""
-        self.cut = False
-        """An unclean election took records away that may have been copied."""
+        """Numbers of wanted records that retention removed."""
+        self.cut: set[int] = set()
+        """Numbers of records that an unclean election took away."""
+        self.spoilt: set[int] = set()
+        """Epochs of such records: no other record ever had such an epoch and such an offset."""
+        self.parts: set[int] = set()
+        """Offsets from which on it did."""
 
     def append(self, count: int, newest_ms: int, producer: int = -1) -> None:
         """Write a batch, in a transaction when a producer id is given."""
@@ -117,7 +121,7 @@ class FakeSource:
         del self.log[: len(gone)]
         for batch in gone:
             wanted = [] if batch.attributes & CONTROL else batch.records
-            self.expired.update(offset for offset, number in wanted if number not in self.unwanted)
+            self.expired.update(number for _, number in wanted if number not in self.unwanted)
             self.unwanted.update(number for _, number in batch.records)
         self.start = gone[-1].last + 1
 
@@ -127,24 +131,42 @@ class FakeSource:
 
     def truncate(self, batches: int) -> None:
         """Another leader, which lacks the last batches: what it is given next has the same offsets."""
-        lost = self.log[len(self.log) - batches :]
-        if not lost or self.open or any(batch.attributes for batch in lost):
-            return
-        del self.log[len(self.log) - batches :]
-        self.unwanted.update(number for batch in lost for _, number in batch.records)
-        self.end = lost[0].base
-        epoch = self.epochs[-1][0] + 1
-        self.epochs = [each for each in self.epochs if each[1] < self.end] or [(0, 0)]
-        self.epochs.append((epoch, self.end))
-        self.cut = True
+        if self._lose(self.log[len(self.log) - batches :]):
+            epoch = self.epochs[-1][0] + 1
+            self.epochs = [each for each in self.epochs if each[1] < self.end] or [(0, 0)]
+            self.epochs.append((epoch, self.end))
 
-    def diverging(self, position: int, epoch: int) -> int:
-        """Where the log parts from what a reader has seen in front of its position; -1 when it does not (KIP-595)."""
+    def branch(self, count: int, newest_ms: int) -> None:
+        """Another leader, which lacks the newest epoch and has records of the one before it that nobody saw."""
+        if len(self.epochs) < 2 or self.epochs[-1][1] < self.start or self.epochs[-2][0] in self.spoilt:
+            return
+        epoch, begun = self.epochs[-1]
+        if self._lose([batch for batch in self.log if batch.base >= begun]):
+            self.epochs.pop()
+            self.append(count, newest_ms)
+            self.epochs.append((epoch + 1, self.end))
+
+    def _lose(self, lost: list[SourceBatch]) -> bool:
+        """An unclean election takes the last batches away; False when that does not go."""
+        if not lost or self.open or any(batch.attributes for batch in lost):
+            return False
+        del self.log[len(self.log) - len(lost) :]
+        self.unwanted.update(number for batch in lost for _, number in batch.records)
+        self.spoilt.update(batch.epoch for batch in lost)
+        self.cut.update(number for batch in lost for _, number in batch.records)
+        self.end = lost[0].base
+        self.parts.add(self.end)
+        return True
+
+    def diverging(self, position: int, epoch: int) -> tuple[int, int]:
+        """Where the log parts from what a reader has seen in front of its position, as (epoch, end); (-1, -1) when it
+        does not (KIP-595)."""
         if epoch < 0:
-            return -1
-        known = [each for each in self.epochs if each[0] <= epoch]
+            return -1, -1
+        # LeaderEpochFileCache.endOffsetFor: below all that is known the epoch that was asked for is told.
+        known = max((each[0] for each in self.epochs if each[0] <= epoch), default=epoch)
         end = next((start for later, start in self.epochs if later > epoch), self.end)
-        return end if not known or known[-1][0] < epoch or end < position else -1
+        return (known, end) if known < epoch or end < position else (-1, -1)
 
     def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""
@@ -170,6 +192,10 @@ class FakeSource:
             for _, number in batch.records
             if number not in self.unwanted
         ]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch of the batch that holds an offset now, or -1."""
+        return next((batch.epoch for batch in self.log if batch.base <= offset <= batch.last), -1)
 
     def at(self, offset: int) -> int | None:
         """The number that stands at an offset now."""

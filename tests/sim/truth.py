@@ -1,5 +1,6 @@
 """What must always be true, checked against fakes that know everything."""
 
+from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
 from tests.sim.host import LANE
 from tests.sim.world import World
@@ -92,7 +93,8 @@ def _translations(world: World) -> None:
     """Every offset of either side, translated, against what the logs hold."""
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
     places = [(stored.base + at, number) for stored in log for at, number in enumerate(stored.numbers)]
-    pairs = [(world.source.offset_of[number], place) for place, number in places]
+    cut = {place for place, number in places if number in world.source.cut}
+    pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
     end, ordinal = places[-1][0] + 1, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, Copied(ordinal, end, world.source.end))
@@ -117,9 +119,9 @@ def _complete(world: World, numbers: list[int]) -> None:
     """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        if world.shape.compaction or world.shape.unclean or world.source.cut or world.excused:
+        if world.shape.compaction or world.shape.unclean or world.excused:
             return
-        if world.source.expired and (record.holes or world.rebuilds):
+        if _may_halt(world, record):
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
@@ -129,15 +131,33 @@ def _complete(world: World, numbers: list[int]) -> None:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
     if record is not None and not world.excused:
         _target_map(world)
-        if numbers and not world.source.cut:
+        if numbers:
             _translations(world)
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
-    there = {world.source.offset_of[number] for number in arrived}
-    if untold := sorted(world.source.expired - there - world.lost):
+    offset_of = world.source.offset_of
+    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
-    if falsely := sorted(there & world.lost & world.source.expired):
+    if falsely := sorted({offset_of[number] for number in world.source.expired & arrived} & world.lost):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
+    _truncated(world, arrived)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _may_halt(world: World, record: LaneState) -> bool:
+    begun = record.epochs and record.epochs[0][0] == 0
+    if world.source.cut and not begun and (world.progress is None or world.progress.source_epoch < 0):
+        return True  # nobody had told yet in which epoch the lane began
+    return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
+
+
+def _truncated(world: World, arrived: set[int]) -> None:
+    """What was copied and then lost by the source is told, from where on it was."""
+    told = world.truncated
+    if wrong := [each for each in told if each.start not in world.source.parts]:
+        raise Violation(f"told to be truncated: {wrong}, the source parted at {sorted(world.source.parts)}")
+    gone = {world.source.offset_of[number] for number in arrived & world.source.cut}
+    if untold := sorted(gone - {offset for each in told for offset in range(each.start, each.end)}):
+        raise Violation(f"copied and then lost by the source, and the ledger does not say so: {untold}")

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from mirrord.flow.lineage import epoch_at, is_cut
 from mirrord.flow.provenance import Origins
 from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
 from mirrord.flow.signals import (
@@ -56,6 +57,7 @@ from mirrord.model.facts import (
     MapRebuilt,
     Progress,
     SourceRun,
+    Verdict,
     VerdictGiven,
 )
 from mirrord.model.names import ClusterId
@@ -102,6 +104,8 @@ class World:
         """Source offsets that the ledger says stand twice."""
         self.lost: set[int] = set()
         """Source offsets that the ledger says were deleted before they were copied."""
+        self.truncated: list[Verdict] = []
+        """What the ledger says that the source lost after it was copied."""
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
@@ -136,6 +140,7 @@ class World:
             if binds and isinstance(fact, SourceRun):
                 lost = [each for each in fact.verdicts if each.reason == "expired"]
                 self.lost.update(offset for each in lost for offset in range(each.start, each.end))
+                self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
         return len(self.ledger) - 1
 
@@ -213,9 +218,9 @@ class World:
             return True
         wish = item[1]
         outside = not self.source.start <= wish.position <= self.source.end
-        return self.source.has(wish.position) or outside or self._parts(wish) >= 0
+        return self.source.has(wish.position) or outside or self._parts(wish)[1] >= 0
 
-    def _parts(self, wish: FetchFrom) -> int:
+    def _parts(self, wish: FetchFrom) -> tuple[int, int]:
         return self.source.diverging(wish.position, wish.last_epoch)
 
     def _behind(self) -> bool:
@@ -339,18 +344,18 @@ class World:
                 host.inbox.append(("tell", told))
 
     def _fetch(self, host: Host, effect: FetchFrom) -> None:
-        end, parts = self.source.end, self._parts(effect)
-        expired = effect.position < self.source.start
-        error = OUT_OF_RANGE if effect.position > end or expired else 0
+        end, start = self.source.end, self.source.start
+        expired = effect.position < start
+        # A broker looks at the epochs first, but not in front of its log (Partition.readRecords).
+        epoch, parts = (-1, -1) if expired else self._parts(effect)
+        error = OUT_OF_RANGE if expired or (effect.position > end and parts < 0) else 0
         if (error or parts >= 0) and not self.source.cut and not expired:
             raise AssertionError(f"{host.name} is told of a truncation at {parts} that there was not: {effect}")
         data, aborted = bytearray(), list[tuple[int, int]]()
         if not error and parts < 0:
             data, aborted = self.source.fetch(effect.position, self.rng.randint(1, 4))
         stable = self.source.last_stable
-        parts = -1 if error else parts
-        start = self.source.start
-        chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, parts)
+        chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
         host.inbox.append(("tell", chunk))
 
     def _reply(self, host: Host, question: Any, broker: int) -> Input | None:
@@ -403,7 +408,10 @@ class World:
                 ordinal = stored.sequence + at
                 if not question.first <= ordinal <= question.last:
                     continue
-                there = self.source.at(runs.offset_of(ordinal))
+                offset = runs.offset_of(ordinal) or 0
+                there, epoch = self.source.at(offset), epoch_at(question.epochs, ordinal)
+                if is_cut(host.record(), ordinal, offset) or (epoch >= 0 and self.source.epoch_of(offset) != epoch):
+                    there = None
                 if there is None and outcome == "equal":
                     outcome = "unverifiable"
                 elif there is not None and there != number:

@@ -52,6 +52,8 @@ class Record:
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     holes: tuple[HoleFound, ...] = ()
+    cuts: tuple[tuple[int, int], ...] = ()
+    epochs: tuple[tuple[int, int], ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
 
@@ -168,18 +170,23 @@ def test_what_was_deleted_before_it_was_copied_is_told_and_left_behind() -> None
     lost, told, fetch = step(lane, 0.0, chunk(lane, error=ErrorCode.OFFSET_OUT_OF_RANGE, log_start=5, high_watermark=9))
     assert lost == Lost("orders-0: source offsets [0, 5) were deleted before they were copied")
     assert isinstance(told, Append)
-    assert told.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),)),)
+    assert told.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, -1),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (5, -1)
-    # What follows waits until the ledger knows of the gap.
-    assert not [each for each in step(lane, 0.0, chunk(lane, first=5)) if isinstance(each, AskEnd | Produce)]
-    (ask,) = [each for each in step(lane, 0.0, Bound(told.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
+    # What follows waits until the ledger knows of the gap, and of the epoch behind it.
+    epoch, *others = step(lane, 0.0, chunk(lane, first=5))
+    assert isinstance(epoch, Append)
+    assert epoch.facts == (SourceRun(lane.id, lane.grant, (Run(0, 5),), (Verdict(0, 5, "expired"),), ((0, 0),)),)
+    assert not [each for each in others if isinstance(each, AskEnd | Produce)]
+    assert not [each for each in step(lane, 0.0, Bound(told.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
+    (ask,) = [each for each in step(lane, 0.0, Bound(epoch.tag, (True,), lane.record)) if isinstance(each, AskEnd)]
     (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
     assert [(each.first, each.offset) for each in produce.batches] == [(0, 5)]
 
 
 def test_a_truncated_source_halts_the_lane_and_names_the_range() -> None:
     lane, _ = copying()
+    lane.on_loss = "halt"
     lane.position = 4
     step(lane, 0.0, Chunk(lane.asked, 0, 9, 9, 0, (), bytearray(), 0, 0, diverging_end=2))
     assert lane.phase is Phase.HALTED

@@ -5,22 +5,27 @@ from msgspec.structs import replace
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.lane import step
 from mirrord.flow.signals import (
+    Answer,
     Append,
     AskCheck,
+    AskEnd,
     Bound,
     Checked,
     Chunk,
     Effects,
     EndTold,
     FetchFrom,
+    Lost,
     OwnBatch,
+    Produce,
     ProducersTold,
     Scanned,
     Start,
     VisibleTold,
+    Wake,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import Progress
+from mirrord.model.facts import Progress, SourceRun, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
 from mirrord.wire.batch import CONTROL, TRANSACTIONAL
@@ -168,3 +173,60 @@ def test_a_mark_tells_the_epoch_at_its_own_position() -> None:
     epochs = Epochs()
     epochs.begin(14, 5)
     assert [epochs.before(at) for at in (3, 14, 15)] == [5, 5, -1]
+
+
+def idle() -> tuple[Lane, Record, FetchFrom]:
+    """A lane that has copied 4 records of epoch 1 and 2 of epoch 3, and asks for more."""
+    lane, fetch = copying()
+    effects = step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (4, 2, 3, 0))))
+    told = [each for each in effects if isinstance(each, Append)]
+    assert [fact for each in told for fact in each.facts] == [SourceRun(LANE, 1, (Run(4, 4),), (), ((0, 1), (4, 3)))]
+    fetch = fetch_of(effects)
+    record = lane.record
+    assert isinstance(record, Record)
+    record.epochs = ((0, 1), (4, 3))
+    (ask,) = [each for each in effects if isinstance(each, AskEnd)]
+    (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
+    # The second batch waits for the word on its epoch.
+    assert len(produce.batches) == 1
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    (produce,) = [each for each in step(lane, 0.0, Bound(told[0].tag, (True,), record)) if isinstance(each, Produce)]
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 4))
+    assert lane.acked == 6
+    return lane, record, fetch
+
+
+def test_a_truncated_source_is_told_and_its_new_records_are_copied() -> None:
+    lane, _, fetch = idle()
+    lost, told, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
+    assert isinstance(lost, Lost)
+    assert isinstance(told, Append)
+    assert told.facts == (SourceRun(LANE, 1, (Run(6, 5),), (Verdict(5, 6, "truncated"),), ((6, 3),)),)
+    assert isinstance(fetch, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (5, 3)
+
+
+def test_a_log_that_parts_lacks_all_higher_epochs() -> None:
+    # Its epoch 1 goes on to offset 5, where the lane had read epoch 3 from offset 4 on.
+    lane, _, fetch = idle()
+    _, told, fetch = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
+    assert isinstance(told, Append)
+    assert told.facts == (SourceRun(LANE, 1, (Run(6, 4),), (Verdict(4, 6, "truncated"),), ((6, 1),)),)
+    assert isinstance(fetch, FetchFrom)
+    assert (fetch.position, fetch.last_epoch) == (4, 1)
+
+
+def test_a_truncation_waits_for_what_is_on_its_way() -> None:
+    lane, _, fetch = idle()
+    effects = step(lane, 0.0, chunk(fetch, data((6, 2, 3, 0))))
+    assert [each for each in effects if isinstance(each, Produce)]
+    effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), diverging_epoch=3, diverging_end=5))
+    assert (effects, lane.phase) == ([], Phase.SETTLING)
+
+
+def test_nobody_else_may_be_writing_when_ordinals_get_another_meaning() -> None:
+    lane, _, fetch = idle()
+    lane.former_until = 9.0
+    effects = step(lane, 1.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
+    (wake,) = [each for each in effects if isinstance(each, Wake)]
+    assert (wake.at, lane.phase) == (9.0, Phase.WAITING)

@@ -1,0 +1,144 @@
+"""Which of the source's lines of history each ordinal was copied from.
+
+An unclean election takes records away and gives their offsets to others, under a higher leader epoch. So an offset
+names a record only together with its epoch. The ledger knows both: before the first record of another epoch is
+produced, a `SourceRun` tells the ordinal from which on it counts (intent before epoch). And it knows the cuts: the
+ordinals that stand for records that were taken away.
+"""
+
+from collections.abc import Iterator
+
+from mirrord.flow.signals import Checked, LaneRecord
+from mirrord.flow.state import Lane
+
+Epochs = tuple[tuple[int, int], ...]
+"""(ordinal, leader epoch of the source), ascending: from this ordinal on."""
+
+
+UNKNOWN = -1
+"""The ledger says that the epoch is not known from here on: what lies in front was leapt over and not seen."""
+UNTOLD = -2
+"""The ledger says nothing of the epoch."""
+
+
+def told_at(epochs: Epochs, ordinal: int) -> int:
+    """What the ledger tells of the source's leader epoch of an ordinal: `UNTOLD`, `UNKNOWN` or the epoch."""
+    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNTOLD)
+
+
+def epoch_at(epochs: Epochs, ordinal: int) -> int:
+    """The source's leader epoch of an ordinal, or -1 when it is not known."""
+    return max(told_at(epochs, ordinal), UNKNOWN)
+
+
+def is_cut(record: LaneRecord, ordinal: int, offset: int) -> bool:
+    """The source has lost the record that was copied from this offset under this ordinal."""
+    return any(ordinal < first and offset >= start for first, start in record.cuts)
+
+
+def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """The pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
+    for ordinal, offset, length in record.source_runs.between(first, last):
+        limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
+        if limit > offset:
+            yield ordinal, offset, min(length, limit - offset)
+
+
+def recall(lane: Lane) -> None:
+    """The lane goes on at `resume_ordinal`, from the source offset `position`: what is known of the epoch there.
+
+    The ledger's word comes first. Without one nothing has changed since the mark, if whoever wrote that told of every
+    change. What a comparison has read in the source comes last: it may be of another history than what was copied.
+    """
+    record = lane.record
+    told = record.epochs if record is not None else ()
+    known = told_at(told, lane.resume_ordinal)
+    if known >= 0:
+        _seed(lane, told)
+    elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:
+        lane.seen.reach(lane.position)
+    lane.epoch = lane.seen.go_to(lane.position)
+    if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
+        lane.epoch = lane.found_epoch[1]
+        lane.seen.begin(*lane.found_epoch)
+    lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
+    lane.told_since = lane.resume_ordinal
+    lane.epochs_told = True
+    lane.new_epochs.clear()
+
+
+def _seed(lane: Lane, told: Epochs) -> None:
+    """Take over what the ledger tells of the epochs in front of the position."""
+    record = lane.record
+    if record is None:
+        return
+    found: list[tuple[int, int]] = []
+    below = lane.position
+    for ordinal, epoch in reversed(told):
+        offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
+        if ordinal > lane.resume_ordinal or offset is None or is_cut(record, ordinal, offset):
+            continue
+        # What lies between, and was not copied, may be of the later epoch.
+        start = offset if former is None else min(offset, former + 1)
+        if start <= below:
+            found.append((start, epoch))
+            below = start - 1
+    lane.seen.take_over(found[::-1], lane.position)
+
+
+def tell(lane: Lane, epoch: int) -> bool:
+    """A batch of another epoch follows: whether the ledger has to learn of it before it is produced."""
+    if epoch < 0 or epoch == lane.told_epoch:
+        return False
+    if lane.plan:
+        return False  # copied again from where it was told before; what follows is told when it comes
+    former, lane.told_epoch = lane.told_epoch, epoch
+    if former == UNTOLD:
+        lane.told_since = lane.next_ordinal
+        return False  # the mark tells it
+    if former >= 0 and not lane.new_epochs and lane.told_since < lane.next_ordinal:
+        lane.new_epochs.append((lane.told_since, former))
+    lane.new_epochs.append((lane.next_ordinal, epoch))
+    lane.told_since = lane.next_ordinal
+    return True
+
+
+def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
+    """The ledger tells of an epoch that was to begin at the next ordinal or behind it; it may begin elsewhere now."""
+    ordinal, epoch = lane.resume_ordinal, lane.epoch
+    return any(first > ordinal or (first == ordinal and told != epoch) for first, told in record.epochs)
+
+
+def tell_anew(lane: Lane) -> Epochs:
+    """What is to be told so that nothing counts that was told behind the present ordinal."""
+    lane.told_epoch = max(lane.epoch, UNKNOWN)
+    return ((lane.resume_ordinal, lane.told_epoch),)
+
+
+def leap(lane: Lane) -> None:
+    """The lane goes on behind what it has not seen: the epoch of what follows is not known."""
+    lane.told_epoch = UNKNOWN
+    lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
+
+
+def take_new(lane: Lane) -> Epochs:
+    """What is still to be told."""
+    told = tuple(lane.new_epochs)
+    lane.new_epochs.clear()
+    return told
+
+
+def known_epochs(lane: Lane, first: int) -> Epochs:
+    """The epochs of the ordinals from `first` on, as far as ledger and mark tell."""
+    record = lane.record
+    told = record.epochs if record is not None else ()
+    if told_at(told, first) != UNTOLD or not lane.epochs_told or record is None:
+        return tuple(told)
+    offset = record.source_runs.offset_of(first)
+    seen = lane.seen.before(offset + 1) if offset is not None else -1
+    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in told if each[0] > first))
+
+
+def ends_short(lane: Lane, told: Checked, position: int) -> bool:
+    """The source ends in front of the position, and no epoch is known that would tell which of its records are new."""
+    return 0 <= told.source_end < position and epoch_at(known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0

@@ -1,0 +1,68 @@
+"""The source lost records that were copied: an unclean election raised its epoch and uses their offsets again.
+
+A fetch carries the epoch in front of its position, so the source's broker sees that its log parts from what was copied
+(KIP-595, `diverging_epoch`). What was copied stays at the target; the ledger learns of the range under the verdict
+"truncated", and the lane goes back and copies the new records under new ordinals.
+
+That gives the next ordinals another meaning, as the mending of a hole does. So first everything that is on its way is
+answered and the target is asked what stands there, and nobody else may be writing any more.
+"""
+
+from mirrord.flow import intake, lineage, resume
+from mirrord.flow.asking import append
+from mirrord.flow.halting import halt
+from mirrord.flow.signals import Chunk, Effects, Lost
+from mirrord.flow.state import Lane, Phase
+from mirrord.model.facts import SourceRun, Verdict
+from mirrord.model.runs import Run
+
+OUT_OF_RANGE = 1
+
+
+def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
+    """The source's log is another one in front of the position."""
+    start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
+    if start >= lane.position:
+        # What was fetched, and not copied, is gone; the position stands.
+        lane.seen.diverge(chunk.diverging_end, lane.epoch)
+        lane.epoch = lane.seen.before(lane.position)
+        return intake.want_more(lane)
+    if lane.on_loss == "halt" or lane.plan:
+        # Where part of the source is copied again, ordinals are promised to records that are gone now.
+        line = f"the source log was truncated: offsets [{start}, {lane.position}) that were copied are gone"
+        return halt(lane, "truncated", line, start, lane.position)
+    if is_settled(lane, now):
+        return _go_back(lane, start)
+    if not lane.in_flight:
+        until = max(lane.dirty_until, lane.former_until)
+        return resume.begin(lane, now, max(until - now, 0.0))
+    lane.ready.clear()
+    lane.ready_bytes = 0
+    lane.phase = Phase.SETTLING
+    lane.failure = (resume.NOT_LEADER, lane.in_flight[0])
+    return []
+
+
+def is_settled(lane: Lane, now: float) -> bool:
+    """Nothing is held or on its way, the lane's own or a former holder's."""
+    held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
+    return not held and now >= max(lane.dirty_until, lane.former_until)
+
+
+def _go_back(lane: Lane, start: int) -> Effects:
+    gone = Verdict(start, lane.position, "truncated")
+    line = f"source offsets [{start}, {lane.position}) were copied, and the source has lost them: an unclean election"
+    kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
+    lane.skipped.clear()
+    lane.seen.part(start)
+    lane.position = start
+    lane.epoch = lane.told_epoch = lane.seen.before(start)  # below 0 it is not known
+    lane.told_since = lane.next_ordinal
+    lane.open_run = Run(lane.next_ordinal, start)
+    lane.declared = -1
+    epochs = ((lane.next_ordinal, lane.epoch),)
+    lane.unbound = (lane.next_ordinal, (*kept, gone))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs),))
+    lane.intents.append((effect.tag, lane.next_ordinal))
+    lineage.take_new(lane)
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]
