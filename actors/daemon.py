@@ -1,19 +1,22 @@
 """A daemon on Ray, as the foreground process sees it: starts the supervisor, watches it, takes it down again."""
 
 import asyncio
+import uuid
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 import structlog
 
 from actors import options
-from actors.handles import CALL_S, call, create, find, kill
+from actors.handles import CALL_S, call, create, kill, names
 from actors.local import RayConnection
 from actors.nodes import this_node
 from actors.supervisor import SupervisorActor
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.handover import Predecessor, Successor
 from mirrord.model.status import Status
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
 from mirrord.shell.lease_holder import new_identity
@@ -39,6 +42,8 @@ class RayDaemon:
         self._log_directory = log_directory
         self._ray = RayConnection(config.ray)
         self._actor: Any = None
+        self.replaced_by: Successor | None = None
+        """The daemon that has taken all over."""
         self._stop_before = float("inf")
         self._looked = self._heard = float("inf")
         self._unsure = ""
@@ -49,19 +54,28 @@ class RayDaemon:
         """The address of Ray's dashboard, or empty."""
         return self._ray.dashboard
 
-    async def start(self) -> str:
-        """Brings up Ray and the supervisor; returns the address of its HTTP door. Raises EnvironmentFault."""
+    async def start(self, predecessor: Predecessor | None = None) -> str:
+        """Brings up Ray and the supervisor; returns the address of its HTTP door. Raises EnvironmentFault.
+
+        With a predecessor on the same Ray cluster both are there for a while.
+        """
         self._ray.connect()  # on the main thread, see there; nothing else runs yet
         name = options.supervisor_name(self._config.instance)
-        if await find(name) is not None:
+        others = any(each.startswith(name) for each in await names())
+        if others and predecessor is not None:
+            name = f"{name}.{uuid.uuid4().hex[:8]}"
+        elif others:
             self._ray.close()
             raise EnvironmentFault(
                 f'a daemon of the instance "{self._config.instance}" runs on this Ray cluster already: '
                 "`mirrord stop` ends it, and another instance name lets two live side by side"
             )
         try:
-            identity = new_identity(kept_here=self._config.ray.address == "local")
-            arguments = (msgspec.msgpack.encode(self._config), self._log_directory, msgspec.msgpack.encode(identity))
+            daemon = predecessor.daemon if predecessor else ""
+            identity = new_identity(kept_here=self._config.ray.address == "local", goes_on_as=daemon)
+            replaced = msgspec.msgpack.encode(predecessor) if predecessor else b""
+            config, who = msgspec.msgpack.encode(self._config), msgspec.msgpack.encode(identity)
+            arguments = (name, config, self._log_directory, who, replaced)
             # Where the daemon was started its HTTP door is looked for.
             node = this_node()
             self._actor = await create(SupervisorActor, options.SUPERVISOR, name, *arguments, node=node)
@@ -101,7 +115,10 @@ class RayDaemon:
         swept = 0.0
         try:
             while True:
-                if await self._stopped() or asyncio.get_running_loop().time() > self._stop_before:
+                if await self._stopped():
+                    await self._learn_successor()
+                    return
+                if asyncio.get_running_loop().time() > self._stop_before:
                     return
                 await self._look_at_loop()
                 if self._looked - swept > SWEEP_S:
@@ -135,6 +152,11 @@ class RayDaemon:
             return False
         except ReplicatorDead as fault:
             raise EnvironmentFault(f"the supervisor has ended: {fault}") from fault
+
+    async def _learn_successor(self) -> None:
+        with suppress(ReplicatorDead, ReplicatorUnsure):
+            told = await call(self._actor.replaced_by.remote(), CALL_S)
+            self.replaced_by = msgspec.msgpack.decode(told, type=Successor) if told else None
 
     async def _address(self) -> str:
         while True:

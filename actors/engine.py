@@ -74,6 +74,11 @@ class RayEngine:
         """The names of living actors that begin so and that this process does not know."""
         return sorted(name for name in await names() if name.startswith(prefix) and name not in self._running)
 
+    def running(self, prefix: str) -> list[ReplicatorCalls]:
+        """Those that take their orders from this process."""
+        known = (calls for name, calls in self._running.items() if name.startswith(prefix))
+        return [calls for calls in known if isinstance(calls, ReplicatorCalls)]
+
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorCalls:
         """A replicator that was found. Raises ReplicatorDead."""
         return await self._attach(ReplicatorCalls, name, on_death)
@@ -153,7 +158,9 @@ class RayEngine:
         while True:
             try:
                 await actor.watch.remote(self._orders)
-                return  # another process of this daemon watches over it now
+                # Another process of this daemon watches over it now.
+                self._running.pop(calls.name, None)
+                return
             except ActorDiedError as error:
                 if died_with_its_node(error):
                     self._running.pop(calls.name, None)

@@ -22,7 +22,13 @@ from mirrord.model.assignment import Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
-from mirrord.shell.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
+from mirrord.shell.engine import (
+    NodeLost,
+    ReplicatorDead,
+    ReplicatorForeign,
+    ReplicatorUnreachable,
+    ReplicatorUnsure,
+)
 
 CALL_S = 5.0
 ANSWER_S = 2.0
@@ -199,7 +205,11 @@ class ReplicatorCalls(ActorCalls):
 
     async def report(self) -> ReplicatorReport:
         """How it is now."""
-        return _report.decode(await call(self._actor.report.remote(), CALL_S))
+        told = await call(self._actor.report.remote(), CALL_S)
+        try:
+            return _report.decode(told)
+        except msgspec.DecodeError as error:
+            raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""

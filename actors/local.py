@@ -89,7 +89,7 @@ class RayConnection:
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]
             self._janitor = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
             try:
-                return _ray.init(
+                context = _ray.init(
                     address="local",
                     namespace=NAMESPACE,
                     include_dashboard=self._config.dashboard,
@@ -99,6 +99,10 @@ class RayConnection:
                     _temp_dir=str(self._folder),
                     **_DRIVER,
                 )
+                if self._janitor.stdin is not None:
+                    # Python closes its own while it leaves, which may take longer than the janitor's grace.
+                    os.dup(self._janitor.stdin.fileno())
+                return context
             # "The current node timed out during startup": on a busy machine Ray gives up on its own agents after 15 s.
             except Exception as error:
                 self.close()

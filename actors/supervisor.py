@@ -14,10 +14,10 @@ import structlog
 from actors.engine import RayEngine
 from actors.handles import find, in_health_group, kill
 from actors.kept import forget_config, keep_config, kept_config
-from actors.options import supervisor_name
 from actors.ray_metrics import RayMetrics
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.handover import Predecessor
 from mirrord.shell import logs
 from mirrord.shell.lease_holder import Identity
 from mirrord.shell.program import program
@@ -35,13 +35,17 @@ log = structlog.get_logger()
 class SupervisorActor:
     """Hosts `mirrord.shell.supervise.Supervisor`."""
 
-    def __init__(self, config: bytes, log_directory: str, identity: bytes) -> None:
+    def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
+        """`predecessor`: the daemon that this one replaces, or empty."""
         who = msgspec.msgpack.decode(identity, type=Identity)
-        self._daemon = who.daemon
+        replaced = msgspec.msgpack.decode(predecessor, type=Predecessor) if predecessor else None
+        self._name = name
+        self._daemon = who.kept_as
         self._config = kept_config(self._daemon) or msgspec.msgpack.decode(config, type=Config)
         logs.set_up(log_directory, f"{self._config.instance}-supervisor", on_stderr=False)
         engine = RayEngine(self._config.instance, log_directory)
-        self._supervisor = Supervisor(self._config, engine, identity=who, keep=partial(keep_config, self._daemon))
+        keep = partial(keep_config, self._daemon)
+        self._supervisor = Supervisor(self._config, engine, identity=who, keep=keep, predecessor=replaced)
         self._engine = engine
         self._fault = ""
         self._address = ""
@@ -78,6 +82,11 @@ class SupervisorActor:
         """Whether everything has ended."""
         return self._ended
 
+    async def replaced_by(self) -> bytes:
+        """The daemon that has taken all over; empty when nobody has."""
+        by = self._supervisor.replaced_by
+        return b"" if by is None else msgspec.msgpack.encode(by)
+
     @in_health_group
     async def loop_age_s(self) -> float:
         """How long ago the main event loop last came round."""
@@ -98,7 +107,7 @@ class SupervisorActor:
         self._ended = True
         # The foreground process ends this one. If that was killed, on a cluster that lives on, nobody else does.
         await asyncio.sleep(LINGER_S)
-        await kill(await find(supervisor_name(self._config.instance)))
+        await kill(await find(self._name))
 
     async def _yield(self) -> None:
         """Ray has started another process in this one's place, and it goes on."""

@@ -20,14 +20,17 @@ from mirrord.cli.detached import start_detached, tell_parent
 from mirrord.cli.hangup import reload_on_hangup
 from mirrord.cli.proof_lines import proof_lines
 from mirrord.cli.tables import status_table
+from mirrord.cli.upgrade import check_upgrade, find_predecessor, tell_replaced
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.handover import Predecessor, Successor
 from mirrord.model.status import Status
 from mirrord.shell import logs
 from mirrord.shell.catch_up import CatchUp
 from mirrord.shell.engine_process import ProcessEngine
+from mirrord.shell.lease_holder import new_identity
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.preflight import check_start
 from mirrord.shell.supervise import Supervisor, Surroundings
@@ -53,8 +56,13 @@ class Daemon(Protocol):
         """The address of Ray's dashboard, or empty."""
         ...
 
-    async def start(self) -> str:
-        """Begins; returns the address of the HTTP door."""
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all over, when this one has ended by that."""
+        ...
+
+    async def start(self, predecessor: Predecessor | None = None) -> str:
+        """Begins, in the place of another daemon if there is one; returns the address of the HTTP door."""
         ...
 
     async def status(self) -> Status | None:
@@ -90,6 +98,11 @@ def register(verbs: Verbs) -> None:
         help="only show where each partition would begin, also behind what MirrorMaker 2 left; exit code 3: one cannot",
     )
     parser.add_argument("--json", action="store_true", help="with --dry-run: print one JSON document")
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="take over from the daemon that runs these flows, host by host: it ends, and nothing else stands still",
+    )
     parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
     # Where a detached daemon tells the command that started it that it runs.
     parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
@@ -101,6 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     config = some_flows(config, arguments)
     if arguments.json and not arguments.dry_run:
         raise ConfigError("--json goes with --dry-run only; `mirrord status --json` tells what runs")
+    check_upgrade(arguments)
     if arguments.dry_run:
         return dry_run.run(config, as_json=arguments.json)
     if arguments.detach and arguments.until_caught_up:
@@ -122,6 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _options(arguments: argparse.Namespace) -> list[str]:
     """What a daemon in the background is to be told, too."""
     flows = [word for name in arguments.flows or () for word in ("--flow", name)]
+    flows += ["--upgrade"] if arguments.upgrade else []
     return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
 
 
@@ -130,8 +145,9 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     # Ray takes seconds to import: meanwhile the clusters can be asked.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
     await check_start(config, surroundings.admin, surroundings.ledger)
+    predecessor = await find_predecessor(config, surroundings) if arguments.upgrade else None
     daemon = await loading
-    address = await daemon.start()
+    address = await daemon.start(predecessor)
     waiting = asyncio.create_task(daemon.wait())
     _stop_on_signals(daemon)
     reload_on_hangup(arguments, daemon.apply, daemon.stop)
@@ -152,6 +168,8 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     await waiting
     if telling is not None:
         telling.cancel()
+    if daemon.replaced_by is not None:
+        tell_replaced(daemon.replaced_by)
     return await ended.outcome() if ended is not None else 0
 
 
@@ -199,11 +217,23 @@ class _Here:
     dashboard = ""
 
     def __init__(self, config: Config) -> None:
-        self._supervisor = Supervisor(config, ProcessEngine(lambda setup: KafkaLog(setup.flow.name, setup.target)))
+        self._config = config
+        self._supervisor = self._made(None)
 
-    async def start(self) -> str:
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all over."""
+        return self._supervisor.replaced_by
+
+    async def start(self, predecessor: Predecessor | None = None) -> str:
         """Opens the door and begins."""
+        self._supervisor = self._made(predecessor)
         return await self._supervisor.start()
+
+    def _made(self, predecessor: Predecessor | None) -> Supervisor:
+        engine = ProcessEngine(lambda setup: KafkaLog(setup.flow.name, setup.target))
+        identity = new_identity(kept_here=True, goes_on_as=predecessor.daemon if predecessor else "")
+        return Supervisor(self._config, engine, identity=identity, predecessor=predecessor)
 
     async def status(self) -> Status:
         """The present status."""

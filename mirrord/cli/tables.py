@@ -141,7 +141,10 @@ def _behind(lane: LaneStatus) -> tuple[bool, int, float]:
 def _origin(status: Status) -> str:
     if status.gathered == "target":
         return f"[yellow]no daemon answers[/]; read from the target alone ({escape(status.instance)})"
-    return f"mirrord {escape(status.version)}, instance {escape(status.instance)}"
+    programs = {flow.lease.program for flow in status.flows if flow.lease is not None and flow.lease.program}
+    here = f"{status.version}+{status.commit}" if status.commit else status.version
+    program = ", ".join(sorted(programs)) or here
+    return f"mirrord {escape(program)}, instance {escape(status.instance)}"
 
 
 def _remarks(status: Status) -> Iterator[str]:

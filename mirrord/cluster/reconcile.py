@@ -251,7 +251,8 @@ def _makes_room(serving: Sequence[Host], alone: Collection[LaneId]) -> list[Step
 def _starts(hosts: Sequence[Host], wanted: int) -> list[int]:
     missing = wanted - sum(host.state != "stopping" for host in hosts)
     room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
-    taken = {host.slot for host in hosts}
+    # Whoever comes in the place of one that leaves has its number, and with it what is pinned there.
+    taken = {host.slot for host in hosts if host.state != "stopping"}
     free = (slot for slot in count() if slot not in taken)
     return list(islice(free, max(0, min(missing, room))))
 

@@ -258,7 +258,8 @@ def _of_kind(view: FlowView, kind: Kind, name: str) -> Iterator[Named]:
                     yield Named(view.flow, "lane", lane.topic, lane.partition)
         case "host":
             for host in view.hosts:
-                if name in {host.name, host.name.rpartition("/")[2], f"replicator-{host.slot}"}:
+                slot = f"replicator-{host.slot}" if host.state != "stopping" else host.name
+                if name in {host.name, host.name.rpartition("/")[2], slot}:
                     yield Named(view.flow, "host", host=host.name)
 
 

@@ -59,6 +59,8 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     http: str
     epoch: int
     age_ms: int
+    program: str = ""
+    """Version and commit of its mirrord."""
 
 
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -272,6 +274,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     gathered: Literal["daemon", "target"]
     """By the running daemon, or from what stands in the target cluster alone."""
     flows: tuple[FlowStatus, ...]
+    commit: str | None = None
+    """Of mirrord; None when it cannot be told."""
 
     def encode(self) -> bytes:
         """The document as JSON."""

@@ -35,10 +35,16 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
     assert member.handle is not None  # noqa: S101 - it was found by its handle
     answer = await member.handle.greet()
     member.greeted = True
+    try:
+        member.report = report = msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
+    except msgspec.DecodeError:
+        report = None
     if answer.program != program():
         log.info("replicator_of_another_program", replicator=member.name, program=answer.program)
-        return Greeted(frozenset(lanes_by_ledger(state, member.name)), frozenset(), fits=False)
-    member.report = report = msgspec.msgpack.decode(answer.report, type=ReplicatorReport)
+        by_ledger = lanes_by_ledger(state, member.name)
+        known = by_ledger if report is None else {lane.lane for lane in report.lanes if lane.phase != "gone"}
+        return Greeted(frozenset(known), frozenset(), fits=False)
+    assert report is not None  # noqa: S101 - of the same program
     hosted = {lane.lane: lane.phase for lane in report.lanes if lane.phase != "gone"}
     leaving = frozenset(lane for lane, phase in hosted.items() if phase in {"draining", "drained"})
     return Greeted(frozenset(hosted), leaving, serves_as(answer, setup))

@@ -30,6 +30,10 @@ class NodeLost(ReplicatorUnreachable):
     on, and so does the replicator."""
 
 
+class ReplicatorForeign(ReplicatorUnsure):
+    """The replicator lives, but speaks as another version does."""
+
+
 class ReplicatorHandle(Protocol):
     """One replicator. Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else."""
 
@@ -118,6 +122,10 @@ class Engine(Protocol):
 
     async def found(self, prefix: str) -> list[str]:
         """Who still runs that another process of this daemon started: the names that begin so."""
+        ...
+
+    def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
+        """The replicators that this process has, and no other one has taken over: those whose names begin so."""
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
 from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsNews, GroupsReport
@@ -11,6 +13,7 @@ from mirrord.model.names import LaneId
 from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
 from mirrord.shell.group_sync import GroupSync
 from mirrord.shell.ledger_log import LedgerLog
+from mirrord.shell.program import program
 from mirrord.shell.replicator import Replicator
 
 
@@ -42,7 +45,7 @@ class ProcessEngine:
         except BaseException:
             await replicator.close(0)
             raise
-        task = self._running[name] = _Task(name, replicator, self._running)
+        task = self._running[name] = _Task(name, setup, replicator, self._running)
         task.watch = asyncio.create_task(task.end_when_lost(on_death))
         return task
 
@@ -60,6 +63,10 @@ class ProcessEngine:
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
         """Nobody: what this process hosts ends with it."""
         return []
+
+    def running(self, prefix: str) -> "list[_Task]":
+        """Those that still run."""
+        return [task for name, task in self._running.items() if name.startswith(prefix)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
         """Nobody was found. Raises ReplicatorDead."""
@@ -81,8 +88,9 @@ class ProcessEngine:
 class _Task:
     """A `ReplicatorHandle`."""
 
-    def __init__(self, name: str, replicator: Replicator, running: dict[str, "_Task"]) -> None:
+    def __init__(self, name: str, setup: FlowSetup, replicator: Replicator, running: dict[str, "_Task"]) -> None:
         self.name = name
+        self._setup = setup
         self.watch: asyncio.Task[None] | None = None
         self._replicator = replicator
         self._running = running
@@ -110,8 +118,9 @@ class _Task:
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """It never had another process to take orders from."""
-        raise ReplicatorUnsure(f"{self.name} is of this process")
+        """Who it is; another daemon asks."""
+        report = msgspec.msgpack.encode(await self.report())
+        return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""

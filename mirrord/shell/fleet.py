@@ -36,7 +36,14 @@ from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
 from mirrord.shell.custody import Custody
 from mirrord.shell.cut_off import CutOff
-from mirrord.shell.engine import Engine, NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
+from mirrord.shell.engine import (
+    Engine,
+    NodeLost,
+    ReplicatorDead,
+    ReplicatorForeign,
+    ReplicatorUnreachable,
+    ReplicatorUnsure,
+)
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.loads import Loads
 from mirrord.shell.members import Member, lanes_by_ledger
@@ -221,6 +228,7 @@ class Fleet:
         """Leave all replicators as they are: another process of this daemon has them."""
         self._closing = True
         await self._end_tasks()
+        self._members.clear()
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
         """The lanes that are to be hosted, and where."""
@@ -353,14 +361,17 @@ class Fleet:
     async def _retire(self, member: Member) -> None:
         """Let a replicator of another program or configuration go when there are others; its lanes move in pieces."""
         # When whatever came before it is through as well, nobody has to wait for it again.
-        await self._clock.sleep(self._setup.barrier_s("unknown"))
+        moves_at = self._clock.monotonic() + self._setup.barrier_s("unknown")
         while member.lanes and member.name in self._members:
-            if any(each.state == "serving" for each in self._members.values()):
+            await self._poll(member)
+            serves = any(each.state == "serving" for each in self._members.values())
+            if serves and self._clock.monotonic() >= moves_at and member.name in self._members:
                 lanes = tuple(sorted(member.lanes))[:RETIRED_AT_ONCE]
                 member.leaving.update(lanes)
                 await self._release(member, lanes)
             await self._clock.sleep(RETIRE_PAUSE_S)
-        await self._stop(member)
+        if member.name in self._members:
+            await self._stop(member)
 
     async def _poll(self, member: Member) -> None:
         assert member.handle is not None  # noqa: S101
@@ -369,6 +380,10 @@ class Fleet:
             report = await member.handle.report()
         except ReplicatorDead:
             self._died(member)
+            return
+        except ReplicatorForeign:
+            # It gives its lanes up; the ledger tells which ones those are.
+            member.heard = self._clock.monotonic()
             return
         except ReplicatorUnsure as fault:
             await self._silent(member, fault)
@@ -411,6 +426,9 @@ class Fleet:
             elif lane not in member.told:
                 member.told[lane] = asked
             elif asked - told > REPEAT_S and lane in self._wanted:
+                if member.state != "serving":
+                    self._give_back(member, lane, left=False)
+                    continue
                 self._log.warning("lane_told_again", replicator=member.name, lane=lane)
                 self._tell(member, [lane])
 

@@ -16,13 +16,13 @@ from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import FlowConfig, ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import ConfigChanged, FlowOpened, LeaseRenewed, Mode
-from mirrord.model.names import ClusterId
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.shell.adoption import end_all
 from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
 from mirrord.shell.group_keeper import GroupKeeper
+from mirrord.shell.handover import FlowHandover
 from mirrord.shell.lane_view import lines, recorded_lanes, replicators
 from mirrord.shell.lease import LeaseKeeper, Superseded
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -35,7 +35,7 @@ from mirrord.shell.recorder import Recorder
 from mirrord.shell.services import Services
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.waiting import wait_for
-from mirrord.shell.watch import WatchedAdmin
+from mirrord.shell.watch import WatchedAdmin, both_ids
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
@@ -76,6 +76,7 @@ class FlowSupervisor:
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
         """`_upkeep` is another one."""
+        self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowState = "starting"
         self._note = ""
@@ -157,6 +158,15 @@ class FlowSupervisor:
             return f"it is {self._shown_state()}{f', {lease.http} has it' if lease else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
+    def refusal(self) -> str:
+        """Why it cannot be handed over to another daemon now, or empty."""
+        desk, succession = self.desk(), self._services.succession
+        return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
+
+    def hosts(self) -> list[str] | None:
+        """The replicators of a flow that runs."""
+        return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
+
     def status(self) -> FlowStatus:
         """As it is now, from memory."""
         lanes = self._lanes()
@@ -213,7 +223,7 @@ class FlowSupervisor:
     async def _attempt(self) -> None:
         """From opening the ledger to the end of the lease, or to the end of a drain."""
         await self._take_up()
-        source_id, target_id = await self._cluster_ids()
+        source_id, target_id = await both_ids(self._source_admin, self._target_admin)
         self._store = store = self._services.ledger(self.flow)
         try:
             await store.open()
@@ -226,6 +236,10 @@ class FlowSupervisor:
             self._keeper = keeper = LeaseKeeper(*lease, held_before=self._held_before)
             self._tell("")
             self._state = "standby"
+            if self._services.succession is not None:
+                known = (lambda: store.state, self._tell, self._lease_age_s)
+                await self._services.succession.consent(self.flow.name, *known)
+                self._tell("")
             epoch = await keeper.acquire()
             self._held_before = True
             await self._take_up()
@@ -264,16 +278,6 @@ class FlowSupervisor:
             await store.append(epoch, [probed])
         return mode(probed)
 
-    async def _cluster_ids(self) -> tuple[ClusterId, ClusterId]:
-        """Both are asked, so that the status tells of both."""
-        looks = (self._source_admin.look([]), self._target_admin.look([]))
-        source, target = await asyncio.gather(*looks, return_exceptions=True)
-        if isinstance(source, BaseException):
-            raise source
-        if isinstance(target, BaseException):
-            raise target
-        return source.cluster_id, target.cluster_id
-
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """As the holder of the lease."""
         services = self._services
@@ -309,12 +313,16 @@ class FlowSupervisor:
         ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]
         try:
             await asyncio.wait([*work, *ends], return_when=asyncio.FIRST_COMPLETED)
-            self.groups.parts = keeper.superseded.is_set()
+            goes = keeper.superseded.is_set() and self.handover.went_to(store.state.holder)
+            self.groups.parts = keeper.superseded.is_set() and not goes
             for task in work:
                 task.cancel()
             results = await asyncio.gather(*work, return_exceptions=True)
             if keeper.superseded.is_set():
                 await fleet.part()
+                if goes:
+                    await self._stand_aside(store)
+                    return
                 raise Superseded("another process of this daemon has the replicators")
             if (self._stopping.is_set() or self._drains) and not keeper.lost.is_set():
                 await self._leave(fleet, keeper)
@@ -330,6 +338,14 @@ class FlowSupervisor:
             self._fleet = None
             for name in (setup.flow.source, setup.flow.target):
                 services.watches[name].forget(f"{self.flow.name}/replicators")
+
+    async def _stand_aside(self, store: LedgerStore) -> None:
+        """Another daemon has the flow, and its replicators here go by that one's orders."""
+        self._log.info("flow_handed_over", to=self.handover.successor)
+        self._state = "draining"
+        if not await self.handover.stand_aside(store, self._stopping):
+            self._log.warning("flow_taken_back")
+            self._held_before = False
 
     async def _leave(self, fleet: Fleet, keeper: LeaseKeeper) -> None:
         self._state = "draining"
@@ -447,8 +463,11 @@ class FlowSupervisor:
         holder = ledger.holder
         if holder is None or ledger.released:
             return None
-        age_s = self._services.clock.monotonic() - self._lease_seen
-        return LeaseStatus(holder.host, holder.pid, holder.instance, holder.http, ledger.lease_epoch, int(age_s * 1000))
+        where = (holder.host, holder.pid, holder.instance, holder.http, ledger.lease_epoch)
+        return LeaseStatus(*where, int(self._lease_age_s() * 1000), holder.program)
+
+    def _lease_age_s(self) -> float:
+        return self._services.clock.monotonic() - self._lease_seen
 
     def _see_renewal(self, record: StateRecord) -> None:
         if isinstance(record, LeaseRenewed):
@@ -456,8 +475,8 @@ class FlowSupervisor:
 
     def _remark(self) -> str:
         """The one line for people."""
-        if self._note:
-            return self._note
+        if self._note or self.handover.note:
+            return self._note or self.handover.note
         if self._fleet is not None and self._fleet.note:
             return f"no replicator starts: {self._fleet.note}"
         if self._discovered is None:

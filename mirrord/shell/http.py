@@ -5,10 +5,12 @@ Reading is open to whoever reaches the address (loopback unless the configuratio
 this machine, or with the configured token, and never from a page that a browser happens to show.
 """
 
+import asyncio
 import errno
 import hmac
 import ipaddress
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +22,7 @@ from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
+from mirrord.model.handover import HandoverAnswer, HandoverCall
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 from mirrord.shell.metrics import CONTENT_TYPE
@@ -27,6 +30,8 @@ from mirrord.shell.translating import Answer, Question
 
 DEFAULT_PORT = 8182
 PORTS_TRIED = 100
+MOVE_IN_S = 0.5
+"""Between two looks whether the given address is free."""
 DENIED = "orders are taken from this machine, or with the token of [http] token"
 LONGEST_ORDER_BYTES = 16 << 20
 _PAGE = Path(__file__).with_name("page.html")
@@ -73,6 +78,10 @@ class StatusSource(Protocol):
         it cannot be taken now."""
         ...
 
+    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+        """Does what the daemon asks for that replaces this one."""
+        ...
+
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         ...
@@ -81,7 +90,11 @@ class StatusSource(Protocol):
 class HttpServer:
     """Serves one `StatusSource` until it is closed."""
 
-    def __init__(self, source: StatusSource, listen: HostPort | None, token: str | None) -> None:
+    def __init__(
+        self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
+    ) -> None:
+        """`elsewhere`: where the given address is taken, begin at a default one; `move_in` follows."""
+        self._elsewhere = elsewhere
         self._source = source
         self._listen = listen
         self._token = token
@@ -98,8 +111,10 @@ class HttpServer:
                 web.post("/stop", self._stop),
                 web.post("/apply", self._apply),
                 web.post("/order", self._order),
+                web.post("/handover", self._handover),
             ]
         )
+        self._moved_in = True
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
 
     async def start(self) -> HostPort:
@@ -114,12 +129,22 @@ class HttpServer:
                 if error.errno != errno.EADDRINUSE:
                     break
             else:
+                self._moved_in = self._listen in {None, address}
                 return address
         await self._runner.cleanup()
         if self._listen is not None:
             raise EnvironmentFault(f"http.listen: cannot listen on {self._listen}: {reason}")
         last = DEFAULT_PORT + PORTS_TRIED - 1
         raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
+
+    async def move_in(self) -> None:
+        """Listens at the given address as well, as soon as that is free."""
+        while self._listen is not None and not self._moved_in:
+            with suppress(OSError):
+                await web.TCPSite(self._runner, self._listen.host, self._listen.port).start()
+                self._moved_in = True
+                return
+            await asyncio.sleep(MOVE_IN_S)
 
     async def close(self) -> None:
         """Stops listening and ends open connections."""
@@ -128,7 +153,7 @@ class HttpServer:
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:
             yield self._listen
-        else:
+        if self._listen is None or self._elsewhere:
             yield from (HostPort("127.0.0.1", DEFAULT_PORT + step) for step in range(PORTS_TRIED))
 
     async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002 - the shape of a handler
@@ -189,6 +214,15 @@ class HttpServer:
             return _json({"error": str(error)}, status=404)
         except EnvironmentFault as error:
             return _json({"error": str(error)}, status=503)
+
+    async def _handover(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            call = msgspec.json.decode(await request.read(), type=HandoverCall)
+        except msgspec.DecodeError as error:
+            return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
+        return _json(await self._source.hand_over(call))
 
     def _may_order(self, request: web.Request) -> bool:
         # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.

@@ -21,18 +21,23 @@ class Identity(msgspec.Struct, frozen=True):
     daemon: str = ""
     keeper_pid: int = 0
     keeper_ticks: int = 0
+    kept_as: str = ""
+    """What its processes keep for those in their place stands under this name; no other daemon has it, not even the one
+    that this one replaces."""
 
 
 NOBODY = Identity()
 """A process in whose place nobody is started."""
 
 
-def new_identity(*, kept_here: bool) -> Identity:
-    """Of a daemon whose processes are started again. `kept_here`: only as long as this process lives."""
+def new_identity(*, kept_here: bool, goes_on_as: str = "") -> Identity:
+    """Of a daemon whose processes are started again. `kept_here`: only as long as this process lives. `goes_on_as`:
+    the daemon that this one replaces (`Identity.daemon`)."""
+    own = uuid.uuid4().hex
     if not kept_here:
-        return Identity(uuid.uuid4().hex)
+        return Identity(goes_on_as or own, kept_as=own)
     pid = os.getpid()
-    return Identity(uuid.uuid4().hex, pid, _started_ticks(pid))
+    return Identity(goes_on_as or own, pid, _started_ticks(pid), own)
 
 
 def this_process(instance: str, http: str, *, hosts_all: bool = False, identity: Identity = NOBODY) -> Holder:

@@ -125,7 +125,8 @@ async def _from_ledger(
     lease = None
     if holder is not None and not view.state.released:
         age_ms = view.age_ms(now_ms)
-        lease = LeaseStatus(holder.host, holder.pid, holder.instance, holder.http, view.state.lease_epoch, age_ms)
+        where = (holder.host, holder.pid, holder.instance, holder.http, view.state.lease_epoch)
+        lease = LeaseStatus(*where, age_ms, holder.program)
     status = _flow_status(
         flow,
         source=ClusterStatus(flow.source, view.state.source_cluster, not error, error=error or None),

@@ -9,6 +9,7 @@ from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
+from mirrord.model.handover import HandoverAnswer, HandoverCall
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
 
@@ -84,6 +85,14 @@ async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) 
         raise _odd(http, status, body)
     error = _decoded(http, body, dict[str, str]).get("error", "")
     raise (ConfigError if status == 404 else EnvironmentFault)(error)
+
+
+async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
+    """Ask the daemon at this address, which is to be replaced, for something. Raises NoAnswer, Refused."""
+    status, body = await _post(http, "/handover", config, call, seconds)
+    if status != 200:
+        raise _odd(http, status, body)
+    return _decoded(http, body, HandoverAnswer)
 
 
 async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:

@@ -12,6 +12,7 @@ from mirrord.shell.clock import Clock
 from mirrord.shell.engine import Engine
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
+from mirrord.shell.succession import Succession
 from mirrord.shell.topics import TopicAdmin
 from mirrord.shell.upkeep_admin import UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch
@@ -36,5 +37,7 @@ class Services(NamedTuple):
     """A new one, not opened yet, for each try."""
     probe: Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
     """What the target's brokers are found to do, given what was found before. Raises NotProbed."""
+    succession: Succession | None
+    """The daemon that this one replaces."""
     superseded: asyncio.Event
     """Set when another process of this daemon is found to go on: this one has nothing to do any more."""

@@ -13,6 +13,7 @@ from mirrord.model.config_changes import ConfigChanges, FlowChange, compare
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
 from mirrord.model.groups import GroupsReport
+from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
 from mirrord.model.names import Alias, probe_topic
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
@@ -22,6 +23,7 @@ from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.shell.handover import Handover
 from mirrord.shell.http import HttpServer
 from mirrord.shell.lease_holder import NOBODY, Identity, this_process
 from mirrord.shell.ledger_kafka import KafkaLog
@@ -30,7 +32,9 @@ from mirrord.shell.metrics import metrics_text
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.orders import carry_out
 from mirrord.shell.probe import probe_target
+from mirrord.shell.program import commit, program
 from mirrord.shell.services import Services
+from mirrord.shell.succession import Succession, SuccessionEngine
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
@@ -91,16 +95,19 @@ class Supervisor:
         surroundings: Surroundings | None = None,
         identity: Identity = NOBODY,
         keep: Callable[[Config], Awaitable[None]] | None = None,
+        predecessor: Predecessor | None = None,
     ) -> None:
         """`identity`: of the daemon, whose processes are started one in the place of the other; `keep` tells the next
-        one what this one runs."""
+        one what this one runs. `predecessor`: the daemon to take all flows over from."""
         self.superseded = asyncio.Event()
         """Set when another process of this daemon is found to go on: this one has to end."""
         self._identity = identity
         self._keep = keep
         self._config = config
-        self._engine = engine
         self._surroundings = surroundings or Surroundings(config)
+        succession = Succession(predecessor, config, self._surroundings.clock) if predecessor else None
+        self._succession = succession
+        self._engine = engine if succession is None else SuccessionEngine(engine, succession)
         self._stopping = asyncio.Event()
         self._flows: dict[str, FlowSupervisor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,7 +117,10 @@ class Supervisor:
         """Each flow's ledger as it was opened last."""
         self._applying = asyncio.Lock()
         token = config.http.token
-        self._http = HttpServer(self, config.http.listen, token.resolve() if token else None)
+        listens = (config.http.listen, token.resolve() if token else None)
+        self._http = HttpServer(self, *listens, elsewhere=succession is not None)
+        self._handover = Handover(self._engine, self._flows, self._begin_stop)
+        self._replacing: asyncio.Task[None] | None = None
 
     async def start(self) -> str:
         """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
@@ -133,12 +143,21 @@ class Supervisor:
             mm2=self._surroundings.mm2,
             ledger=self._ledger,
             probe=self._surroundings.probe,
+            succession=self._succession,
             superseded=self.superseded,
         )
+        if self._succession is not None:
+            self._succession.successor = Successor(address, program())
+            self._replacing = asyncio.create_task(self._replace(self._succession))
         for flow in self._config.flows:
             self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
         return address
+
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all flows over."""
+        return self._handover.replaced_by
 
     @property
     def config(self) -> Config:
@@ -185,7 +204,7 @@ class Supervisor:
             for task in late:
                 log.warning("flow_not_drained", flow=task.get_name())
         finally:
-            for task in self._tasks:
+            for task in (*self._tasks, *filter(None, [self._replacing])):
                 task.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
@@ -203,6 +222,7 @@ class Supervisor:
         """The present status, from memory."""
         return Status(
             version=version(),
+            commit=commit() or None,
             instance=self._config.instance,
             at_ms=self._surroundings.clock.wall_ms(),
             gathered="daemon",
@@ -234,11 +254,37 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
+        self._begin_stop()
+
+    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+        """What the daemon asks for that replaces this one (`mirrord.shell.handover.Handover`)."""
+        return await self._handover.answer(
+            call,
+            HandoverTerms(
+                program=program(),
+                instance=self._config.instance,
+                daemon=self._identity.daemon,
+                lease_ttl_ms=self._config.runtime.lease_ttl_ms,
+                flows=tuple(self._flows),
+            ),
+        )
+
+    def _begin_stop(self) -> None:
         if not self._stopping.is_set():
             log.info("daemon_stopping")
         self._stopping.set()
         for flow in self._flows.values():
             flow.stop()
+
+    async def _replace(self, succession: Succession) -> None:
+        """Tell the old daemon to end when it has nothing any more, and take its address."""
+
+        def left() -> bool:
+            hosts = [flow.hosts() for flow in self._flows.values()]
+            return any(each is None or not succession.names.isdisjoint(each) for each in hosts)
+
+        await succession.dismiss(left)
+        await self._http.move_in()
 
     def _ledger(self, flow: FlowConfig) -> LedgerStore:
         self._ledgers[flow.name] = store = self._surroundings.ledger(flow)

@@ -1,5 +1,6 @@
 """Whether clusters can be reached, by everyone in this daemon who talks to them."""
 
+import asyncio
 from collections.abc import Awaitable, Collection, Mapping
 from typing import TypeVar
 
@@ -95,3 +96,14 @@ class WatchedAdmin:
             raise
         self._watch.tell(self._observer, "")
         return answer
+
+
+async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
+    """Both are asked, so that the status tells of both."""
+    answers = await asyncio.gather(source.look([]), target.look([]), return_exceptions=True)
+    one, other = answers
+    if isinstance(one, BaseException):
+        raise one
+    if isinstance(other, BaseException):
+        raise other
+    return one.cluster_id, other.cluster_id

@@ -16,6 +16,7 @@ from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.groups import GroupsReport
+from mirrord.model.handover import HandoverAnswer, HandoverCall
 from mirrord.model.names import ClusterId
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.security import Secret, Security
@@ -117,6 +118,9 @@ class Daemon:
             time_ms=question.time_ms,
             reason=str(question.reverse),
         )
+
+    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+        return HandoverAnswer(refused=call.flow)
 
     async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
         assert not new_clusters

@@ -56,7 +56,7 @@ class World:
     def take(self, step: Step) -> None:
         match step:
             case StartReplicator():
-                assert all(host.slot != step.slot for host in self.hosts.values())
+                assert all(host.slot != step.slot for host in self.hosts.values() if host.state != "stopping")
                 self.started += 1
                 name = f"replicator-{step.slot}.{self.started}"
                 self.hosts[name] = Host(name, step.slot, "starting", node=step.node)

@@ -1,0 +1,36 @@
+"""`mirrord start --upgrade` on real brokers: another process takes a daemon's place while data flow."""
+
+from pathlib import Path
+
+from mirrord.shell.program import program
+from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, unique
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import create_topic
+
+
+def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic = create_topic(source, unique("orders"), 3)
+    path = conf(tmp_path, source, target, topic, flow=unique("upgrade"))
+    with Daemon(path, "--upgrade") as lonely:
+        assert lonely.process.wait(SECONDS) == 1
+        assert "no daemon runs these flows" in lonely.output
+    with Load(source, topic, 3).running() as load, Daemon(path) as old:
+        old.until(lambda: (old.flow().totals.copied_records or 0) > 0)
+        with Daemon(path, "--upgrade") as new:
+            assert old.process.wait(SECONDS) == 0, old.output
+            assert f"is replaced by mirrord {program()} at {new.http()}\n" in old.output
+            assert f"takes over from mirrord {program()} at {old.http()}, the same version\n" in new.output
+            load.wait_for(2_000)
+            flow = new.flow()
+            assert (flow.state, flow.note, flow.totals.lanes) == ("running", "", {"copying": 3})
+            assert flow.lease is not None
+            assert flow.lease.program == program()
+            told = mirrord("ledger", "show", path).stdout
+            assert sum(" taken by mirrord" in line and "lease" in line for line in told.splitlines()) == 1
+            assert "goes on with mirrord" in told
+            assert new.stop() == 0
+    with Daemon(path) as last:
+        last.until_copied(all_ends(source, topic))
+        assert last.stop() == 0
+    assert_same(source, target, [topic], load.written)

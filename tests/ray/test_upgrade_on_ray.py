@@ -1,0 +1,58 @@
+"""A daemon on a Ray of its own is replaced by another one, and comes again when its whole Ray has died."""
+
+import os
+import signal
+from pathlib import Path
+
+import psutil
+
+from mirrord.shell.program import program
+from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import create_topic
+
+START_S = 150.0
+"""Ray starts within seconds on an idle machine; a busy one may need several tries."""
+PARTITIONS = 3
+
+
+def is_copying(daemon: Daemon) -> bool:
+    flow = daemon.flow()
+    return flow.state == "running" and flow.totals.lanes == {"copying": PARTITIONS}
+
+
+def ray_processes(daemon: Daemon) -> list[psutil.Process]:
+    """Ray's own: its head and its node."""
+    children = psutil.Process(daemon.process.pid).children(recursive=True)
+    return [each for each in children if each.name() in {"gcs_server", "raylet"}]
+
+
+def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic = create_topic(source, unique("orders"), PARTITIONS)
+    more = "[replicators]\ncount = 1\n[ray]\ndashboard = false\n"
+    path = conf(tmp_path, source, target, topic, flow=unique("ray"), engine="ray", more=more)
+    with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as old:
+        old.until(lambda: "daemon_ready" in old.output, START_S)
+        old.until(lambda: is_copying(old))
+        with Daemon(path, "--upgrade") as new:
+            new.until(lambda: "daemon_ready" in new.output, START_S)
+            assert old.process.wait(START_S) == 0, old.output
+            assert f"is replaced by mirrord {program()} at {new.http()}\n" in old.output
+            new.until(lambda: is_copying(new))
+            load.wait_for(2_000)
+            head = ray_processes(new)
+            assert {each.name() for each in head} == {"gcs_server", "raylet"}
+            for process in head:
+                os.kill(process.pid, signal.SIGKILL)
+            assert new.process.wait(START_S) != 0
+        with Daemon(path) as again:
+            again.until(lambda: "daemon_ready" in again.output, START_S)
+            again.until(lambda: is_copying(again), START_S)
+            load.wait_for(2_000)
+            assert again.stop() == 0
+    path.write_text(path.read_text().replace('engine = "ray"', 'engine = "process"'))
+    with Daemon(path) as last:
+        last.until_copied(all_ends(source, topic))
+        assert last.stop() == 0
+    assert_same(source, target, [topic], load.written)

@@ -1,0 +1,263 @@
+"""One daemon replaces another one, with made-up replicators: host by host, and back again when it vanishes."""
+
+import argparse
+import asyncio
+from collections.abc import AsyncGenerator
+
+import msgspec
+import pytest
+
+from mirrord.cli import upgrade
+from mirrord.model.config import Config, RuntimeConfig
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.facts import LeaseContinued, LeaseTaken
+from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
+from mirrord.shell import fleet, handover, succession
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.shell.handover import Handover
+from mirrord.shell.http import HttpServer
+from mirrord.shell.program import program
+from mirrord.shell.remote import NoAnswer
+from mirrord.shell.succession import Succession
+from mirrord.shell.supervise import Surroundings
+from tests.fixtures.fake_pipe import as_any
+from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
+from tests.fixtures.supervision import FakeEngine, eventually
+
+OLD, NEW = "http://127.0.0.1:8182", "http://127.0.0.1:8183"
+TERMS = HandoverTerms(program=program(), instance="mirrord", daemon="one", lease_ttl_ms=6000, flows=("eu-us",))
+
+
+@pytest.fixture
+async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
+    monkeypatch.setattr(fleet, "RETIRE_PAUSE_S", 0.1)
+    monkeypatch.setattr(fleet, "RETIRED_AT_ONCE", 1)
+    monkeypatch.setattr(handover, "LOOK_S", 0.05)
+    async for made in mirrors(monkeypatch):
+        made.config = msgspec.structs.replace(
+            made.config, runtime=RuntimeConfig(lease_ttl_ms=1500, request_timeout_ms=200)
+        )
+        yield made
+
+
+class Door:
+    """The old daemon's HTTP door, as the new one reaches it."""
+
+    def __init__(self, flow: FlowSupervisor, engine: FakeEngine) -> None:
+        self.calls: list[HandoverCall] = []
+        self.silent = False
+        self.handover = Handover(engine, {flow.flow.name: flow}, flow.stop)
+
+    async def ask(self, http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
+        assert (http, seconds > 0, bool(config.flows)) == (OLD, True, True)
+        self.calls.append(call)
+        if self.silent:
+            raise NoAnswer("nothing in time")
+        return await self.handover.answer(call, TERMS)
+
+
+async def upgraded(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, lanes: int = 4
+) -> tuple[FlowSupervisor, FakeEngine, FlowSupervisor, FakeEngine, Door, Succession]:
+    """A flow that runs, and a daemon that begins to take it over."""
+    mirror.clusters["eu"].add("orders", lanes)
+    old, old_engine = mirror.start(daemon="one")
+    await eventually(lambda: hosted(old_engine, lanes) and old.status().totals.lanes == {"copying": lanes})
+    door = Door(old, old_engine)
+    monkeypatch.setattr(succession, "hand_over", door.ask)
+    taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
+    taking.successor = Successor(NEW, program())
+    new, new_engine = mirror.start(daemon="one", pid=2, succession=taking)
+    return old, old_engine, new, new_engine, door, taking
+
+
+async def test_every_lane_moves_in_turn_and_the_old_daemon_ends(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, old_engine, new, new_engine, door, taking = await upgraded(mirror, monkeypatch)
+    most_away = 0
+
+    def moved() -> bool:
+        nonlocal most_away
+        homes = [*old_engine.homes(), *new_engine.homes()]
+        assert len(homes) == len(set(homes)), "two replicators for one lane"
+        most_away = max(most_away, 4 - len(homes))
+        return hosted(new_engine, 4)
+
+    await eventually(moved)
+    # One at a time from each of the two old replicators.
+    assert most_away <= 2
+    assert {lane.former for lane in new_engine.assignments(new_engine.replicators)} == {"left"}
+    assert {each.name.rpartition("/")[2].partition(".")[0] for each in new_engine.alive} == {
+        "replicator-0",
+        "replicator-1",
+    }
+    assert old.status().state in {"draining", "stopped"}
+    await eventually(lambda: not old_engine.alive)
+    assert new.refusal() == f"it is being taken over from {OLD}"
+    await taking.dismiss(lambda: not taking.names.isdisjoint(new.hosts() or ()))
+    assert door.handover.replaced_by == Successor(NEW, program())
+    await eventually(lambda: old.status().state == "stopped")
+    assert new.refusal() == ""
+    assert [type(fact) for fact in mirror.facts() if isinstance(fact, LeaseTaken | LeaseContinued)] == [
+        LeaseTaken,
+        LeaseContinued,
+    ]
+    lease = new.status().lease
+    assert lease is not None
+    assert lease.http == NEW
+
+
+async def test_a_daemon_that_vanishes_while_it_takes_over_gives_the_flow_back(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fleet, "RETIRE_PAUSE_S", 0.5)
+    old, old_engine, new, new_engine, _, _ = await upgraded(mirror, monkeypatch)
+    await eventually(new_engine.homes)
+    assert "handed over to mirrord" in old.status().note
+    assert old.refusal() == "it is draining"
+    mirror.crash(new)
+    await eventually(lambda: old.status().state == "running")
+    await eventually(lambda: hosted(old_engine, 4))
+    assert old.status().lease is not None
+
+
+async def test_a_daemon_that_does_not_answer_is_waited_for_and_goes_on(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.clusters["eu"].add("orders", 2)
+    old, old_engine = mirror.start(daemon="one")
+    await eventually(lambda: hosted(old_engine, 2))
+    door = Door(old, old_engine)
+    door.silent = True
+    monkeypatch.setattr(succession, "hand_over", door.ask)
+    taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
+    taking.successor = Successor(NEW, program())
+    new, new_engine = mirror.start(daemon="one", pid=2, succession=taking)
+    await eventually(lambda: "waits for the daemon at" in new.status().note)
+    assert (old.status().state, new.status().state) == ("running", "standby")
+    door.silent = False
+    await eventually(lambda: hosted(new_engine, 2))
+    assert new.status().note == ""
+
+
+async def test_a_replicator_of_the_old_daemon_that_dies_is_replaced(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, old_engine, _, new_engine, door, _ = await upgraded(mirror, monkeypatch)
+    await eventually(lambda: any(call.verb == "greet" for call in door.calls))
+    old_engine.alive[0].dead = True
+    await eventually(lambda: hosted(new_engine, 4))
+
+
+async def test_nothing_is_passed_on_before_a_flow_is_handed_over(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.clusters["eu"].add("orders", 1)
+    old, engine = mirror.start(daemon="one")
+    await eventually(lambda: hosted(engine, 1) and old.refusal() == "")
+    door = Door(old, engine)
+    name = engine.alive[0].name
+
+    async def told(call: HandoverCall) -> HandoverAnswer:
+        return await door.handover.answer(call, TERMS)
+
+    kill = await told(HandoverCall(verb="kill", name=name))
+    assert (kill.refused, kill.dead, engine.alive[0].dead) == (f"{name} is not handed over", False, False)
+    assert (await told(HandoverCall(verb="found", flow="eu-us"))).refused == "eu-us is not handed over yet"
+    assert (await told(HandoverCall(verb="kill", name="nobody"))).dead
+    successor = Successor(NEW, program())
+    assert "no flow" in (await told(HandoverCall(verb="begin", flow="us-eu", successor=successor))).refused
+    assert (await told(HandoverCall(verb="terms"))).terms == TERMS
+    assert old.status().state == "running"
+
+
+class Held:
+    """A flow's ledger as `mirrord start --upgrade` finds it."""
+
+    def __init__(self, http: str | None) -> None:
+        self.http = http
+
+
+@pytest.mark.parametrize(
+    ("holders", "terms", "error"),
+    [
+        ([None], TERMS, "no daemon runs these flows"),
+        ([OLD, NEW], TERMS, "several run these flows: eu-us at http://127.0.0.1:8182; us-eu at"),
+        ([OLD], msgspec.structs.replace(TERMS, flows=("eu-us", "x")), "runs other flows (eu-us, x) than this"),
+        ([OLD], msgspec.structs.replace(TERMS, instance="b"), 'is the instance "b", this configuration "mirrord"'),
+        ([OLD], msgspec.structs.replace(TERMS, lease_ttl_ms=3000), "runtime.lease_ttl is 3 s at"),
+        ([OLD], None, "`mirrord stop` and `mirrord start` do the same with a pause"),
+    ],
+)
+async def test_bad_uses_are_told_in_one_line(
+    mirror: Mirror,
+    monkeypatch: pytest.MonkeyPatch,
+    holders: list[str | None],
+    terms: HandoverTerms | None,
+    error: str,
+) -> None:
+    config = Config(clusters=mirror.config.clusters, flows=(FLOW,))
+    views = {name: Held(http) for name, http in zip(("eu-us", "us-eu"), holders, strict=False)}
+
+    async def read(*_: object) -> dict[str, Held]:
+        return views
+
+    async def answer(*_: object) -> HandoverAnswer:
+        if terms is None:
+            raise NoAnswer(f"{OLD} answers with 404")
+        return HandoverAnswer(terms=terms)
+
+    monkeypatch.setattr(upgrade, "LedgerView", Held)
+    monkeypatch.setattr(upgrade, "read_ledgers", read)
+    monkeypatch.setattr(upgrade, "hand_over", answer)
+    with pytest.raises((ConfigError, EnvironmentFault)) as raised:
+        await upgrade.find_predecessor(config, Surroundings(config))
+    assert error in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+async def test_the_same_version_is_allowed_and_told(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Config(clusters=mirror.config.clusters, flows=(FLOW,))
+
+    async def read(*_: object) -> dict[str, Held]:
+        return {"eu-us": Held(OLD)}
+
+    async def answer(*_: object) -> HandoverAnswer:
+        return HandoverAnswer(terms=TERMS)
+
+    monkeypatch.setattr(upgrade, "LedgerView", Held)
+    monkeypatch.setattr(upgrade, "read_ledgers", read)
+    monkeypatch.setattr(upgrade, "hand_over", answer)
+    assert await upgrade.find_predecessor(config, Surroundings(config)) == Predecessor(OLD, program(), "one")
+    told = capsys.readouterr().err
+    assert told == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
+    upgrade.tell_replaced(Successor(NEW, "2.0"))
+    assert capsys.readouterr().err == f"mirrord {program()} is replaced by mirrord 2.0 at {NEW}\n"
+
+
+@pytest.mark.parametrize("other", ["dry_run", "until_caught_up"])
+def test_what_it_cannot_go_with(other: str) -> None:
+    given = argparse.Namespace(**({"upgrade": True, "dry_run": False, "until_caught_up": False} | {other: True}))
+    with pytest.raises(ConfigError, match="--upgrade takes over from a daemon that goes on copying"):
+        upgrade.check_upgrade(given)
+
+
+async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirrord.shell.http.MOVE_IN_S", 0.01)
+    first = HttpServer(as_any(None), None, None)
+    taken = await first.start()
+    second = HttpServer(as_any(None), taken, None, elsewhere=True)
+    other = await second.start()
+    assert other != taken
+    moving = asyncio.create_task(second.move_in())
+    await asyncio.sleep(0.05)
+    assert not moving.done()
+    await first.close()
+    await moving
+    with pytest.raises(EnvironmentFault, match="cannot listen"):
+        await HttpServer(as_any(None), taken, None).start()
+    await second.close()
