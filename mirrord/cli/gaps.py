@@ -11,18 +11,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.since import since_ms
 from mirrord.cli.tables import count
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable
 from mirrord.ledger.gaps import Gap, Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_units import duration_ms, start_point
-from mirrord.model.errors import ConfigError
 from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.orders import moment
 from mirrord.shell.attic import run_memory
-from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import LogTrimmed
 from mirrord.shell.ledger_reading import LedgerReading
@@ -33,7 +31,6 @@ are known and not when they were told: they are listed whatever --since says. Ex
 
   mirrord gaps conf.toml --since 24h"""
 
-_SINCE_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or so long ago, such as 24h"
 _TELLING: tuple[Reason, ...] = (*LOSSES, "doubled")
 
 
@@ -64,35 +61,19 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints the ranges. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
-    since_ms = _since(arguments.since)
+    begin_ms = since_ms(arguments.since)
     found = [line for flow in flows for line in asyncio.run(_read(config, flow))]
     shown = [
         line
         for line in found
         if (arguments.all or line.reason in _TELLING)
-        and (since_ms is None or line.at_ms is None or line.at_ms >= since_ms)
+        and (begin_ms is None or line.at_ms is None or line.at_ms >= begin_ms)
     ]
     if arguments.json:
         print(msgspec.json.encode({"gaps": shown}).decode())
     else:
         console().print(_table(shown))
     return 3 if any(line.reason in LOSSES for line in shown) else 0
-
-
-def _since(given: str | None) -> int | None:
-    if given is None:
-        return None
-    try:
-        return SystemClock().wall_ms() - duration_ms(given)
-    except ValueError:
-        pass
-    try:
-        found = start_point(int(given) if given.isdecimal() else given)
-    except ValueError:
-        found = None
-    if not isinstance(found, int):
-        raise ConfigError(f'--since: "{given}" is neither a time nor a duration; allowed: {_SINCE_RULE}')
-    return found
 
 
 async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:

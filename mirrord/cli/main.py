@@ -35,6 +35,7 @@ VERBS = {
     "groups": "mirrord.cli.groups",
     "translate": "mirrord.cli.translate",
     "gaps": "mirrord.cli.gaps",
+    "audit": "mirrord.cli.audit",
     "convert": "mirrord.cli.convert",
 }
 

@@ -10,34 +10,34 @@ from pathlib import Path
 from mirrord.model.errors import EnvironmentFault
 
 OLDEST_JAVA = 17
+NEEDED = f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka"
 
 
-def find_java() -> str:
-    """The path of a Java that can run Kafka: of JAVA_HOME, else of the PATH. Raises EnvironmentFault in one line."""
+def find_java(needed: str = NEEDED) -> str:
+    """The path of a Java that is new enough: of JAVA_HOME, else of the PATH.
+
+    Raises EnvironmentFault in one line, which begins with `needed`.
+    """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None:
-        raise EnvironmentFault(
-            f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka, and there is no java on the PATH"
-        )
-    return _checked(java)
+        raise EnvironmentFault(f"{needed}, and there is no java on the PATH")
+    return _checked(java, needed)
 
 
 @cache
-def _checked(java: str) -> str:
+def _checked(java: str, needed: str) -> str:
     try:
         answer = subprocess.run(
             [java, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False
         )
     except OSError as error:
-        raise EnvironmentFault(
-            f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka, but {java} does not start: {error.strerror}"
-        ) from None
+        raise EnvironmentFault(f"{needed}, but {java} does not start: {error.strerror}") from None
     release = java_release(answer.stderr)
     if release is None:
-        raise EnvironmentFault(f"{java} does not say which Java it is; the lab needs Java {OLDEST_JAVA} or newer")
+        raise EnvironmentFault(f"{needed}, and {java} does not say which Java it is")
     if release < OLDEST_JAVA:
-        raise EnvironmentFault(f"the lab needs Java {OLDEST_JAVA} or newer to run Kafka; {java} is Java {release}")
+        raise EnvironmentFault(f"{needed}; {java} is Java {release}")
     return java
 
 

@@ -97,7 +97,7 @@ class LaneMap:
         self._source = lane.source_runs
         self._target = lane.target_runs
         self._copied = copied
-        self._voids = _voids(lane.holes)
+        self._voids = voids(lane.holes)
         self._void_starts = [first for first, _ in self._voids]
         self._floor = floor(lane)
         self._stretches = _stretches(lane, self._floor) if len(self._source) else []
@@ -232,15 +232,15 @@ class LaneMap:
         return f"target and source differ from ordinal {self._differs} on, and the map is to be made anew"
 
 
-def _voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
+def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
     """The ordinals (first, last) that stand nowhere: ascending, apart from each other, with others in between."""
-    voids: list[tuple[int, int]] = []
+    found: list[tuple[int, int]] = []
     for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
-        if voids and first <= voids[-1][1] + 1:
-            voids[-1] = (voids[-1][0], max(voids[-1][1], last))
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
         else:
-            voids.append((first, last))
-    return voids
+            found.append((first, last))
+    return found
 
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:

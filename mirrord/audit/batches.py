@@ -1,0 +1,81 @@
+"""Batches of both sides, compared by their headers: most of a range is proven equal without reading a record.
+
+A source batch that stands at the target as one batch, at the offsets that the map says, with the same checksum of its
+records, holds the same records (`mirrord.flow.compare.same_bytes`). Whatever is not so on either side leaves the range
+open: then its records decide.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.audit.model import AuditRange, Compared, Explained
+from mirrord.audit.records import merged
+from mirrord.flow.compare import same_bytes
+from mirrord.wire.batch import Header
+
+
+class SeenBatch(msgspec.Struct, frozen=True):
+    """A batch of format 2, by its header."""
+
+    header: Header
+    records_crc: int
+
+
+def compare_batches(
+    wanted: AuditRange,
+    source: Iterable[SeenBatch | None],
+    target: Iterable[SeenBatch | None],
+    *,
+    others_write: bool = False,
+) -> Compared | None:
+    """The range, proven by its batches alone; None when they do not prove it.
+
+    The batches are those that a reader of the source is given, and all of the target but markers, which hold no
+    records. None among them is a batch of an older format. With `others_write` what others wrote at the target says
+    nothing. Offsets that stand in no batch must be accounted for by void ordinals or verdicts: what is only missing
+    leaves the range open.
+    """
+    copies: dict[int, SeenBatch] = {}
+    explained: list[Explained] = []
+    for copy in target:
+        if copy is None or (copy.header.producer_id != wanted.producer_id and not others_write):
+            return None
+        if copy.header.producer_id == wanted.producer_id:
+            copies[copy.header.base_offset] = copy
+        else:
+            explained.append(Explained("other-writers", "target", copy.header.base_offset, copy.header.last_offset + 1))
+    if any(piece.truncated for piece in wanted.pieces):
+        return None
+    pieces = sorted(wanted.pieces, key=lambda piece: piece.source)
+    starts = [piece.source for piece in pieces]
+    equal = 0
+    for original in source:
+        if original is None:
+            return None
+        header = original.header
+        # What of a batch lies in another range is compared there once more.
+        first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
+        at = bisect_right(starts, first) - 1
+        piece = pieces[at] if at >= 0 else None
+        if piece is None or first >= piece.source + piece.length:
+            verdict = next((each for each in wanted.verdicts if each.start <= first and last < each.end), None)
+            if verdict is None or (at + 1 < len(starts) and starts[at + 1] <= last):
+                return None
+            explained.append(Explained(verdict.reason, "source", first, last + 1))
+            continue
+        copy = copies.pop(piece.target + header.base_offset - piece.source, None)
+        if copy is None or last >= piece.source + piece.length or not _same(copy, original):
+            return None
+        equal += last - first + 1
+    is_whole = not copies and equal == sum(piece.length for piece in pieces)
+    return Compared(equal, (), merged(explained)) if is_whole else None
+
+
+def _same(copy: SeenBatch, original: SeenBatch) -> bool:
+    """Without a hole in it, or else its count says nothing."""
+    header = original.header
+    return header.record_count == header.last_offset_delta + 1 and same_bytes(
+        copy.header, copy.records_crc, header, original.records_crc
+    )

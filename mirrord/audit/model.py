@@ -1,0 +1,125 @@
+"""What an audit compares and what it finds."""
+
+from typing import Literal
+
+import msgspec
+
+from mirrord.model.facts import Reason, Verdict
+from mirrord.model.names import LaneId
+
+Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign"]
+"""How a copy differs from what the ledger says.
+
+"missing": the record stands nowhere in the range at the target. "altered": another content stands where the record
+should be. "duplicated": a record of the source stands there once more. "reordered": records stand in another order than
+they were copied in. "displaced": the record stands in order, but not where the map says. "extra": the lane wrote
+something that the map knows nothing of. "foreign": somebody else wrote it.
+"""
+
+Cause = (
+    Reason | Literal["source-retention", "source-compaction", "target-retention", "target-compaction", "other-writers"]
+)
+"""Why records cannot or need not be compared, and why that is no difference. A `Reason` is a verdict of the ledger;
+"other-writers": by the configuration others write into the target's topic, too; the rest happened after the copy."""
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of the exact map: `length` records with consecutive offsets on both sides."""
+
+    ordinal: int
+    source: int
+    target: int
+    length: int
+    truncated: bool = False
+    """The source lost these records after they were copied, and uses their offsets again."""
+
+
+class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
+    """What is compared at one go: ordinals of a lane, with the offsets around them on both sides.
+
+    The ranges of a lane follow each other without gap or overlap on both sides, so each offset is looked at once.
+    """
+
+    lane: LaneId
+    producer_id: int
+    first: int
+    end: int
+    """The ordinals [first, end)."""
+    source_start: int
+    source_end: int
+    target_start: int
+    target_end: int
+    pieces: tuple[Piece, ...]
+    """In the order of their ordinals; ordinals that stand in none are void."""
+    verdicts: tuple[Verdict, ...] = ()
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to either log after the copy, and could."""
+
+    source_log_start: int = 0
+    target_log_start: int = 0
+    source_compacted: bool = False
+    target_compacted: bool = False
+    others_write: bool = False
+    """The target's topic is not the lane's alone."""
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A record, as much of it as is compared."""
+
+    offset: int
+    content: bytes
+    """A digest of key, value and headers (`mirrord.shell.digest`)."""
+    time_ms: int
+    key: bytes | None = None
+    """A digest of the key alone; None without a key."""
+    is_tombstone: bool = False
+    is_own: bool = False
+    """At the target: written by the lane's producer."""
+    has_append_time: bool = False
+    """At the target: the time is the target's own, and is not compared."""
+
+
+class Difference(msgspec.Struct, frozen=True, order=True):
+    """Records with consecutive offsets, on each side where there are any, that differ in the same way."""
+
+    kind: Kind
+    source: int | None
+    """The first one's offset; None where the source has no such record."""
+    target: int | None
+    """The first one's offset, where it stands, or where it should if it stands nowhere; None: nowhere."""
+    length: int = 1
+
+
+class Explained(msgspec.Struct, frozen=True, order=True):
+    """Offsets of one side that are not compared one to one, and why that is as it should be."""
+
+    cause: Cause
+    side: Literal["source", "target"]
+    start: int
+    end: int
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """The outcome for a range."""
+
+    equal: int
+    """Records that stand where the map says, as the source has them."""
+    differences: tuple[Difference, ...] = ()
+    explained: tuple[Explained, ...] = ()
+
+
+class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What an audit found in one range."""
+
+    lane: LaneId
+    first: int
+    end: int
+    by: Literal["ledger", "batches", "records"]
+    """What proved it, or was compared in the end."""
+    compared: Compared
+    newest_ms: int = -1
+    """The highest time of the source's records; -1: not known."""
+    read_bytes: int = 0
+    """Of both logs."""

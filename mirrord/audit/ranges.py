@@ -1,0 +1,128 @@
+"""A lane's map, cut into ranges that can be compared one by one.
+
+A cut is made only where all in front of it has lower offsets than all behind it, on both sides. Offsets turn back only
+at the turns of the runs (`Runs.turns`): around these a range is as long as it must be.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+
+from mirrord.audit.model import AuditRange, Piece
+from mirrord.ledger.state import LaneState
+from mirrord.ledger.translation import voids
+from mirrord.model.facts import Verdict
+from mirrord.model.runs import Runs
+
+MOST_PIECES = 50_000
+"""Of one range, where it can be cut."""
+_NEVER = 1 << 63
+
+
+def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
+    """The map of the ordinals [first, end), without those that stand nowhere."""
+    cuts = sorted(lane.cuts)
+    edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
+    for start, last in _live(lane, first, end):
+        inner = [start, *(edge for edge in edges if start < edge <= last), last + 1]
+        for low, high in pairwise(inner):
+            limit = min((offset for ordinal, offset in cuts if ordinal > low), default=_NEVER)
+            for ordinal, source, length in lane.source_runs.between(low, high - 1):
+                for part, target, count in lane.target_runs.between(ordinal, ordinal + length - 1):
+                    yield from _cut(Piece(part, source + part - ordinal, target, count), limit)
+
+
+def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ordinals of [first, end) that are not void, as (first, last)."""
+    position = first
+    for start, last in voids(lane.holes):
+        if start >= end:
+            break
+        if start > position:
+            yield position, start - 1
+        position = max(position, last + 1)
+    if position < end:
+        yield position, end - 1
+
+
+def _cut(piece: Piece, limit: int) -> Iterator[Piece]:
+    """The records at source offsets from the limit on were truncated."""
+    kept = max(0, min(piece.length, limit - piece.source))
+    if kept:
+        yield Piece(piece.ordinal, piece.source, piece.target, kept)
+    if kept < piece.length:
+        yield Piece(piece.ordinal + kept, piece.source + kept, piece.target + kept, piece.length - kept, truncated=True)
+
+
+def ranges(
+    lane: LaneState, first: int, end: int, most_records: int, verdicts: Iterable[Verdict] = ()
+) -> Iterator[AuditRange]:
+    """The ordinals [first, end) in ranges of about so many records; without any, there is none.
+
+    Offsets between the pieces of two ranges belong to the first one. What lies in front of the first piece, and behind
+    the last one, belongs to none: the next audit begins there.
+    """
+    told = sorted((each for each in verdicts if each.reason != "doubled"), key=lambda verdict: verdict.start)
+    source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
+    group: list[Piece] = []
+    held = 0
+    source_end = target_end = -1
+    start: tuple[int, int] | None = None
+    for piece in _short(pieces(lane, first, end), most_records):
+        lowest = (
+            min(piece.source, source_turns.lowest_from(piece.ordinal)),
+            min(piece.target, target_turns.lowest_from(piece.ordinal)),
+        )
+        is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
+        if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
+            start = start or _starts(group)
+            yield _range(lane, group, start, lowest, told)
+            group, held, start = [], 0, lowest
+        group.append(piece)
+        held += piece.length
+        source_end = max(source_end, piece.source + piece.length)
+        target_end = max(target_end, piece.target + piece.length)
+    if group:
+        yield _range(lane, group, start or _starts(group), (source_end, target_end), told)
+
+
+def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:
+    for piece in found:
+        for at in range(0, piece.length, most):
+            length = min(most, piece.length - at)
+            yield Piece(piece.ordinal + at, piece.source + at, piece.target + at, length, piece.truncated)
+
+
+def _starts(group: Sequence[Piece]) -> tuple[int, int]:
+    return min(piece.source for piece in group), min(piece.target for piece in group)
+
+
+def _range(
+    lane: LaneState, group: list[Piece], start: tuple[int, int], end: tuple[int, int], told: Sequence[Verdict]
+) -> AuditRange:
+    last = group[-1]
+    return AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=group[0].ordinal,
+        end=last.ordinal + last.length,
+        source_start=start[0],
+        source_end=end[0],
+        target_start=start[1],
+        target_end=end[1],
+        pieces=tuple(group),
+        verdicts=tuple(each for each in told if each.start < end[0] and each.end > start[0]),
+    )
+
+
+class _Turns:
+    """The lowest offsets that come again behind an ordinal."""
+
+    def __init__(self, runs: Runs, end: int) -> None:
+        self._ordinals = [turn for turn in runs.turns if turn < end]
+        offsets = [runs.offset_of(turn) or 0 for turn in self._ordinals]
+        self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
+
+    def lowest_from(self, ordinal: int) -> int:
+        """The lowest offset at which a turn behind this ordinal begins."""
+        return self._lowest[bisect_right(self._ordinals, ordinal)]

@@ -1,0 +1,24 @@
+"""`--since`: a moment, or so long ago."""
+
+from mirrord.model.config_units import duration_ms, start_point
+from mirrord.model.errors import ConfigError
+from mirrord.shell.clock import SystemClock
+
+_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or so long ago, such as 24h"
+
+
+def since_ms(given: str | None) -> int | None:
+    """The moment as epoch milliseconds; None when there is none. Raises ConfigError."""
+    if given is None:
+        return None
+    try:
+        return SystemClock().wall_ms() - duration_ms(given)
+    except ValueError:
+        pass
+    try:
+        found = start_point(int(given) if given.isdecimal() else given)
+    except ValueError:
+        found = None
+    if not isinstance(found, int):
+        raise ConfigError(f'--since: "{given}" is neither a time nor a duration; allowed: {_RULE}')
+    return found

@@ -1,0 +1,63 @@
+"""A Spark session for a job of ours: on this machine, quiet and closed to others, unless settings say otherwise."""
+
+# pyright: reportMissingTypeStubs=false
+
+import os
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mirrord.lab.java import OLDEST_JAVA, find_java
+from mirrord.model.errors import EnvironmentFault
+
+LOCAL = "local[*]"
+_CLOSED = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+}
+"""Of a session on this machine: it listens to nobody else."""
+
+
+@contextmanager
+def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
+    """A session; `settings` are Spark's own, `spark.master` among them. One that runs in this process already is taken
+    as it is, and goes on. Raises EnvironmentFault in one line.
+    """
+    master = settings.get("spark.master", LOCAL)
+    find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
+    # The workers have what we have.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    merged = (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
+    # Spark has no public way to ask; the session that is active is a matter of the thread.
+    is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
+    builder: Any = SparkSession.builder
+    for key, value in merged.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.appName(name).getOrCreate()
+    except Exception as error:  # Java's errors have no common base with Spark's own
+        raise EnvironmentFault(f"no Spark session at {master}: {_line(error)}") from error
+    try:
+        if not is_shared:
+            session.sparkContext.setLogLevel("FATAL")
+        yield session
+    except PySparkException as error:
+        raise EnvironmentFault(f"the job at {master} failed: {_line(error)}") from error
+    finally:
+        if not is_shared:
+            session.stop()
+
+
+def _line(error: Exception) -> str:
+    """What went wrong, without the traces around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("mirrord.") and ": " in line]
+    return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)

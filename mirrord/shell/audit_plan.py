@@ -1,0 +1,216 @@
+"""What there is to audit, by a flow's ledger: the lanes, their ranges, and what is to be known to read them."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from mirrord.audit.by_ledger import compare_ledger
+from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.audit.ranges import ranges
+from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.prune import floor
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_checks import goes_back
+from mirrord.model.facts import Verdict
+from mirrord.model.names import Alias, LaneId, TopicPartition
+from mirrord.shell.attic import run_memory
+from mirrord.shell.auditing import AuditedLane, is_compacted
+from mirrord.shell.effective import topic_settings
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_log import LogTrimmed
+from mirrord.shell.ledger_reading import LedgerReading
+from mirrord.shell.log_offsets import log_offsets, offsets_at
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.topics import KafkaTopicAdmin
+
+PATIENCE_S = 10.0
+RANGE_RECORDS = 100_000
+"""Of one range: when its records have to be compared, those of both sides are held at once."""
+_POLICY = "cleanup.policy"
+
+
+class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane that is audited, or why it is not."""
+
+    lane: LaneId
+    audited: AuditedLane
+    ranges: tuple[AuditRange, ...] = ()
+    verdicts_are_known: bool = False
+    """All that the ledger ever told of this lane; else it was trimmed."""
+    target_log: tuple[int, int] = (0, 0)
+    """Where it begins and ends; looked at after the ledger."""
+    skipped: str = ""
+    """Why nothing of it is audited; empty when it is."""
+    lost: int = 0
+    """Records that were copied into a target topic that is not there any more."""
+
+
+class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow that is audited."""
+
+    flow: str
+    source: Alias
+    target: Alias
+    lanes: tuple[PlannedLane, ...]
+
+
+async def plan_flow(
+    config: Config, flow: FlowConfig, topics: Sequence[str] = (), since_ms: int | None = None
+) -> FlowPlan:
+    """What of a flow is to be audited: all below its marks, of topics that match one of the regexes, if any; of a topic
+    that was made anew the newest copy alone.
+
+    With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and other
+    EnvironmentFaults.
+    """
+    state, verdicts = await _read(config, flow)
+    patterns = [re.compile(pattern) for pattern in topics]
+    newest: dict[TopicPartition, LaneState] = {}
+    for lane in sorted(state.lanes.values(), key=lambda each: each.changed_at):
+        if not patterns or any(pattern.fullmatch(lane.source_topic) for pattern in patterns):
+            newest[TopicPartition(lane.source_topic, lane.partition)] = lane
+    lanes = list(newest.values())
+    there = await _Clusters.look(config, flow, lanes, since_ms)
+    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there) for lane in lanes]
+    planned.sort(key=lambda each: each.audited.source)
+    return FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned))
+
+
+def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
+    """What the ledger alone proves."""
+    return [
+        RangeResult(
+            lane=lane.lane,
+            first=each.first,
+            end=each.end,
+            by="ledger",
+            compared=compare_ledger(
+                each,
+                *lane.target_log,
+                verdicts_are_known=lane.verdicts_are_known,
+                others_write=lane.audited.others_write,
+            ),
+        )
+        for each in lane.ranges
+    ]
+
+
+class _Clusters(msgspec.Struct, frozen=True):
+    """What both clusters say of the lanes' topics."""
+
+    source_ids: Mapping[str, str]
+    target_ids: Mapping[str, str]
+    source_compacted: Collection[str]
+    target_compacted: Collection[str]
+    target_logs: Mapping[TopicPartition, tuple[int, int]]
+    since: Mapping[TopicPartition, int] | None
+    others_write: bool
+
+    @staticmethod
+    async def look(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
+        """Ask both. Raises EnvironmentFault."""
+        sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
+        targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
+        source_ids = await _ids(config, flow.source, {each.topic for each in sources})
+        target_ids = await _ids(config, flow.target, {each.topic for each in targets})
+        # The marks were read before: the target's end is behind them, or something is lost.
+        starts = await log_offsets(config.clusters[flow.target], targets, "start")
+        ends = await log_offsets(config.clusters[flow.target], targets, "end")
+        since = None
+        if since_ms is not None:
+            found = await offsets_at(config.clusters[flow.source], sources, since_ms)
+            since = {place: first[0] for place, first in found.items() if first is not None}
+        return _Clusters(
+            source_ids,
+            target_ids,
+            await _compacted(config, flow.source, source_ids),
+            await _compacted(config, flow.target, target_ids),
+            {place: (starts.get(place, 0), end) for place, end in ends.items()},
+            since,
+            # Under the same names both ways the target has writers of its own.
+            any(goes_back(flow, other) for other in config.all_flows),
+        )
+
+
+async def _ids(config: Config, alias: Alias, topics: Collection[str]) -> dict[str, str]:
+    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S)
+    try:
+        return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
+    finally:
+        await admin.close()
+
+
+async def _compacted(config: Config, alias: Alias, topics: Collection[str]) -> frozenset[str]:
+    settings = await topic_settings(config.clusters[alias], sorted(topics), [_POLICY], PATIENCE_S)
+    return frozenset(name for name, each in settings.items() if is_compacted(each.values.get(_POLICY, "")))
+
+
+def _plan(
+    flow: FlowConfig, state: FlowState, lane: LaneState, verdicts: Sequence[Verdict], there: _Clusters
+) -> PlannedLane:
+    source = TopicPartition(lane.source_topic, lane.partition)
+    target = TopicPartition(lane.target_topic, lane.partition)
+    audited = AuditedLane(
+        source=source,
+        target=target,
+        committed=flow.isolation == "read_committed",
+        source_compacted=source.topic in there.source_compacted,
+        target_compacted=target.topic in there.target_compacted,
+        others_write=there.others_write,
+    )
+    planned = PlannedLane(lane=lane.key.id, audited=audited)
+    mark = state.progress.get(lane.key.id)
+    skipped, lost = "", 0
+    if there.source_ids.get(source.topic) != lane.key.source_topic_id:
+        skipped = "the source topic is gone, or was made anew"
+    elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
+        skipped, lost = "the target topic is gone, or was made anew", mark.ordinal if mark is not None else 0
+    elif mark is None or not len(lane.source_runs) or not len(lane.target_runs):
+        skipped = "nothing of it is copied yet"
+    if skipped or mark is None:
+        return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
+    found = list(ranges(lane, floor(lane), mark.ordinal, RANGE_RECORDS, verdicts))
+    if there.since is not None:
+        begin = there.since.get(source)
+        found = [each for each in found if begin is not None and each.source_end > begin]
+    known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason != "truncated")
+    counted = sum(count for reason, count in lane.verdicts.counts.items() if reason != "truncated")
+    return msgspec.structs.replace(
+        planned,
+        ranges=tuple(found),
+        verdicts_are_known=known == counted,
+        target_log=there.target_logs[target],
+    )
+
+
+async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, dict[LaneId, list[Verdict]]]:
+    """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
+    explained by what the ledger held by then."""
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    await store.open(read_only=True)
+    try:
+        progress = dict(store.state.progress)
+    finally:
+        await store.close()
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
+    gaps: Gaps | None = None
+    try:
+        async with aclosing(reading.entries(follow=False)) as entries:
+            async for read in entries:
+                gaps = gaps or Gaps(reading.state)
+                if isinstance(read.entry, LedgerCorrupt):
+                    raise read.entry
+                for number, fact in enumerate(read.entry.facts):
+                    if read.bound is None or read.bound[number]:
+                        gaps.take(fact, read.entry.at_ms)
+    except LogTrimmed:
+        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+    reading.state.progress = progress
+    verdicts: dict[LaneId, list[Verdict]] = {}
+    for gap in gaps or Gaps(reading.state):
+        verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
+    return reading.state, verdicts

@@ -1,0 +1,193 @@
+"""What an audit found, kept: Parquet files in a folder, and the sums for people.
+
+A file is written whole under another name and then renamed, so a reader sees whole files only, and an audit that was
+broken off can go on with what is there (`--resume`).
+"""
+
+import importlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mirrord.audit.model import RangeResult
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.shell.arrow import arrow
+from mirrord.shell.audit_plan import FlowPlan, PlannedLane
+
+_parquet: Any = importlib.import_module("pyarrow.parquet")
+
+_DIFFERENCE: Any = arrow.struct(
+    [("kind", arrow.string()), ("source", arrow.int64()), ("target", arrow.int64()), ("length", arrow.int64())]
+)
+_EXPLAINED: Any = arrow.struct(
+    [("cause", arrow.string()), ("side", arrow.string()), ("start", arrow.int64()), ("end", arrow.int64())]
+)
+_SCHEMA: Any = arrow.schema(
+    [
+        ("flow", arrow.string()),
+        ("topic", arrow.string()),
+        ("partition", arrow.int32()),
+        ("target_topic", arrow.string()),
+        ("lane", arrow.string()),
+        ("level", arrow.string()),
+        ("by", arrow.string()),
+        ("first_ordinal", arrow.int64()),
+        ("end_ordinal", arrow.int64()),
+        ("equal", arrow.int64()),
+        ("newest_ms", arrow.int64()),
+        ("read_bytes", arrow.int64()),
+        ("audited_at_ms", arrow.int64()),
+        ("differences", arrow.list_(_DIFFERENCE)),
+        ("explained", arrow.list_(_EXPLAINED)),
+    ]
+)
+_SUFFIX = ".parquet"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A result with the names of its lane."""
+
+    flow: str
+    source: TopicPartition
+    target_topic: str
+    level: str
+    audited_at_ms: int
+    result: RangeResult
+
+
+class Results:
+    """The folder of one audit."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def known(self, level: str) -> dict[tuple[str, LaneId, int, int], RangeResult]:
+        """What an audit that was broken off has found at this level, by flow, lane and ordinals.
+
+        Raises ConfigError when the folder is not there, EnvironmentFault when it cannot be read.
+        """
+        if not self.folder.is_dir():
+            raise ConfigError(f"--resume: {self.folder} is no folder of an audit")
+        found: dict[tuple[str, LaneId, int, int], RangeResult] = {}
+        for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
+            try:
+                rows = _parquet.read_table(path, schema=_SCHEMA).to_pylist()
+            except (OSError, arrow.ArrowException) as error:
+                raise EnvironmentFault(f"{path} cannot be read: {error}") from None
+            for row in rows:
+                if row["level"] == level:
+                    result = _result(row)
+                    found[row["flow"], result.lane, result.first, result.end] = result
+        return found
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Keep some results, all of them or none. Raises EnvironmentFault."""
+        if not rows:
+            return
+        table = arrow.Table.from_pylist([_plain(row) for row in rows], schema=_SCHEMA)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            number = 1 + max(
+                (int(path.stem) for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit()), default=0
+            )
+            path = self.folder / f"{number:06}{_SUFFIX}"
+            unfinished = path.with_suffix(".unfinished")
+            _parquet.write_table(table, unfinished)
+            unfinished.replace(path)
+        except OSError as error:
+            raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    result = row.result
+    return {
+        "flow": row.flow,
+        "topic": row.source.topic,
+        "partition": row.source.partition,
+        "target_topic": row.target_topic,
+        "lane": result.lane,
+        "level": row.level,
+        "by": result.by,
+        "first_ordinal": result.first,
+        "end_ordinal": result.end,
+        "equal": result.compared.equal,
+        "newest_ms": result.newest_ms,
+        "read_bytes": result.read_bytes,
+        "audited_at_ms": row.audited_at_ms,
+        "differences": msgspec.to_builtins(result.compared.differences),
+        "explained": msgspec.to_builtins(result.compared.explained),
+    }
+
+
+def _result(row: Mapping[str, Any]) -> RangeResult:
+    return msgspec.convert(
+        {
+            "lane": row["lane"],
+            "first": row["first_ordinal"],
+            "end": row["end_ordinal"],
+            "by": row["by"],
+            "newest_ms": row["newest_ms"],
+            "read_bytes": row["read_bytes"],
+            "compared": {name: row[name] for name in ("equal", "differences", "explained")},
+        },
+        RangeResult,
+    )
+
+
+class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane's sums, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    records: int
+    """Below the mark, as far as this audit was asked to look."""
+    equal: int
+    differences: dict[str, int]
+    """Records by kind."""
+    explained: dict[str, int]
+    """Offsets by cause."""
+    proven_to: int | None
+    """Every source offset below this one is at the target, or explained; None: nothing is proven."""
+    proven_ms: int | None
+    """The highest record time up to there; None: not known."""
+    read_bytes: int
+    skipped: str = ""
+
+
+def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, reads: bool) -> LaneSummary:
+    """The sums of a lane's results; `reads`: records were looked at, so there is something to prove."""
+    found = {(result.first, result.end): result for result in results}
+    differences: Counter[str] = Counter()
+    explained: Counter[str] = Counter()
+    for result in found.values():
+        for difference in result.compared.differences:
+            differences[difference.kind] += difference.length
+        for each in result.compared.explained:
+            explained[each.cause] += each.end - each.start
+    if lane.lost:
+        differences["missing"] += lane.lost
+    proven_to = proven_ms = None
+    for wanted in lane.ranges:
+        result = found.get((wanted.first, wanted.end))
+        if not reads or result is None or result.compared.differences:
+            break
+        proven_to = wanted.source_end
+        proven_ms = max(proven_ms or -1, result.newest_ms)
+    return LaneSummary(
+        flow=flow.flow,
+        topic=lane.audited.source.topic,
+        partition=lane.audited.source.partition,
+        records=sum(piece.length for wanted in lane.ranges for piece in wanted.pieces),
+        equal=sum(result.compared.equal for result in found.values()),
+        differences=dict(sorted(differences.items())),
+        explained=dict(sorted(explained.items())),
+        proven_to=proven_to,
+        proven_ms=proven_ms if proven_ms is not None and proven_ms >= 0 else None,
+        read_bytes=sum(result.read_bytes for result in found.values()),
+        skipped=lane.skipped,
+    )

@@ -1,0 +1,185 @@
+"""Damage at the target, each kind found at its very offsets; and a copy that is as it should be."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from mirrord.cli.main import main
+from mirrord.flow.compare import Record
+from mirrord.lab.cluster import Cluster
+from mirrord.shell.reading import ReadBatch
+from mirrord.shell.records import decode
+from mirrord.wire.batch import HEADER, Header
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, ids, mirror, send, write
+
+BEGUN_MS = int(time.time() * 1000) - 60_000
+COPIED, ALL = 20, 30
+GZIP = 1
+PLACES = ("whole", "altered", "missing", "duplicated", "foreign", "swapped", "tail", "recompressed", "retention")
+
+
+def record_of(partition: int, number: int) -> Written:
+    return Written(b"key-%d" % number, b"value-%02d-%d" % (number, partition), (), partition, BEGUN_MS + number)
+
+
+def records_of(first: int, end: int) -> list[Written]:
+    return [record_of(partition, number) for partition in range(len(PLACES)) for number in range(first, end)]
+
+
+def rewritten(batch: ReadBatch, change: Callable[[list[Record]], list[Record]], codec: int = 0) -> bytes:
+    """The batch with other records, whole in itself: a broker finds nothing wrong with it."""
+    header = batch.header
+    builder = DefaultRecordBatchBuilder(
+        2, codec, 0, header.producer_id, header.producer_epoch, header.base_sequence, 1 << 20
+    )
+    for each in change(decode(batch.buffer, batch.start, batch.end)):
+        builder.append(each.offset - header.base_offset, each.time_ms, each.key, each.value, [])
+    data = bytearray(builder.build())
+    built = Header(*HEADER.unpack_from(data))
+    HEADER.pack_into(data, 0, *built._replace(base_offset=header.base_offset, leader_epoch=header.leader_epoch))
+    return bytes(data)
+
+
+def altered(records: list[Record]) -> list[Record]:
+    return [each._replace(value=b"VALUE-12-1") if each.offset == 12 else each for each in records]
+
+
+def missing(records: list[Record]) -> list[Record]:
+    return [each for each in records if each.offset != 12]
+
+
+def swapped(records: list[Record]) -> list[Record]:
+    held = {each.offset: each for each in records}
+    held[12], held[14] = held[14]._replace(offset=12), held[12]._replace(offset=14)
+    return list(held.values())
+
+
+def damaged(place: str, copies: list[ReadBatch]) -> bytes | None:
+    """What is to be the whole log; None: it stays."""
+    stored = [bytes(memoryview(each.buffer)[each.start : each.end]) for each in copies]
+    changes = {"altered": altered, "missing": missing, "swapped": swapped}
+    match place:
+        case "tail":
+            return b"".join(stored[:2])
+        case "recompressed":
+            stored[1] = rewritten(copies[1], list, GZIP)
+        case "altered" | "missing" | "swapped":
+            stored[1] = rewritten(copies[1], changes[place])
+        case _:
+            return None
+    return b"".join(stored)
+
+
+async def lay_down(cluster: Cluster, topic: str, logs: Mapping[int, bytes]) -> None:
+    """Make these the whole logs of a topic's partitions, while the broker is away."""
+    await asyncio.to_thread(cluster.kill)
+    for partition, data in logs.items():
+        folder = Path(cluster.folder) / "node-1" / "data" / f"{topic}-{partition}"
+        for path in folder.iterdir():
+            if path.suffix in {".index", ".timeindex", ".snapshot"}:
+                path.unlink()
+        (folder / "00000000000000000000.log").write_bytes(data)
+    await asyncio.to_thread(cluster.restart)
+    deadline = time.monotonic() + SECONDS
+    # At first the broker does not know how far its logs are replicated.
+    while min((await asyncio.to_thread(ends, cluster, topic)).values()) < COPIED:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
+
+
+async def damage(flow: Mirror, topic: str) -> None:
+    """Copy, with strange records in between, and then change what stands at the target."""
+    await asyncio.to_thread(write, flow.source, topic, records_of(0, 10), batch_num_messages=10)
+    await asyncio.to_thread(write, flow.source, topic, records_of(10, COPIED), batch_num_messages=10)
+    replicator = await flow.copying()
+    await flow.caught_up(replicator)
+    producer = Producer({"bootstrap.servers": flow.target.bootstrap})
+    send(producer, copy_of(topic), record_of(PLACES.index("duplicated"), 12))
+    send(producer, copy_of(topic), Written(b"who", b"knows", (), PLACES.index("foreign")))
+    assert producer.flush(SECONDS) == 0
+    del producer  # it would go on looking for a broker that is away
+    await asyncio.to_thread(write, flow.source, topic, records_of(COPIED, ALL), batch_num_messages=10)
+    await flow.caught_up(replicator)
+    lanes = await flow.lanes()
+    assert await replicator.release(ids(lanes), SECONDS) == dict.fromkeys(ids(lanes), True)
+    logs = {
+        partition: data
+        for partition, place in enumerate(PLACES)
+        if (data := damaged(place, (await flow.batches(topic, partition))[1])) is not None
+    }
+    await lay_down(flow.target, copy_of(topic), logs)
+    admin = AdminClient({"bootstrap.servers": flow.target.bootstrap})
+    gone = admin.delete_records([TopicPartition(copy_of(topic), PLACES.index("retention"), COPIED)])
+    await asyncio.to_thread(lambda: [future.result(SECONDS) for future in gone.values()])
+
+
+def configuration(flow: Mirror, folder: Path) -> str:
+    path = folder / "conf.toml"
+    path.write_text(
+        f'[clusters.eu]\nbootstrap = "{flow.source.bootstrap}"\n[clusters.us]\nbootstrap = "{flow.target.bootstrap}"\n'
+        f'[[flows]]\nname = "{flow.setup.flow.name}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+    )
+    return str(path)
+
+
+async def test_each_kind_of_damage_at_its_offsets(
+    spark: Any, lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def audit(*options: str) -> tuple[int, Any]:
+        code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
+        # In front of it stand log lines of what else runs in this process.
+        told = capsys.readouterr()
+        assert code in {0, 3}, told.err
+        return code, json.loads(told.out.splitlines()[-1])
+
+    async with mirror(lab_pair.source, lab_pair.target) as flow:
+        topic = flow.topic(partitions=len(PLACES))
+        conf = configuration(flow, tmp_path)
+        await damage(flow, topic)
+        found = {level: await audit("--level", level) for level in ("ledger", "records")}
+        found["digest"] = await audit("--out", str(tmp_path / "results"))
+        resumed = await audit("--resume", str(tmp_path / "results"))
+
+    expected = [
+        ("altered", "altered", 12, 12, 1),
+        ("missing", "missing", 12, 12, 1),
+        ("duplicated", "duplicated", 12, 20, 1),
+        ("foreign", "foreign", None, 20, 1),
+        ("swapped", "reordered", 14, 12, 1),
+        ("swapped", "reordered", 12, 14, 1),
+        ("tail", "missing", 20, 20, 10),
+    ]
+    for level in ("digest", "records"):
+        code, document = found[level]
+        assert code == 3
+        assert places(document) == expected, level
+        (retention,) = [each for each in document["partitions"] if each["partition"] == PLACES.index("retention")]
+        assert retention["explained"] == {"target-retention": COPIED}
+        whole = document["partitions"][0]
+        assert (whole["equal"], whole["proven_to"], whole["proven_ms"]) == (30, 30, BEGUN_MS + 29)
+        assert document["partitions"][1]["proven_to"] is None
+    # Without reading a record: what others wrote, and what the target's end is in front of.
+    code, document = found["ledger"]
+    assert code == 3
+    assert places(document) == [
+        ("duplicated", "foreign", None, 20, 1),
+        ("foreign", "foreign", None, 20, 1),
+        ("tail", "missing", 20, 20, 10),
+    ]
+    assert resumed == found["digest"]
+
+
+def places(document: Any) -> list[tuple[Any, ...]]:
+    return [
+        (PLACES[each["partition"]], *(each["difference"][name] for name in ("kind", "source", "target", "length")))
+        for each in document["differences"]
+    ]

@@ -1,0 +1,154 @@
+"""`mirrord audit` without brokers: what is refused, what the ledger proves, and what is kept."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from mirrord.audit.by_ledger import compare_ledger
+from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult
+from mirrord.cli.main import main
+from mirrord.model.errors import ConfigError
+from mirrord.model.facts import Verdict
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
+from mirrord.shell.audit_results import Results, Row, summary
+from mirrord.shell.auditing import AuditedLane, is_compacted
+from tests.fixtures.ledger import lane_id
+
+ORDERS = TopicPartition("orders", 0)
+RANGE = AuditRange(
+    lane=lane_id(0),
+    producer_id=4,
+    first=0,
+    end=8,
+    source_start=100,
+    source_end=110,
+    target_start=10,
+    target_end=20,
+    pieces=(Piece(0, 100, 10, 4), Piece(4, 106, 16, 4)),
+    verdicts=(Verdict(104, 105, "control"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (["--sample", "0"], "--sample: found 0; allowed: a share above 0 and up to 1"),
+        (["--sample", "1.5"], "--sample: found 1.5; allowed: a share"),
+        (["--topics", "a("], '--topics: "a(" is no regular expression'),
+        (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
+        (["--since", "yesterday"], '--since: "yesterday" is neither a time nor a duration'),
+        (["--out", "a", "--resume", "b"], "--out has no meaning beside --resume"),
+        (["--flow", "eu-uss"], 'no flow "eu-uss" in the configuration; there are: eu-us. Did you mean "eu-us"?'),
+    ],
+)
+def test_what_is_refused(options: list[str], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    conf = tmp_path / "conf.toml"
+    conf.write_text(
+        '[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "127.0.0.1:1"\n'
+        '[[flows]]\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+    )
+    assert main(["audit", *options, str(conf)]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"mirrord: {line}")
+    assert len(told.splitlines()) == 1
+
+
+def test_the_ledger_alone() -> None:
+    gaps = (Difference("foreign", None, 14, 2), Difference("missing", 105, None))
+    control = Explained("control", "source", 104, 105)
+    assert compare_ledger(RANGE, 0, 20, verdicts_are_known=True) == Compared(8, gaps, (control,))
+    assert compare_ledger(RANGE, 0, 20, verdicts_are_known=False) == Compared(8, gaps[:1], (control,))
+
+
+def test_the_ledger_and_the_ends_of_the_target() -> None:
+    whole = msgspec.structs.replace(RANGE, pieces=(Piece(0, 100, 10, 10),), verdicts=())
+    assert compare_ledger(whole, 0, 20, verdicts_are_known=True) == Compared(10)
+    lost = compare_ledger(whole, 0, 17, verdicts_are_known=True)
+    assert lost == Compared(7, (Difference("missing", 107, 17, 3),))
+    gone = compare_ledger(whole, 12, 20, verdicts_are_known=True)
+    assert gone == Compared(10, (), (Explained("target-retention", "target", 10, 12),))
+
+
+def planned(ranges: tuple[AuditRange, ...], lost: int = 0) -> PlannedLane:
+    audited = AuditedLane(source=ORDERS, target=TopicPartition("eu.orders", 0), committed=True)
+    return PlannedLane(
+        lane=lane_id(0), audited=audited, ranges=ranges, verdicts_are_known=True, target_log=(0, 50), lost=lost
+    )
+
+
+def following(ranges: int) -> tuple[AuditRange, ...]:
+    return tuple(
+        msgspec.structs.replace(
+            RANGE,
+            first=10 * at,
+            end=10 * at + 10,
+            source_start=100 + 10 * at,
+            source_end=110 + 10 * at,
+            target_start=10 + 10 * at,
+            target_end=20 + 10 * at,
+            pieces=(Piece(10 * at, 100 + 10 * at, 10 + 10 * at, 10),),
+            verdicts=(),
+        )
+        for at in range(ranges)
+    )
+
+
+def result(wanted: AuditRange, *differences: Difference) -> RangeResult:
+    return RangeResult(
+        lane=wanted.lane,
+        first=wanted.first,
+        end=wanted.end,
+        by="batches",
+        compared=Compared(10 - len(differences), differences),
+        newest_ms=1000 + wanted.first,
+        read_bytes=7,
+    )
+
+
+def test_proven_is_what_has_no_difference_in_front_of_it() -> None:
+    lane = planned(following(4))
+    flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
+    good = [result(each) for each in lane.ranges]
+    told = summary(flow, lane, good, reads=True)
+    assert (told.records, told.equal, told.proven_to, told.proven_ms) == (40, 40, 140, 1030)
+    bad = [*good[:2], result(lane.ranges[2], Difference("altered", 121, 31)), good[3]]
+    told = summary(flow, lane, bad, reads=True)
+    assert (told.proven_to, told.proven_ms, told.differences) == (120, 1010, {"altered": 1})
+    told = summary(flow, lane, good[1:], reads=True)
+    assert (told.proven_to, told.equal) == (None, 30)
+    told = summary(flow, lane, audit_by_ledger(lane), reads=False)
+    assert (told.proven_to, told.equal, told.differences) == (None, 40, {})
+
+
+def test_a_target_topic_that_is_gone_is_a_difference() -> None:
+    lane = planned((), lost=12)
+    flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
+    assert summary(flow, lane, [], reads=True).differences == {"missing": 12}
+
+
+def test_results_are_kept_and_taken_up_again(tmp_path: Path) -> None:
+    results = Results(tmp_path / "audit")
+    found = [result(each, Difference("missing", 3, None)) for each in following(3)]
+    rows = [
+        Row(flow="eu-us", source=ORDERS, target_topic="eu.orders", level="digest", audited_at_ms=5, result=each)
+        for each in found
+    ]
+    results.write(rows[:2])
+    results.write([])
+    results.write(rows[2:])
+    (results.folder / "000003.unfinished").write_bytes(b"half a file")
+    known = results.known("digest")
+    assert list(known.values()) == found
+    assert list(known) == [("eu-us", LaneId(lane_id(0)), each.first, each.end) for each in found]
+    assert results.known("records") == {}
+    with pytest.raises(ConfigError, match="is no folder of an audit"):
+        Results(tmp_path / "other").known("digest")
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("delete", False), ("compact", True), ("compact,delete", True), ("", False)]
+)
+def test_a_compacted_topic(policy: str, expected: bool) -> None:
+    assert is_compacted(policy) is expected
