@@ -1,8 +1,9 @@
 """`make campaign`: everything is killed with -9 again and again while records flow; then both clusters are compared.
 
 Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
-topics that are only just being created; `two-daemons` on one flow; `groups`: consumers that move over and back while
-what follows them is killed (`bench.moving`); `sim`: the simulator, by seeds. Results are kept in
+topics that are only just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: whoever copies is
+stopped for a minute and goes on when others have its partitions (`bench.zombies`); `groups`: consumers that move over
+and back while what follows them is killed (`bench.moving`); `sim`: the simulator, by seeds. Results are kept in
 bench/results and shown in docs/measurements.md.
 """
 
@@ -18,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import moving, report, simulated
+from bench import moving, report, simulated, zombies
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
@@ -30,9 +31,13 @@ from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
 
-Variant = Literal["fresh", "old", "creating", "two-daemons"]
+Variant = Literal["fresh", "old", "creating", "two-daemons", "zombies", "old-zombies"]
 
-VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons")
+VARIANTS: tuple[Variant, ...] = ("fresh", "old", "creating", "two-daemons", "zombies", "old-zombies")
+OLD: tuple[Variant, ...] = ("old", "old-zombies")
+ZOMBIES: tuple[Variant, ...] = ("zombies", "old-zombies")
+KILLS_PER_ZOMBIE = 4
+"""A zombie takes a minute and more."""
 FORGETFUL: Mapping[str, str] = {"producer.id.expiration.check.interval.ms": "3000"}
 OLD_MS = 10 * 86_400_000
 SECONDS_PER_KILL = 4.5
@@ -69,6 +74,9 @@ class Plan:
         kills = self.kills
         if self.kinds:
             return dict.fromkeys(self.kinds, kills)
+        if self.variant in ZOMBIES:
+            each = max(1, kills // KILLS_PER_ZOMBIE)
+            return {"zombie": each, "frozen": each} if self.engine == "ray" else {"zombie": each}
         wanted: dict[Kind, int] = {"target": kills, "source": kills}
         if self.variant == "two-daemons":
             # A stopped process is a zombie when it goes on: it believes that it holds the lease.
@@ -101,20 +109,24 @@ class Outcome:
 def run(plan: Plan, tell: Tell) -> Outcome:
     """One campaign, from empty clusters to the comparison. Raises EnvironmentFault."""
     options = LabOptions(properties=LASTING)
-    target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant == "old" else options
+    target_options = LabOptions(properties={**LASTING, **FORGETFUL}) if plan.variant in OLD else options
     with tempfile.TemporaryDirectory(prefix="mirrord-campaign-") as name, ExitStack() as everything:
         source, target = everything.enter_context(pair(options, target_options))
         daemons = _daemons(plan, Path(name), source, target)
         for daemon in daemons:
             everything.callback(daemon.kill)
-        rate = plan.records / (SECONDS_PER_KILL * sum(plan.wanted.values()))
-        age_ms = OLD_MS if plan.variant == "old" else 0
+        seconds_per_kill = zombies.PAUSE_S if plan.variant in ZOMBIES else SECONDS_PER_KILL
+        rate = plan.records / (seconds_per_kill * sum(plan.wanted.values()))
+        age_ms = OLD_MS if plan.variant in OLD else 0
         creating = plan.variant == "creating"
         flood = everything.enter_context(Flood(source.bootstrap, plan.seed, rate, age_ms=age_ms, creating=creating))
         flood.begin()
         began = time.monotonic()
         for daemon in daemons:
             daemon.start()
+            if plan.variant in ZOMBIES and daemon is daemons[0]:
+                # The other one is quicker without Ray, and the first one is to be stopped first.
+                daemon.wait_for("flow", lambda flow: flow.state == "running", CATCH_UP_S)
         mirror = Mirror(source, target, daemons, lambda: {target_name(at): n for at, n in flood.partitions.items()})
         faults = Faults(mirror, plan.wanted, random.Random(plan.seed), tell)
         _kill_while_flowing(plan, flood, faults, tell)
@@ -137,7 +149,9 @@ def run(plan: Plan, tell: Tell) -> Outcome:
 
 
 def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list[Daemon]:
-    names = ("one", "two") if plan.variant == "two-daemons" else ("one",)
+    names = ("one", "two") if plan.variant in {"two-daemons", *ZOMBIES} else ("one",)
+    # Who stands by needs no Ray of its own.
+    engines = {name: "process" if name == "two" or plan.variant == "two-daemons" else plan.engine for name in names}
     return [
         Daemon(
             folder,
@@ -145,11 +159,11 @@ def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list
                 source=source.bootstrap,
                 target=target.bootstrap,
                 topics=TOPICS,
-                engine="process" if plan.variant == "two-daemons" else plan.engine,
+                engine=engines[name],
                 instance=name,
                 lease_ttl_s=plan.lease_ttl_s,
                 request_timeout_s=plan.request_timeout_s,
-                replicators="auto" if plan.engine == "process" else 2,
+                replicators="auto" if engines[name] == "process" else 2,
             ),
         )
         for name in names

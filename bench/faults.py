@@ -13,13 +13,15 @@ from typing import Literal
 
 import psutil
 
+from bench import zombies
 from bench.clusters import Admin
 from bench.daemon import Daemon
 from mirrord.lab.cluster import Cluster
 
-Kind = Literal["daemon", "supervisor", "replicator", "target", "source", "stall"]
+Kind = Literal["daemon", "supervisor", "replicator", "target", "source", "stall", "zombie", "frozen"]
 """`daemon`: the process that was started, and all that ends with it. `supervisor`: the daemon's heart on Ray, which Ray
-starts again. `stall`: the daemon is stopped for longer than its lease, and then goes on."""
+starts again. `stall`: the daemon is stopped for longer than its lease, and then goes on. `zombie`, `frozen`: for a
+minute, see `bench.zombies`."""
 
 _MOVES_S = 25.0
 """How long to wait for new records in the target before the next kill comes all the same."""
@@ -107,6 +109,8 @@ class Faults:
                 return self._kill_inside(kind)
             case "stall":
                 return self._stall()
+            case "zombie" | "frozen":
+                return self._wait_for_zombie(kind)
 
     def _kill_inside(self, kind: Kind) -> str | None:
         """A process that the status names."""
@@ -139,6 +143,23 @@ class Faults:
 
         self._restarting[daemon] = self._restarters.submit(go_on)
         return f"{daemon.settings.instance} stopped for {pause_s:.1f} s"
+
+    def _wait_for_zombie(self, kind: Kind) -> str | None:
+        deadline = time.monotonic() + _FIND_S
+        daemons, ended = self._mirror.daemons, self.end.is_set
+        while time.monotonic() < deadline and not ended():
+            if kind == "zombie":
+                told = zombies.stop_the_holder(daemons, ended)
+            else:
+                told = zombies.stop_a_replicator(daemons, self._rng.randrange(1 << 16), ended)
+            if told is not None:
+                return told
+            if kind == "frozen" and (other := self._holder()) is not None and other.settings.engine != "ray":
+                # The one on Ray stands by: it gets the flow.
+                other.stop()
+                other.start()
+            time.sleep(_LOOK_S)
+        return None
 
     def _holder(self) -> Daemon | None:
         """The daemon that copies now."""
