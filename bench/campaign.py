@@ -151,7 +151,9 @@ def run(plan: Plan, tell: Tell) -> Outcome:
 def _daemons(plan: Plan, folder: Path, source: Cluster, target: Cluster) -> list[Daemon]:
     names = ("one", "two") if plan.variant in {"two-daemons", *ZOMBIES} else ("one",)
     # Who stands by needs no Ray of its own.
-    engines = {name: "process" if name == "two" or plan.variant == "two-daemons" else plan.engine for name in names}
+    engines: dict[str, Literal["ray", "process"]] = {
+        name: "process" if name == "two" or plan.variant == "two-daemons" else plan.engine for name in names
+    }
     return [
         Daemon(
             folder,
