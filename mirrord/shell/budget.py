@@ -104,6 +104,9 @@ class Budget:
     def hold(self, frame: Frame) -> "HeldFrame":
         """Count a frame's bytes for as long as anything refers to what this returns."""
         self.held_bytes += len(frame.buffer)
+        if frame.pool is not None:
+            # Buffers that are kept for later are memory as well.
+            frame.pool.keep_within(max(0, self.limit_bytes - self.held_bytes))
         if self._rate is not None:
             self._rate.spend(frame.end - frame.start)
         return HeldFrame(frame, self)

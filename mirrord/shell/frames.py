@@ -36,7 +36,11 @@ class BufferPool:
         """Take a buffer back that nobody reads any more; the ones idle for longest go if there are too many."""
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
-        while self.idle_bytes > self.limit_bytes:
+        self.keep_within(self.limit_bytes)
+
+    def keep_within(self, size: int) -> None:
+        """Hold at most so many bytes of idle buffers for now; the ones idle for longest go."""
+        while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
 
@@ -54,6 +58,11 @@ class Frame:
         self.start = start
         self.end = end
         self._pool = pool
+
+    @property
+    def pool(self) -> BufferPool | None:
+        """Whom the buffer goes back to."""
+        return self._pool
 
     def reader(self) -> Reader:
         return Reader(self.buffer, self.start, self.end)

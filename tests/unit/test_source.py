@@ -369,6 +369,17 @@ async def test_a_rate_lets_go_on_by_itself() -> None:
     assert budget.promise(1, "a")
 
 
+def test_what_is_held_and_what_is_kept_for_later_are_no_more_than_the_limit_together() -> None:
+    pool, budget = BufferPool(4 << 20), Budget(4 << 20)
+    small = [budget.hold(Frame(pool.acquire(1 << 20), 0, 1 << 20, pool)) for _ in range(4)]
+    small.clear()
+    assert (budget.held_bytes, pool.idle_bytes) == (0, 4 << 20)
+    large = budget.hold(Frame(pool.acquire(3 << 20), 0, 3 << 20, pool))
+    assert (budget.held_bytes, pool.idle_bytes) == (3 << 20, 1 << 20)
+    del large
+    assert (budget.held_bytes, pool.idle_bytes) == (0, 4 << 20), "and are used again"
+
+
 def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
     pool, budget = BufferPool(), Budget(1 << 20)
     buffer = pool.acquire(100_000)
