@@ -30,6 +30,8 @@ LOG_BYTES = 16 << 20
 """At which Ray rotates the logs of its own processes; five are kept."""
 DEAD_ACTORS = 200
 """That Ray remembers, for its dashboard; of its own it remembers 100,000 (ray_config_def.h)."""
+HEAD_LOST_S = 10
+"""After which the processes of a Ray of our own give up when its head has died; Ray's own is 60."""
 TRIES = 3
 SHORT_FOLDER = Path("/tmp")  # noqa: S108 - beside it the name of a Unix socket must fit into 107 characters
 """Ray puts its sockets about 60 characters below its folder (AF_UNIX, unix(7))."""
@@ -84,6 +86,7 @@ class RayConnection:
         home = str(Path(__file__).parents[1])
         paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([home, *filter(None, paths)]))
+        os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", str(HEAD_LOST_S))
         for attempt in range(1, TRIES + 1):
             self._folder = Path(tempfile.mkdtemp(prefix="mirrord-ray-", dir=SHORT_FOLDER))
             command = [sys.executable, "-I", "-S", janitor.__file__, str(self._folder)]

@@ -56,6 +56,9 @@ from mirrord.model.facts import (
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
+WRITERS_KEPT = 1000
+"""A replicator writes under a name of its own, and one lease may outlive many."""
+
 
 def writer_text(writer: str, number: int) -> str:
     """`Entry.writer` of a writer's append; its numbers ascend."""
@@ -88,7 +91,11 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
     last = state.writers.get(writer)
     if last is not None and int(number) <= last.number:
         return True
+    state.writers.pop(writer, None)
     state.writers[writer] = WriterMark(entry.lease_epoch, int(number))
+    if len(state.writers) > WRITERS_KEPT:
+        # The one that was silent for longest. A store that repeats an entry does so within its deadline.
+        del state.writers[next(iter(state.writers))]
     return False
 
 

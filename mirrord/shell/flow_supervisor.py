@@ -154,14 +154,19 @@ class FlowSupervisor:
     def desk(self) -> Desk | str:
         """Where orders are taken, or why they are not."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
-            lease = self._lease() if self._shown_state() == "standby" else None
-            return f"it is {self._shown_state()}{f', {lease.http} has it' if lease else ''}"
+            http = self.stands_by_for()
+            return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
     def refusal(self) -> str:
         """Why it cannot be handed over to another daemon now, or empty."""
         desk, succession = self.desk(), self._services.succession
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
+
+    def stands_by_for(self) -> str:
+        """The address of the daemon whose end is waited for, or empty."""
+        lease = self._lease() if self._shown_state() == "standby" else None
+        return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
         """The replicators of a flow that runs."""
@@ -281,15 +286,8 @@ class FlowSupervisor:
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """As the holder of the lease."""
         services = self._services
-        self._fleet = fleet = Fleet(
-            services.engine,
-            setup,
-            self._replicators,
-            services.config.instance,
-            lambda: store.state,
-            services.clock,
-            keeper,
-        )
+        known = (services.config.instance, lambda: store.state, services.clock, keeper)
+        self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
         if keeper.turn > 1:
             await fleet.adopt()
             self._figures.adopt(host.name for host in fleet.hosts())

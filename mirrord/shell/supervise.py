@@ -16,7 +16,7 @@ from mirrord.model.groups import GroupsReport
 from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
 from mirrord.model.names import Alias, probe_topic
 from mirrord.model.orders import Order, OrderAnswer
-from mirrord.model.status import Status
+from mirrord.model.status import FlowStatus, Status
 from mirrord.model.version import version
 from mirrord.shell.attic import run_memory
 from mirrord.shell.claims import Claims
@@ -34,6 +34,7 @@ from mirrord.shell.orders import carry_out
 from mirrord.shell.probe import probe_target
 from mirrord.shell.program import commit, program
 from mirrord.shell.services import Services
+from mirrord.shell.standby import StandbyLook
 from mirrord.shell.succession import Succession, SuccessionEngine
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
@@ -120,7 +121,9 @@ class Supervisor:
         listens = (config.http.listen, token.resolve() if token else None)
         self._http = HttpServer(self, *listens, elsewhere=succession is not None)
         self._handover = Handover(self._engine, self._flows, self._begin_stop)
-        self._replacing: asyncio.Task[None] | None = None
+        self._standby = StandbyLook(lambda: self._config, self._holders)
+        self._beside: list[asyncio.Task[None]] = []
+        """What goes on beside the flows."""
 
     async def start(self) -> str:
         """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
@@ -148,7 +151,8 @@ class Supervisor:
         )
         if self._succession is not None:
             self._succession.successor = Successor(address, program())
-            self._replacing = asyncio.create_task(self._replace(self._succession))
+            self._beside.append(asyncio.create_task(self._replace(self._succession)))
+        self._beside.append(asyncio.create_task(self._standby.run()))
         for flow in self._config.flows:
             self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
@@ -204,7 +208,7 @@ class Supervisor:
             for task in late:
                 log.warning("flow_not_drained", flow=task.get_name())
         finally:
-            for task in (*self._tasks, *filter(None, [self._replacing])):
+            for task in (*self._tasks, *self._beside):
                 task.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
@@ -226,8 +230,17 @@ class Supervisor:
             instance=self._config.instance,
             at_ms=self._surroundings.clock.wall_ms(),
             gathered="daemon",
-            flows=tuple(flow.status() for flow in self._flows.values()),
+            flows=tuple(self._told(flow.status()) for flow in self._flows.values()),
         )
+
+    def _told(self, flow: FlowStatus) -> FlowStatus:
+        remark = self._standby.remarks.get(flow.name) if flow.state == "standby" else None
+        return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
+
+    def _holders(self) -> dict[str, str]:
+        """Who has the flows that stand by here."""
+        held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
+        return {name: http for name, http in held.items() if http}
 
     async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
         """Where consumer groups stand, of each flow whose groups are followed here; with `reverse`, of each whose

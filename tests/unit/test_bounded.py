@@ -11,10 +11,12 @@ from types import SimpleNamespace
 from actors import ray_logs
 from mirrord.cluster import groups
 from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.ledger.fold import WRITERS_KEPT, fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.config_features import GroupsConfig
+from mirrord.model.facts import Entry, FlowOpened
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.security import Security
 from mirrord.shell import watched_topics
@@ -133,3 +135,14 @@ def test_lanes_that_nobody_wants_are_forgotten_but_for_who_may_still_write() -> 
     ledger.lanes.clear()
     custody.keep([])
     assert custody._others == set()
+
+
+def test_writers_that_ended_long_ago_are_forgotten_within_a_lease() -> None:
+    state = FlowState()
+    fold(state, Entry(0, 0, (FlowOpened("eu-us", ClusterId("a"), ClusterId("b")),), "daemon#1"), 0)
+    for number in range(1, WRITERS_KEPT + 100):
+        fold(state, Entry(0, 0, (), f"short-{number}#1"), 2 * number - 1)
+        fold(state, Entry(0, 0, (), f"daemon#{number + 1}"), 2 * number)
+    assert len(state.writers) == WRITERS_KEPT
+    assert state.writers["daemon"].number == WRITERS_KEPT + 100, "who writes is remembered"
+    assert "short-1" not in state.writers

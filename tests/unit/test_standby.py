@@ -1,0 +1,53 @@
+"""A standby tells that its configuration differs from what the holder of the lease runs by."""
+
+import asyncio
+
+import pytest
+
+from mirrord.model.config import Config
+from mirrord.model.config_changes import ConfigChanges, FlowChange
+from mirrord.shell import standby
+from mirrord.shell.remote import NoAnswer
+from mirrord.shell.standby import StandbyLook
+from tests.fixtures.fake_pipe import as_any
+from tests.fixtures.supervision import eventually
+
+HTTP = "http://127.0.0.1:8182"
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        (ConfigChanges(), ""),
+        (ConfigChanges(flows=(FlowChange("other", "changed", ("topics: a",)),)), ""),
+        (ConfigChanges(flows=(FlowChange("eu-us", "changed", ("topics: a", "rpo: 3 s")),)), "topics: a; rpo: 3 s"),
+        (ConfigChanges(flows=(FlowChange("eu-us", "added"),), replicators=("count: 2",)), "added (and 1 more)"),
+        (ConfigChanges(refused=("clusters.eu: bootstrap",)), "clusters.eu: bootstrap"),
+    ],
+)
+async def test_the_holder_is_asked_what_differs(
+    monkeypatch: pytest.MonkeyPatch, changes: ConfigChanges, told: str
+) -> None:
+    asked: list[str] = []
+
+    async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
+        assert dry_run, "nothing is altered"
+        assert config is not None
+        asked.append(http)
+        if len(asked) == 1:
+            raise NoAnswer("nothing in time")
+        return changes
+
+    monkeypatch.setattr(standby, "order_apply", order_apply)
+    monkeypatch.setattr(standby, "EVERY_S", 0.01)
+    monkeypatch.setattr(standby, "SOON_S", 0.01)
+    holders = {"eu-us": HTTP}
+    look = StandbyLook(lambda: as_any(object()), lambda: holders)
+    running = asyncio.create_task(look.run())
+    await eventually(lambda: len(asked) > 2)
+    line = f"stands by with another configuration than {HTTP} runs by: {told}"
+    assert look.remarks == ({"eu-us": line} if told else {})
+    assert set(asked) == {HTTP}
+    holders.clear()
+    await eventually(lambda: look.remarks == {})
+    running.cancel()
