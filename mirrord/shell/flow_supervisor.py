@@ -31,7 +31,7 @@ from mirrord.shell.paused_ends import PausedEnds
 from mirrord.shell.preview import topics_that_change
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
-from mirrord.shell.recorder import Recorder
+from mirrord.shell.recorder import Recorder, left_behind
 from mirrord.shell.services import Services
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.waiting import wait_for
@@ -411,7 +411,8 @@ class FlowSupervisor:
                 fleet.want(self._discovered.lanes)
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
-                await recorder.write(self._discovered.facts)
+                former = left_behind(self._store, self._discovered, fleet.last_words)
+                await recorder.write((*self._discovered.facts, *former))
                 self._upkeep.see(self._discovered)
             await wait_for(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
 

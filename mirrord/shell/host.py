@@ -54,6 +54,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Limits, Phase
+from mirrord.ledger.incarnations import is_again
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
 from mirrord.model.errors import MirrordError
@@ -286,7 +287,9 @@ class Host:
         self._source.stop(hosted.tap)
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
-        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell))
+        again = is_again(self._store.state, hosted.source.topic, hosted.source.topic_id)
+        sides = (hosted.source, hosted.target)
+        self._begin(self._starts.find(effect, hosted.lane.id, *sides, hosted.tell, again=again))
 
     # target
 

@@ -3,13 +3,26 @@
 import asyncio
 from collections.abc import Iterable
 
+from mirrord.ledger import incarnations
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.model.facts import AnyFact
+from mirrord.model.assignment import ReplicatorReport
+from mirrord.model.facts import AnyFact, VerdictGiven
+from mirrord.shell.discovery import Discovered
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore
 
 FACTS_AT_ONCE = 100
 """They become one record, and a fact about a topic can have some kilobytes."""
+
+
+def left_behind(
+    store: LedgerStore | None, found: Discovered, reports: Iterable[ReplicatorReport]
+) -> list[VerdictGiven]:
+    """What is to be told of topics that were created again, their former lanes having come to their ends."""
+    if store is None:
+        return []
+    hosted = {lane.lane for report in reports for lane in report.lanes}
+    return incarnations.left_behind(store.state, found.source.topics, hosted)
 
 
 class Recorder:

@@ -7,6 +7,7 @@ import structlog
 
 from mirrord.flow.signals import AskStart, StartTold
 from mirrord.model.assignment import FlowSetup
+from mirrord.model.config_units import Start
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.shell.inheritance import Inheritance, Sides
@@ -32,9 +33,15 @@ class Starts:
         source: PartitionId,
         target: PartitionId,
         tell: Callable[[StartTold], None],
+        *,
+        again: bool,
     ) -> None:
-        """Answer a lane's question; told of an error it asks again."""
-        tell(await self._of(wanted, lane, source, target))
+        """Answer a lane's question; told of an error it asks again.
+
+        A topic that was created `again` begins at its first offset: no word on the former one counts for it, and the
+        configured start was for what stood there before mirrord came.
+        """
+        tell(await (self._configured(wanted, source, "earliest") if again else self._of(wanted, lane, source, target)))
 
     async def _of(self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId) -> StartTold:
         try:
@@ -49,14 +56,14 @@ class Starts:
             return StartTold(wanted.question, 0, offset, legacy.inherited, legacy.trouble)
         if legacy.trouble:
             return StartTold(wanted.question, 0, -1, None, legacy.trouble, waits=True)
-        return await self._configured(wanted, source)
+        return await self._configured(wanted, source, self._flow.start)
 
-    async def _configured(self, wanted: AskStart, source: PartitionId) -> StartTold:
+    async def _configured(self, wanted: AskStart, source: PartitionId, start: Start) -> StartTold:
         answer: asyncio.Future[StartTold] = asyncio.get_running_loop().create_future()
 
         def told(error: int, offset: int) -> None:
             if not answer.done():
                 answer.set_result(StartTold(wanted.question, error, offset))
 
-        self._asks.start(source, self._flow.start, told)
+        self._asks.start(source, start, told)
         return await answer

@@ -1,0 +1,39 @@
+"""Topics that were deleted and created again: new lanes, and what of the former topic was left behind."""
+
+from collections.abc import Container, Mapping
+
+from mirrord.cluster.topics import Topic
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.facts import Verdict, VerdictGiven
+from mirrord.model.names import LaneId, TopicId
+
+
+def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> bool:
+    """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
+    return any(
+        lane.source_topic == source_topic and lane.key.source_topic_id != source_topic_id
+        for lane in state.lanes.values()
+    )
+
+
+def left_behind(state: FlowState, source: Mapping[str, Topic], hosted: Container[LaneId]) -> list[VerdictGiven]:
+    """Verdicts on what former topics held and was not copied, as far as their ends were seen.
+
+    `source` holds the topics that are there now. A lane that is still hosted may be copying the rest.
+    """
+    told: list[VerdictGiven] = []
+    for lane_id, lane in state.lanes.items():
+        now = source.get(lane.source_topic)
+        if now is None or now.topic_id == lane.key.source_topic_id or lane_id in hosted or lane.grant == 0:
+            continue
+        progress = state.progress.get(lane_id)
+        if progress is None or progress.source_end <= progress.source_offset or _is_told(lane):
+            continue
+        verdict = Verdict(progress.source_offset, progress.source_end, "recreated")
+        line = f"{lane.source_topic} was deleted and created again; the former one ended there when it was seen last"
+        told.append(VerdictGiven(lane_id, lane.grant, (verdict,), line))
+    return told
+
+
+def _is_told(lane: LaneState) -> bool:
+    return bool(lane.verdicts.counts.get("recreated"))

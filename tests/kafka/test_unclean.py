@@ -1,0 +1,78 @@
+"""Unclean elections on real brokers: what was acknowledged is taken back, and its offsets are used again."""
+
+from collections.abc import AsyncGenerator, Generator
+from contextlib import aclosing
+
+import pytest
+
+from mirrord.lab.cluster import Cluster
+from mirrord.lab.settings import LabOptions
+from mirrord.ledger.translation import Copied, LaneMap
+from mirrord.model.facts import Verdict
+from mirrord.model.runs import Run
+from mirrord.shell.records import decode
+from tests.fixtures.lab import LabPair
+from tests.fixtures.lab_partition import LabPartition, LabTarget
+from tests.fixtures.mirror import Mirror, Written, copy_of, create_topic, ends, mirror, until, write
+
+
+@pytest.fixture(scope="module")
+def lab_unclean() -> Generator[Cluster]:
+    with Cluster(LabOptions(brokers=2, heap_mb=256)) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+async def two(lab_unclean: Cluster) -> AsyncGenerator[LabTarget]:
+    async with aclosing(LabTarget(lab_unclean)) as found:
+        yield found
+    lab_unclean.mend()
+
+
+def numbered(word: str, count: int) -> list[Written]:
+    return [Written(b"%d" % number, f"{word} {number}".encode()) for number in range(count)]
+
+
+async def source_of(two: LabTarget, flow: Mirror) -> LabPartition:
+    """A source topic with two replicas, and its copy."""
+    partition = await two.topic()
+    create_topic(flow.target, copy_of(partition.name))
+    flow.topics.append(partition.name)
+    return partition
+
+
+async def values(flow: Mirror, partition: LabPartition) -> list[bytes]:
+    """What the copy holds, in its order."""
+    _, copies = await flow.batches(partition.name)
+    return [
+        record.value or b""
+        for batch in copies
+        for record in decode(batch.buffer, batch.start, batch.end)
+    ]  # fmt: skip
+
+
+async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarget) -> None:
+    """The range is named, the new records at the same offsets arrive, and positions lead to those."""
+    async with mirror(two.cluster, lab_pair.target) as flow:
+        partition = await source_of(two, flow)
+        write(flow.source, partition.name, numbered("kept", 20))
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+
+        async def lost() -> None:
+            write(flow.source, partition.name, numbered("lost", 20))
+            await until(lambda: ends(flow.target, copy_of(partition.name))[0] == 40)
+
+        await partition.elect_unclean(lost)
+        # More than before: the old position is inside of what is new.
+        write(flow.source, partition.name, numbered("new", 30))
+        await until(lambda: ends(flow.target, copy_of(partition.name))[0] == 70)
+        await flow.caught_up(replicator)
+        await flow.store.read_to_end()
+        lane = flow.lane()
+        assert list(lane.verdicts.recent) == [Verdict(20, 40, "truncated")]
+        assert list(lane.source_runs) == [Run(0, 0), Run(40, 20)]
+        wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 30)]
+        assert await values(flow, partition) == [each.value for each in wanted]
+        told = LaneMap(lane, Copied(70, 70, 50)).to_target(25)
+        assert (told.kind, told.offset) == ("exact", 45)

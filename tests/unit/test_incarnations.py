@@ -1,0 +1,60 @@
+"""Topics that were deleted and created again."""
+
+from mirrord.cluster.topics import Topic
+from mirrord.ledger.fold import fold
+from mirrord.ledger.incarnations import is_again, left_behind
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.model.names import TopicId
+from mirrord.model.runs import Run
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+
+LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")
+
+
+def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
+    """A flow that has copied a topic up to an offset, and has seen its end."""
+    made = FlowState()
+    taken = LaneTaken(LANE, 1, "replicator-1")
+    entries = (
+        entry(FLOW),
+        entry(LeaseTaken(1, HOLDER, 6_000)),
+        entry(opened(0), taken, SourceRun(LANE, 1, (Run(0, 0),))),
+    )
+    for offset, each in enumerate(entries):
+        fold(made, each, offset)
+    made.mark_progress(
+        Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
+    )
+    return made
+
+
+def topics(topic_id: TopicId) -> dict[str, Topic]:
+    return {"orders": Topic("orders", topic_id, 1)}
+
+
+def test_what_a_former_topic_still_held_is_told_once() -> None:
+    ledger = state()
+    (told,) = left_behind(ledger, topics(NEW), set())
+    assert told.verdicts == (Verdict(40, 55, "recreated"),)
+    assert fold(ledger, entry(told), 3) == (True,)
+    assert ledger.lanes[LANE].verdicts.counts == {"recreated": 15}
+    assert left_behind(ledger, topics(NEW), set()) == []
+
+
+def test_nothing_is_told_of_what_may_still_be_copied() -> None:
+    assert left_behind(state(), topics(NEW), {LANE}) == []
+    assert left_behind(state(), topics(OLD), set()) == []
+    # Deleted, and not created again: whether that is meant is not known.
+    assert left_behind(state(), {}, set()) == []
+
+
+def test_nothing_is_told_where_all_was_copied() -> None:
+    assert left_behind(state(source_offset=55), topics(NEW), set()) == []
+    assert left_behind(state(source_end=-1), topics(NEW), set()) == []
+
+
+def test_a_topic_of_a_former_name_is_there_again() -> None:
+    assert is_again(state(), "orders", NEW)
+    assert not is_again(state(), "orders", OLD)
+    assert not is_again(state(), "payments", NEW)
