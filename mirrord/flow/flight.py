@@ -4,10 +4,9 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, lineage, resume
+from mirrord.flow import intake, lineage, parking, resume
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
-from mirrord.flow.halting import halt
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
@@ -194,23 +193,16 @@ def _settled(lane: Lane, now: float) -> Effects:
         lane.corrupt_at = batch.first
         return resume.begin(lane, now)
     if outcome is Produced.REFUSED and not lane.suspicious:
-        return halt(
-            lane,
-            "refused",
-            f"the target refuses the batch of source offsets [{batch.offset}, {batch.next_offset}) "
-            f"with Kafka error {error}",
-            batch.offset,
-            batch.next_offset,
-        )
+        return parking.refused(lane, now, error, batch)
     if outcome is Produced.DENIED:
         return resume.begin(lane, now, lane.limits.denied_s)
     return resume.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)
 
 
 def blocked(lane: Lane) -> Effects:
-    """Everything before the batch that cannot be read is at the target: halt in front of it."""
+    """Everything before the batch that cannot be read is at the target: wait in front of it."""
     why, start, end = lane.blocked or ("", lane.position, lane.position)
-    return halt(lane, "unreadable", f"source offsets [{start}, {end}) hold {why}", start, end)
+    return parking.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
 def drain(lane: Lane, now: float) -> Effects:

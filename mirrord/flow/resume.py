@@ -39,6 +39,7 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
+from mirrord.model.quarantine import skipped_ranges
 from mirrord.model.runs import Run
 
 NOT_LEADER = 6
@@ -415,6 +416,9 @@ def copy(lane: Lane) -> Effects:
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     if any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
         effects += _tell_anew(lane, ordinal)
+    lowest = min([lane.position, *(run.offset for run in lane.plan)])
+    lane.left_out = [each for each in skipped_ranges(record.quarantine) if each[1] > lowest]
+    effects += intake.leave_out(lane)
     effects += intake.want_more(lane)
     if lane.check_later:
         effects.append(Wake(ask(lane), lane.former_until))

@@ -14,8 +14,8 @@ import msgspec
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.provenance import Doubt, Origins
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
-from mirrord.model.config import OnLoss
-from mirrord.model.facts import LaneFact, LaneHalted, Mode, TakeoverChecked, Verdict
+from mirrord.model.config import OnLoss, OnReject
+from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 
@@ -54,6 +54,7 @@ class Stage(Enum):
     DIFFERENCE = "difference"
     LOCATE = "locate"
     FACTS = "facts"
+    RELEASED = "released"
     DONE = "done"
 
 
@@ -74,11 +75,13 @@ class Rebuilt(msgspec.Struct, frozen=True):
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
     newest_ms: int
+    is_cut: bool = False
+    """Not all that was wanted: the batch would have been too large."""
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """A request to the second path: at most so many records from source offset `from_offset` on of the batch
-    buffer[start:end]."""
+    """A request to the second path: at most so many records of the batch buffer[start:end], those from source offset
+    `from_offset` on and below `until_offset`."""
 
     buffer: bytearray
     start: int
@@ -88,6 +91,15 @@ class Rebuild(msgspec.Struct, frozen=True):
     producer_epoch: int
     base_sequence: int
     most: int = 1 << 31
+    until_offset: int = 1 << 62
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """The source offsets [start, end) go to the target so many records at a time: it refused more of them at once."""
+
+    start: int
+    end: int
+    most: int
 
 
 Rebuilder = Callable[[Rebuild], Rebuilt | None]
@@ -132,6 +144,10 @@ class Lane:
     on_loss: OnLoss = "continue"
     """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
 
+    on_reject: OnReject = "halt"
+    """What to do about a record that cannot be copied for what it holds: wait for somebody to decide, or leave it
+    out."""
+
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     round: int = 0
@@ -145,7 +161,10 @@ class Lane:
     producer_id: int = -1
     producer_epoch: int = -1
     halt_line: str = ""
-    halt_fact: LaneHalted | None = None
+    halt_facts: tuple[LaneFact, ...] = ()
+    """What the ledger is to know of why the lane stands still."""
+    untold: bool = False
+    """While it stood still it was told that something from before may not stand in the ledger."""
 
     # take-over
     left_cleanly: bool = False
@@ -229,6 +248,12 @@ class Lane:
     """Why it waits, for people, when that takes longer."""
     doubt_question: int = -1
     """What is asked about it, or the pause before it is asked again."""
+    largest: int = 1 << 62
+    """Batches of more bytes are split: the target refused one of that size."""
+    cut: Cut | None = None
+    """The last batch that the target refused, until it is known which of its records it does not take."""
+    left_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Source offsets [start, end) in quarantine of which somebody decided that they are left out; ascending."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mirrord.flow.halting import halt
 from mirrord.flow.lane import STILL, step
+from mirrord.flow.news import concerned, news
 from mirrord.flow.report import describe, differs, progress
 from mirrord.flow.signals import (
     Append,
@@ -58,7 +59,7 @@ from mirrord.ledger.incarnations import is_again
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
 from mirrord.model.errors import MirrordError
-from mirrord.model.facts import Entry, LaneTaken
+from mirrord.model.facts import Entry
 from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
@@ -165,7 +166,7 @@ class Host:
             return None
         flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
         reads = (flow.isolation, self._read_committed, rebuild, self._limits)
-        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss)
+        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject)
         hosted = Hosted(self.tell, assignment, lane, replicator)
         lane.origins = self._provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
@@ -399,10 +400,9 @@ class Host:
 
     def _folded(self, _offset: int, entry: Entry, bound: BoundFacts) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            if binds and isinstance(fact, LaneTaken):
-                hosted = self._lanes.get(fact.lane)
-                if hosted is not None and hosted.started and fact.replicator != hosted.replicator:
-                    hosted.tell(Fenced())
+            hosted = self._lanes.get(concerned(fact)) if binds else None
+            if hosted is not None and hosted.started and (told := news(fact, hosted.replicator)) is not None:
+                hosted.tell(told)
 
     def _save_progress(self, hosted: Hosted, _effect: SaveProgress) -> None:
         if not self._unsaved:

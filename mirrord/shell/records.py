@@ -54,7 +54,8 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
     Key, value, headers and codec stay. Record times stay too; an append time becomes a creation time.
     """
     codec, records = _read(request.buffer, request.start, request.end)
-    kept = [record for record in records if record.offset >= request.from_offset][: request.most]
+    wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
+    kept = wanted[: request.most]
     if not kept:
         return None
     builder = DefaultRecordBatchBuilder(

@@ -36,6 +36,11 @@ def encode(
     return batch
 
 
+def size(count: int) -> int:
+    """The bytes of a batch of so many records."""
+    return HEADER_LENGTH + count * RECORD.size
+
+
 def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     """The (offset delta, number) records of a batch."""
     return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
@@ -45,7 +50,8 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
     """The second path over toy batches."""
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
-    kept = [(header[0] + delta, number) for delta, number in records(batch) if header[0] + delta >= request.from_offset]
+    found = [(header[0] + delta, number) for delta, number in records(batch)]
+    kept = [each for each in found if request.from_offset <= each[0] < request.until_offset]
     del kept[request.most :]
     if not kept:
         return None

@@ -60,6 +60,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     if holes or world.target.leapt or world.excused:
         return
     wanted = world.source.wanted()
+    wanted = [number for number in wanted if world.source.offset_of[number] not in world.rejected]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
     for number in numbers:
@@ -110,9 +111,19 @@ def _translations(world: World) -> None:
     for offset in range(end + 1):
         told = lane.to_source(offset)
         true = min((here for here, there in pairs if there >= offset), default=goes_on)
+        # A reader that goes on at something that was left out misses nothing, and sees nothing twice.
+        early = told.offset is not None and true is not None and told.offset <= true
+        early = early and world.rejected.issuperset(range(told.offset or 0, true or 0))
         stands = [here for here, there in pairs if there == offset]
-        if told.offset != true or (stands and told.record != stands[0]):
+        if (told.offset != true and not early) or (stands and told.record != stands[0]):
             raise Violation(f"target offset {offset} is told to be {told}, it is {true}, {stands}")
+
+
+def _left_out(world: World, arrived: set[int]) -> None:
+    """What the target refuses is left out, and nothing else."""
+    poison = {world.source.offset_of[number] for number in world.target.poison}
+    if arrived & world.target.poison or not world.rejected <= poison:
+        raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
 
 
 def _complete(world: World, numbers: list[int]) -> None:
@@ -125,7 +136,8 @@ def _complete(world: World, numbers: list[int]) -> None:
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
-    missing = [world.source.offset_of[number] for number in world.source.wanted() if number not in arrived]
+    wanted = [number for number in world.source.wanted() if number not in arrived]
+    missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
     if world.named != twice and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
@@ -135,6 +147,7 @@ def _complete(world: World, numbers: list[int]) -> None:
             _translations(world)
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
+    _left_out(world, arrived)
     offset_of = world.source.offset_of
     if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
