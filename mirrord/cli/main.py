@@ -36,7 +36,6 @@ VERBS = {
     "translate": "mirrord.cli.translate",
     "gaps": "mirrord.cli.gaps",
     "audit": "mirrord.cli.audit",
-    "quarantine": "mirrord.cli.quarantine",
     "convert": "mirrord.cli.convert",
 }
 

@@ -32,7 +32,6 @@ from mirrord.flow.signals import (
     Input,
     Lost,
     Produce,
-    Released,
     SaveProgress,
     StopFetch,
     TargetMoved,
@@ -41,7 +40,6 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane
 from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import OnReject
 from mirrord.model.facts import Entry, Mode
 from mirrord.model.names import LaneKey, TopicId
 
@@ -51,7 +49,7 @@ if TYPE_CHECKING:
 LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
-NEWS = (TargetMoved, Fenced, Drain, Released)
+NEWS = (TargetMoved, Fenced, Drain)
 """Inputs that answer nothing: each counts by what it says, however often it is said."""
 
 
@@ -79,9 +77,8 @@ class Shape:
     """The source loses records by unclean elections."""
     retention: bool = False
     """The source deletes its oldest records, copied or not."""
-    poison: bool = False
-    """The target refuses some records for what they hold, and batches of many records."""
-    on_reject: OnReject = "halt"
+    policies: bool = False
+    """Records go through a filter that answers as it likes each time."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
     twice: bool = False

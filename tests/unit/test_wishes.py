@@ -41,8 +41,7 @@ def outcome(order: Order, here: FlowView) -> Decision:
 
 
 def after(here: FlowView, decision: Decision) -> FlowView:
-    facts = [fact for fact in decision.facts if isinstance(fact, OrderFact)]
-    return here._replace(orders=Orders.of((*here.orders.facts(), *facts)))
+    return here._replace(orders=Orders.of((*here.orders.facts(), *decision.facts)))
 
 
 @pytest.mark.parametrize(
