@@ -28,15 +28,13 @@ class Kind(NamedTuple):
     group: str
     """Of the entry points that give a class a name."""
     methods: tuple[str, ...]
-    """Each takes one text, or one record."""
+    """Each takes one text."""
     may: tuple[str, ...] = ()
     """Methods that can be left out."""
 
 
 NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
 SELECTION = Kind("select", "mirrord.selection", ("refusal",))
-RECORD_FILTER = Kind("records.filter", "mirrord.record-filters", ("keeps",))
-RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("changed",))
 PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
 
 

@@ -29,6 +29,7 @@ from mirrord.model.facts import (
     LeaseTaken,
     MapRebuilt,
     OrderFact,
+    Origin,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -45,6 +46,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import LaneId
 from mirrord.model.orders import moment, pausable
+from mirrord.model.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 
 SHOWN_RUNS = 3
 
@@ -58,8 +60,8 @@ def _holder(holder: Holder) -> str:
 
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
-    if isinstance(fact, TopicFact | OrderFact):
-        return _order_words(fact) if isinstance(fact, OrderFact) else f"{fact.target_topic} {_topic_words(fact)}"
+    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder):
+        return _named_words(fact, name)
     match fact:
         case FlowOpened():
             return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
@@ -112,7 +114,7 @@ def _order_words(fact: OrderFact) -> str:
             told = f"{fact.replicator} is to be empty"
         case HostRestored():
             told = f"{fact.replicator} is no longer to be empty"
-    return f"{told} by {fact.origin.by}{f': {fact.origin.reason}' if fact.origin.reason else ''}"
+    return f"{told} {_by(fact.origin)}"
 
 
 def _value(value: str | None) -> str:
@@ -152,13 +154,29 @@ def _lane_words(fact: LaneFact) -> str:
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
-        case TakeoverChecked() | CopyInherited() | MapRebuilt():
-            return _compared_words(fact)
+        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined():
+            return _found_words(fact)
 
 
-def _compared_words(fact: TakeoverChecked | CopyInherited | MapRebuilt) -> str:
-    """What came of comparing target and source."""
+def _named_words(fact: TopicFact | OrderFact | QuarantineOrder, name: LaneName) -> str:
+    if isinstance(fact, OrderFact):
+        return _order_words(fact)
+    if isinstance(fact, TopicFact):
+        return f"{fact.target_topic} {_topic_words(fact)}"
+    what = "are left out" if isinstance(fact, QuarantineSkipped) else "are tried again"
+    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what} {_by(fact.origin)}"
+
+
+def _by(origin: Origin) -> str:
+    return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
+
+
+def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined) -> str:
+    """What was found in target or source."""
     match fact:
+        case Quarantined():
+            policy = ", left out by policy" if fact.skip else ""
+            return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
         case CopyInherited():

@@ -1,4 +1,6 @@
-"""What `pause`, `resume`, `move` and `drain` share: an order finds its daemon, is given, and its answer is told."""
+"""What `pause`, `resume`, `move`, `drain` and `quarantine` share: an order finds its daemon and is given, its answer
+is told.
+"""
 
 import argparse
 import asyncio
@@ -25,12 +27,15 @@ Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names no
 --dry-run 3: it would change something."""
 
 
-def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
-    """The arguments of every order; `name` is the metavar of what it is about."""
+def add_order(
+    parser: argparse.ArgumentParser, name: str, what: str, *, reason: str = "--reason", required: bool = False
+) -> None:
+    """The arguments of every order; `name` is the metavar of what it is about, `reason` the option that says why."""
     parser.add_argument("name", metavar=name, help=what)
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; it is recorded and shown")
+    why = "why; it is recorded and shown"
+    parser.add_argument(reason, metavar="TEXT", dest="reason", default="", required=required, help=why)
     parser.add_argument("--dry-run", action="store_true", help="only show what it would touch")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
 
@@ -40,7 +45,7 @@ def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
     parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
 
 
-def give(arguments: argparse.Namespace, verb: Verb, *, to: str = "") -> int:
+def give(arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int = -1, until: int = -1) -> int:
     """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     reason: str = arguments.reason
@@ -54,6 +59,8 @@ def give(arguments: argparse.Namespace, verb: Verb, *, to: str = "") -> int:
         kind=getattr(arguments, "kind", None),
         by=_me(),
         reason=reason,
+        offset=offset,
+        until=until,
     )
     dry_run: bool = arguments.dry_run
     answer = asyncio.run(_give(config, order, dry_run=dry_run))

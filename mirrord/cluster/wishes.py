@@ -7,6 +7,7 @@ be right.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from mirrord.cluster.parked import rule
 from mirrord.cluster.reconcile import Host
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config_reader import nearest
@@ -23,6 +24,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.orders import POLICY, Kind, Order, Orders, Verb, origin_words, pausable, pause_key
+from mirrord.model.quarantine import Quarantine, QuarantineOrder
 
 KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "pause": ("flow", "topic", "lane"),
@@ -30,6 +32,8 @@ KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "move": ("lane",),
     "unpin": ("lane",),
     "drain": ("host",),
+    "skip": ("lane",),
+    "replay": ("lane",),
 }
 """What each verb is about."""
 _WORDS: Mapping[Kind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
@@ -49,6 +53,8 @@ class FlowView(NamedTuple):
     alone: Collection[LaneId]
     """Lanes that have a replicator for themselves."""
     orders: Orders
+    quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
+    """Of lanes that have one, also of those of older topics of that name."""
 
 
 class Named(NamedTuple):
@@ -74,7 +80,7 @@ class Decision(NamedTuple):
     """What an order comes to."""
 
     flow: str
-    facts: tuple[OrderFact, ...] = ()
+    facts: tuple[OrderFact | QuarantineOrder, ...] = ()
     """Empty: it stands so already."""
     done: tuple[str, ...] = ()
     """A line for each of them."""
@@ -139,6 +145,12 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
             return _unpin(named, view, origin)
         case "drain":
             return _drain(named, view, origin)
+        case "skip" | "replay":
+            lane = TopicPartition(named.topic, named.partition)
+            fact, line = rule(order.verb, order, str(named), view.quarantines.get(lane, {}), origin)
+            return (
+                Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,), (lane,))
+            )
 
 
 def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:

@@ -4,10 +4,9 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, lineage, resume
+from mirrord.flow import intake, lineage, parking, resume
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
-from mirrord.flow.halting import halt
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
@@ -23,8 +22,8 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import note
-from mirrord.model.facts import SourceRun, TargetRun
-from mirrord.model.runs import Run, Runs
+from mirrord.model.facts import TargetRun
+from mirrord.model.runs import Runs
 
 CORRUPT = 2
 
@@ -194,23 +193,16 @@ def _settled(lane: Lane, now: float) -> Effects:
         lane.corrupt_at = batch.first
         return resume.begin(lane, now)
     if outcome is Produced.REFUSED and not lane.suspicious:
-        return halt(
-            lane,
-            "refused",
-            f"the target refuses the batch of source offsets [{batch.offset}, {batch.next_offset}) "
-            f"with Kafka error {error}",
-            batch.offset,
-            batch.next_offset,
-        )
+        return parking.refused(lane, now, error, batch)
     if outcome is Produced.DENIED:
         return resume.begin(lane, now, lane.limits.denied_s)
     return resume.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)
 
 
 def blocked(lane: Lane) -> Effects:
-    """Everything before the batch that cannot be read is at the target: halt in front of it."""
+    """Everything before the batch that cannot be read is at the target: wait in front of it."""
     why, start, end = lane.blocked or ("", lane.position, lane.position)
-    return halt(lane, "unreadable", f"source offsets [{start}, {end}) hold {why}", start, end)
+    return parking.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
 def drain(lane: Lane, now: float) -> Effects:
@@ -219,25 +211,13 @@ def drain(lane: Lane, now: float) -> Effects:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
         return [Drained(clean=False)]
-    effects: Effects = [StopFetch(), *_tell_passed(lane)]
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
-        return effects
-    return [*effects, *drained(lane, now)]
-
-
-def _tell_passed(lane: Lane) -> Effects:
-    """What was passed over behind the last record is told, so that the ledger explains all in front of the position."""
-    if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
-        return []
-    if not lane.skipped:
-        return []
-    told, lane.skipped = tuple(lane.skipped), []
-    run = Run(lane.next_ordinal, lane.position)
-    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, lineage.take_new(lane, run.ordinal)),))
+        return [StopFetch()]
+    return [StopFetch(), *drained(lane, now)]
 
 
 def drained(lane: Lane, now: float) -> Effects:

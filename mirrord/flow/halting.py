@@ -1,9 +1,9 @@
 """How a lane stands still: a fact for the ledger, a line for people, nothing skipped."""
 
 from mirrord.flow.asking import answers, append, ask, new_round, settles
-from mirrord.flow.signals import AppendFailed, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
+from mirrord.flow.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
 from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import LaneHalted
+from mirrord.model.facts import LaneFact, LaneHalted
 
 
 def drop(lane: Lane) -> None:
@@ -17,12 +17,17 @@ def drop(lane: Lane) -> None:
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
     """Halt this lane alone. [start, end) are the source offsets concerned; the line names the lane by itself."""
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return stand_still(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
+
+
+def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    """Do nothing more until these facts, or somebody, say otherwise."""
     new_round(lane)
     lane.phase = Phase.HALTED
     drop(lane)
-    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
-    lane.halt_fact = LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end)
-    effect = append(lane, (lane.halt_fact,))
+    lane.halt_facts = facts
+    effect = append(lane, facts)
     lane.facts_tag = effect.tag
     return [StopFetch(), effect, Halted(lane.halt_line)]
 
@@ -30,10 +35,23 @@ def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
 def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
     """Whoever reads the ledger has to learn of a halt: an append that failed is tried again, for it may stand twice."""
     match signal:
-        case AppendFailed() if settles(lane, signal.tag) and signal.tag == lane.facts_tag:
+        case Bound() | AppendFailed() if not settles(lane, signal.tag):
+            return []
+        case Bound():
+            if not all(signal.bound):
+                return leave(lane, "another replicator took the lane")
+            # What was told before the halt counts for a lane that goes on.
+            lane.notes.discard(signal.tag)
+            for intent in [each for each in lane.intents if each[0] == signal.tag]:
+                lane.intents.remove(intent)
+            return []
+        case AppendFailed() if signal.tag == lane.facts_tag:
             return [Wake(ask(lane), now + lane.limits.retry_s)]
-        case Woken() if answers(lane, signal.question) and lane.halt_fact is not None:
-            effect = append(lane, (lane.halt_fact,))
+        case AppendFailed():
+            lane.untold = True
+            return []
+        case Woken() if answers(lane, signal.question) and lane.halt_facts:
+            effect = append(lane, lane.halt_facts)
             lane.facts_tag = effect.tag
             return [effect]
         case _:

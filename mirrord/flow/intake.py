@@ -6,15 +6,16 @@ nor copied. Messages of the formats 0 and 1 take the second path, some at a time
 """
 
 from bisect import bisect_right
-from collections import deque
 from heapq import heapify, heappop
 from typing import NamedTuple
 
-from mirrord.flow import lineage
+import msgspec
+
+from mirrord.flow import cutting, lineage
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
-from mirrord.flow.state import ALL, Lane, PolicyRefused, Rebuild
+from mirrord.flow.state import Lane, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, HeaderTuple, patch
@@ -54,9 +55,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
         unreadable = fault
     lane.seen.reach(lane.position)
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
-    # What is declared behind here was decided, and must not be superseded.
-    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0)
-    if not runs and open_ended and lane.skipped:
+    if not runs and not lane.plan and lane.skipped:
         skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
         if skipped >= lane.limits.skipped_offsets_noted:
             _begin_run(lane, runs, lane.position)
@@ -84,6 +83,26 @@ def leap(lane: Lane, to: int, reason: Reason) -> Effects:
     return _intend(lane, runs)
 
 
+def leave_out(lane: Lane) -> Effects:
+    """Go on behind what is left out at the position, without reading it: the source may not be able to give it. Of what
+    is to be copied again the ledger learns under which ordinals the rest follows."""
+    if not lane.plan:
+        end = next((end for start, end in lane.left_out if start <= lane.position < end), None)
+        return [] if end is None else leap(lane, end, "rejected")
+    runs, gone = cutting.without_left_out(lane)
+    if not gone:
+        return []
+    lane.plan.clear()
+    lane.plan.extend(runs[1:])
+    lane.open_run, lane.position = runs[0], runs[0].offset
+    lane.epoch = lane.seen.go_to(lane.position)
+    verdicts = tuple(Verdict(start, end, "rejected") for start, end in gone)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, lineage.tell_anew(lane)),))
+    lane.intents.append((effect.tag, runs[0].ordinal))
+    lane.declared = -1
+    return [effect]
+
+
 class _Aborts(NamedTuple):
     """The aborted transactions of a chunk."""
 
@@ -97,16 +116,14 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
 ) -> int:
     """Up to the first message of an old format, or to the end of what is whole: where that is."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
-    aborted_ahead, aborted = aborts
-    traced = lane.origins is not None
-    # What is copied again ends where the plan goes on elsewhere, be it inside a batch.
-    stop = -1 if lane.shaped else lane.plan[0].ordinal if lane.plan else 1 << 62
+    (aborted_ahead, aborted), traced = aborts, lane.origins is not None
+    stop, whole_until, largest = cutting.bounds(lane)
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
         batch_end = at + 12 + length
         if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
-            return _old_at(buffer, at, end)
+            return _old_at(lane, buffer, at, end)
         if batch_end > end:
             break  # the broker cuts the last batch of an answer; it comes whole with the next one
         next_offset = base + last_delta + 1
@@ -134,6 +151,8 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             and count == last_delta + 1
             and not attributes & ~RAW_ATTRIBUTES
             and lane.next_ordinal + count <= stop
+            and next_offset <= whole_until
+            and batch_end - at <= largest
         ):
             first, run = lane.next_ordinal, lane.open_run
             if run is None or lane.declared >= 0 or base - first != run.offset - run.ordinal:
@@ -144,9 +163,9 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             lane.next_ordinal = first + count
             lane.raw_batches += 1
         else:
-            _rebuild(lane, runs, buffer, at, batch_end, position, next_offset, _why(header, position, lane))
-        lane.position = next_offset
-        at = batch_end
+            why = _why(base, position, count, last_delta, attributes)
+            whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
+        lane.position, at = next_offset, batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
             jump(lane)
             return end
@@ -180,12 +199,13 @@ def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
         _begin_run(lane, runs, offset)
 
 
-def _old_at(buffer: bytearray, at: int, end: int) -> int:
+def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
     """The same position, where a message of an old format stands. Raises Unreadable for anything else."""
     if is_old(buffer, at, end):
         return at
     base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
-    raise Unreadable(f"a record batch of format {magic} with length {length}", base, base + 1)
+    start = max(base, lane.position)
+    raise Unreadable(f"a record batch of format {magic} with length {length}", start, start + 1)
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
@@ -203,7 +223,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
         position, next_offset = lane.position, found.last + 1
         if next_offset <= position:
             continue
-        _rebuild(lane, runs, buffer, found.start, found.end, position, next_offset, "old-format")
+        _in_pieces(lane, runs, buffer, found.start, found.end, position, next_offset, "old-format")
         if lane.epoch >= 0:
             lane.seen.note(lane.position, -1)
             lane.epoch = -1
@@ -224,12 +244,12 @@ def jump(lane: Lane) -> None:
     lane.skipped.clear()
 
 
-def _why(header: HeaderTuple, position: int, lane: Lane) -> str:
-    if lane.shaped:
-        return "policy"
-    if header[0] < position:
+def _why(base: int, position: int, count: int, last_delta: int, attributes: int) -> str:
+    if base < position:
         return "inside-batch"
-    return "holes" if header[12] != header[6] + 1 else "attributes"
+    if count != last_delta + 1:
+        return "holes"
+    return "split" if not attributes & ~RAW_ATTRIBUTES else "attributes"
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
@@ -238,18 +258,6 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
         skipped[-1] = Verdict(skipped[-1].start, end, reason)
     else:
         skipped.append(Verdict(start, end, reason))
-
-
-def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
-    """Nothing of the offsets [start, end) is copied: what a policy has left out of them, and holes."""
-    while left_out and left_out[0].start < end:
-        verdict = left_out.popleft()
-        if start < verdict.start:
-            _skip(lane, start, verdict.start, "compacted")
-        _skip(lane, verdict.start, verdict.end, verdict.reason)
-        start = verdict.end
-    if start < end:
-        _skip(lane, start, end, "compacted")
 
 
 def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
@@ -288,7 +296,7 @@ def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
     lane.declared = -1
 
 
-def _rebuild(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above, with the same facts at hand
+def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above, with the same facts at hand
     lane: Lane,
     runs: list[Run],
     buffer: bytearray,
@@ -297,34 +305,52 @@ def _rebuild(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above
     position: int,
     next_offset: int,
     why: str,
-) -> None:
-    first = lane.next_ordinal
-    most = lane.plan[0].ordinal - first if lane.plan else SEQUENCE_MASK
-    producer = (lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
-    request = Rebuild(buffer, start, end, position, *producer, most, ALL if lane.plan else lane.decided)
+) -> int:
+    """The second path for a batch's records from a position on: in one batch, or in several that the target takes. From
+    then on batches go as they are up to the offset that is returned."""
+    while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
+        piece = cutting.next_piece(lane, position, next_offset)
+        if piece.left_out:
+            _skip(lane, position, piece.end, "rejected")
+            position = piece.end
+        else:
+            position = _rebuild(lane, runs, Rebuild(buffer, start, end, position, *_producer(lane)), piece, why)
+    return cutting.whole_until(lane, next_offset)
+
+
+def _producer(lane: Lane) -> tuple[int, int, int]:
+    return lane.producer_id, lane.producer_epoch, lane.next_ordinal & SEQUENCE_MASK
+
+
+def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: cutting.Piece, why: str) -> int:
+    """One batch of the second path; the source offset behind it."""
+    position, end = wanted.from_offset, piece.end
+    most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
     try:
-        rebuilt = lane.rebuild(request)
-    except PolicyRefused as error:
-        raise Unreadable(f"a record that a policy has no answer for ({error})", error.offset, next_offset) from error
+        rebuilt = cutting.rebuild(lane, msgspec.structs.replace(wanted, most=most, until_offset=end))
     except ValueError as error:
-        raise Unreadable(f"a batch whose records cannot be read ({error})", position, next_offset) from error
-    left_out = deque(rebuilt.left_out if rebuilt is not None else ())
-    if rebuilt is None or not rebuilt.pieces:
-        _explain(lane, position, next_offset, left_out)
-        return
+        raise Unreadable(f"a batch whose records cannot be read ({error})", position, end) from error
+    if rebuilt is None:
+        _skip(lane, position, end, "compacted")
+        return end
     cursor = position
+    first = lane.next_ordinal
     for offset, length in rebuilt.pieces:
-        _explain(lane, cursor, offset, left_out)
+        if offset > cursor:
+            _skip(lane, cursor, offset, "compacted")
         _follow(lane, runs, offset, length)
         lane.next_ordinal += length
         cursor = offset + length
-    if not lane.plan:
-        _explain(lane, cursor, next_offset, left_out)
     data, count = rebuilt.data, lane.next_ordinal - first
+    # Of a batch that was cut short, more may follow.
+    behind = cursor if count >= most or rebuilt.is_cut else end
+    if cursor < behind and not lane.plan:
+        _skip(lane, cursor, behind, "compacted")
     begin = rebuilt.pieces[0][0]
-    lane.ready.append(Batch(first, count, begin, next_offset, data, 0, len(data), rebuilt.newest_ms, None))
+    lane.ready.append(Batch(first, count, begin, behind, data, 0, len(data), rebuilt.newest_ms, None))
     lane.ready_bytes += len(data)
     lane.rebuilt_batches[why] = lane.rebuilt_batches.get(why, 0) + 1
+    return behind
 
 
 def _intend(lane: Lane, runs: list[Run]) -> Effects:
@@ -336,7 +362,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *lane.skipped[:at]), lane.skipped[at:]
     lane.unbound = (runs[0].ordinal, told)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane, runs[0].ordinal)),))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     return [effect]
 

@@ -10,6 +10,7 @@ from mirrord.flow import (
     intake,
     lineage,
     opening,
+    parking,
     reading,
     rebuilding,
     resume,
@@ -38,6 +39,7 @@ from mirrord.flow.signals import (
     OriginsTold,
     ProducerIdTold,
     ProducersTold,
+    Released,
     Relocated,
     Scanned,
     Start,
@@ -46,7 +48,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
+from mirrord.flow.state import Lane, Phase, Stage
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
@@ -64,6 +66,8 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return flight.drain(lane, now)
         case Fenced():
             return leave(lane, "fenced") if lane.phase not in STILL else []
+        case Released():
+            return parking.released(lane, now) if lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
             return tell_again(lane, now, signal)
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
@@ -157,6 +161,8 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.told = mark(lane)
     if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
         return rebuilding.bound(lane, now)
+    if lane.stage is Stage.RELEASED and told.tag == lane.facts_tag:
+        return resume.begin(lane, now)
     for intent in lane.intents:
         if intent[0] == told.tag:
             lane.intents.remove(intent)
@@ -201,7 +207,7 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
         return _out_of_range(lane, chunk)
     if outcome is Fetched.HALT:
         line = f"the source refuses to be read at offset {lane.position} with Kafka error {chunk.error}"
-        return halt(lane, "unreadable", line, lane.position, lane.position + 1)
+        return parking.park(lane, "unreadable", 0, line, lane.position, lane.position + 1)
     lane.fetching = True
     delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]

@@ -6,43 +6,15 @@ answers to batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 import msgspec
 
-from mirrord.model.facts import CopyInherited, HoleFound, LaneFact, LaneHalted, Progress, TakeoverChecked
+from mirrord.flow.lane_record import LaneRecord
+from mirrord.model.facts import CopyInherited, LaneFact, Progress
 from mirrord.model.runs import Run, Runs
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap"]
-
-
-class LaneRecord(Protocol):
-    """What the folded ledger says about a lane (`mirrord.ledger.state.LaneState`); read here, never written."""
-
-    @property
-    def producer_id(self) -> int: ...
-    @property
-    def producer_epoch(self) -> int: ...
-    @property
-    def policy(self) -> str: ...
-    @property
-    def grant(self) -> int: ...
-    @property
-    def replicator(self) -> str: ...
-    @property
-    def source_runs(self) -> Runs: ...
-    @property
-    def target_runs(self) -> Runs: ...
-    @property
-    def cuts(self) -> tuple[tuple[int, int], ...]: ...
-    @property
-    def epochs(self) -> tuple[tuple[int, int], ...]: ...
-    @property
-    def holes(self) -> Sequence[HoleFound]: ...
-    @property
-    def halted(self) -> LaneHalted | None: ...
-    @property
-    def last_check(self) -> TakeoverChecked | None: ...
 
 
 class Batch:
@@ -295,6 +267,10 @@ class TargetMoved(msgspec.Struct, frozen=True):
     leader_epoch: int
 
 
+class Released(msgspec.Struct, frozen=True):
+    """The ledger says what is to become of the records that the lane waits at: go on."""
+
+
 class Drain(msgspec.Struct, frozen=True):
     """Stop at the next safe point: nothing new is sent, what is on its way is waited for."""
 
@@ -317,6 +293,7 @@ Input = (
     | Woken
     | Fenced
     | TargetMoved
+    | Released
     | Drain
 )
 

@@ -4,7 +4,6 @@ Only the functions that `lane.step` calls change it. It holds no clock and no co
 and explored.
 """
 
-from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ import msgspec
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.provenance import Doubt, Origins
 from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
-from mirrord.model.config import OnLoss
-from mirrord.model.facts import LaneFact, LaneHalted, Mode, TakeoverChecked, Verdict
+from mirrord.model.config import OnLoss, OnReject
+from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 
@@ -55,6 +54,7 @@ class Stage(Enum):
     DIFFERENCE = "difference"
     LOCATE = "locate"
     FACTS = "facts"
+    RELEASED = "released"
     DONE = "done"
 
 
@@ -74,39 +74,14 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
-    """Empty when no record is left; then there are no bytes."""
     newest_ms: int
-    left_out: tuple[Verdict, ...] = ()
-    """Offsets of records that a policy left out, ascending; each range lies between two pieces."""
-
-
-class Decided(msgspec.Struct, frozen=True):
-    """What the ledger says of source offsets below `end`: those of `pieces` (offset, length) are copied, and no others.
-
-    No filter is asked about them: what another answer would make of them could not be written any more.
-    """
-
-    pieces: tuple[tuple[int, int], ...]
-    """Ascending."""
-    end: int
-
-    def keeps(self, offset: int) -> bool | None:
-        """Whether it is copied; None: that is open."""
-        if offset >= self.end:
-            return None
-        at = bisect_right(self.pieces, (offset, NEVER)) - 1
-        return at >= 0 and offset < sum(self.pieces[at])
-
-
-NEVER = 1 << 62
-ALL = Decided(((0, NEVER),), NEVER)
-"""What is copied again was copied once."""
-NOT_YET = Decided((), 0)
+    is_cut: bool = False
+    """Not all that was wanted: the batch would have been too large."""
 
 
 class Rebuild(msgspec.Struct, frozen=True):
-    """A request to the second path: at most so many records from source offset `from_offset` on of the batch
-    buffer[start:end]."""
+    """A request to the second path: at most so many records of the batch buffer[start:end], those from source offset
+    `from_offset` on and below `until_offset`."""
 
     buffer: bytearray
     start: int
@@ -116,20 +91,19 @@ class Rebuild(msgspec.Struct, frozen=True):
     producer_epoch: int
     base_sequence: int
     most: int = 1 << 31
-    decided: Decided = NOT_YET
+    until_offset: int = 1 << 62
 
 
-class PolicyRefused(Exception):
-    """A policy of the flow has no answer for a record; the text says which and why."""
+class Cut(msgspec.Struct, frozen=True):
+    """The source offsets [start, end) go to the target so many records at a time: it refused more of them at once."""
 
-    def __init__(self, line: str, offset: int) -> None:
-        super().__init__(line)
-        self.offset = offset
+    start: int
+    end: int
+    most: int
 
 
 Rebuilder = Callable[[Rebuild], Rebuilt | None]
-"""Makes the batch anew, record by record; None when there is no record. Raises ValueError when it cannot be read,
-PolicyRefused when a policy gives no answer."""
+"""Makes the batch anew, record by record; None when no record is left. Raises ValueError when it cannot be read."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +144,10 @@ class Lane:
     on_loss: OnLoss = "continue"
     """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
 
+    on_reject: OnReject = "halt"
+    """What to do about a record that cannot be copied for what it holds: wait for somebody to decide, or leave it
+    out."""
+
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     round: int = 0
@@ -183,7 +161,10 @@ class Lane:
     producer_id: int = -1
     producer_epoch: int = -1
     halt_line: str = ""
-    halt_fact: LaneHalted | None = None
+    halt_facts: tuple[LaneFact, ...] = ()
+    """What the ledger is to know of why the lane stands still."""
+    untold: bool = False
+    """While it stood still it was told that something from before may not stand in the ledger."""
 
     # take-over
     left_cleanly: bool = False
@@ -257,10 +238,6 @@ class Lane:
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """The source holds something here that this version cannot copy: (why, start, end)."""
-    shaped: bool = False
-    """Records go through policies: nothing is copied raw, and what a policy answers may not be relied on twice."""
-    decided: Decided = NOT_YET
-    """What is bound of them and not written yet."""
     origins: Origins | None = None
     """What tells copies in the source; None where none of them can be meant for the target topic."""
     doubt: Doubt | None = None
@@ -271,6 +248,12 @@ class Lane:
     """Why it waits, for people, when that takes longer."""
     doubt_question: int = -1
     """What is asked about it, or the pause before it is asked again."""
+    largest: int = 1 << 62
+    """Batches of more bytes are split: the target refused one of that size."""
+    cut: Cut | None = None
+    """The last batch that the target refused, until it is known which of its records it does not take."""
+    left_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Source offsets [start, end) in quarantine of which somebody decided that they are left out; ascending."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])

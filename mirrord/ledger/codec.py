@@ -32,13 +32,14 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.quarantine import Quarantined, QuarantineOrder
 
 Record = TypeVar("Record")
 
-VERSION = 6
+VERSION = 7
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
-(`CopyingPaused` and its neighbours)."""
+(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours)."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -100,6 +101,9 @@ def _is_sound(fact: AnyFact) -> bool:
     if isinstance(fact, OrderFact):
         fits = 0 <= fact.origin.at_ms <= LATEST_MS
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
+    if isinstance(fact, Quarantined | QuarantineOrder):
+        at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
+        return 0 <= fact.start < fact.end < _INT64 and 0 <= at_ms <= LATEST_MS
     match fact:
         case SourceRun():
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)

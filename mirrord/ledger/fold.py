@@ -11,7 +11,7 @@ What binds:
   the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
-- an order (`OrderFact`) when it is not what stands already;
+- an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there;
 - nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
 - nothing of an entry that stood in the ledger before, by its writer and number.
 """
@@ -54,6 +54,7 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
@@ -112,6 +113,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return _apply_to_topic(state, fact)
     if isinstance(fact, OrderFact):
         return state.orders.take(fact)
+    if isinstance(fact, QuarantineOrder):
+        return _decide_on_parked(state, fact, offset)
     if isinstance(fact, LaneFact):
         return _apply_to_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
@@ -230,6 +233,15 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
     return True
 
 
+def _decide_on_parked(state: FlowState, fact: QuarantineOrder, offset: int) -> bool:
+    lane = state.lanes.get(fact.lane)
+    quarantine = None if lane is None or offset < lane.folded_to else decide(lane.quarantine, fact)
+    if lane is None or quarantine is None:
+        return False
+    lane.quarantine, lane.changed_at = quarantine, offset
+    return True
+
+
 def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
     try:
         key = LaneKey.parse(fact.lane)
@@ -268,7 +280,8 @@ def _change_lane(
     | LaneResumed
     | TakeoverChecked
     | MapRebuilt
-    | CopyInherited,
+    | CopyInherited
+    | Quarantined,
 ) -> None:
     match fact:
         case PolicyChanged():
@@ -285,6 +298,9 @@ def _change_lane(
             lane.halted = fact
         case LaneResumed():
             lane.halted = None
+            lane.quarantine = go_on(lane.quarantine)
+        case Quarantined():
+            lane.quarantine = park(lane.quarantine, fact)
         case TakeoverChecked():
             lane.last_check = fact
         case CopyInherited():
@@ -309,7 +325,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         # Told once more before anything was copied behind it, a truncation is the same one.
         known = {cut for cut in lane.cuts if cut[0] == lowest}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
-        lane.cuts += tuple((lowest, verdict.start) for verdict in verdicts if verdict.reason == "truncated")
+        cut = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
+        lane.cuts += tuple((lowest, start) for start in cut)
+        # What is written at these offsets now is something else.
+        lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(cut, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
         lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)
     lane.verdicts.add(verdicts)

@@ -24,6 +24,7 @@ from mirrord.model.facts import (
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.quarantine import Quarantine
 
 LEASE_KEY = "lease"
 MARK_KEY = "ledger"
@@ -109,6 +110,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     cuts: tuple[tuple[int, int], ...] = ()
     turn: int = 1
     epochs: tuple[tuple[int, int], ...] = ()
+    quarantine: Quarantine = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -282,6 +282,7 @@ def _snapshot_lane(
         cuts=lane.cuts,
         epochs=lane.epochs,
         turn=tenure.turn,
+        quarantine=lane.quarantine,
     )
 
 
@@ -367,6 +368,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         inherited=lane.inherited,
         cuts=lane.cuts,
         epochs=lane.epochs,
+        quarantine=lane.quarantine,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

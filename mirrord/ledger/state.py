@@ -17,8 +17,9 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
-from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
+from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.orders import Orders
+from mirrord.model.quarantine import Quarantine
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
 
@@ -36,20 +37,13 @@ class VerdictTally:
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
-    beyond: int = field(default=0, compare=False, repr=False)
-    """No recent range reaches beyond this offset: a filter tells thousands at once, each behind the one before."""
-
-    def __post_init__(self) -> None:
-        self.beyond = max((verdict.end for verdict in self.recent), default=0)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count verdicts."""
         for verdict in verdicts:
             if verdict.end <= verdict.start:
                 continue
-            if verdict.start < self.beyond:
-                self._take_back(verdict)
-            self.beyond = max(self.beyond, verdict.end)
+            self._take_back(verdict)
             self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
             self.recent.append(verdict)
             if len(self.recent) > RECENT_VERDICTS:
@@ -98,6 +92,7 @@ class LaneState:
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
     """What MirrorMaker 2 left, if the lane went on from there."""
+    quarantine: Quarantine = ()
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0
@@ -147,6 +142,15 @@ class FlowState:
     def tenure(self) -> Tenure:
         """Of the holder's process."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
+
+    def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
+        """Those that there are."""
+        found: dict[TopicPartition, dict[LaneId, Quarantine]] = {}
+        for lane_id, lane in self.lanes.items():
+            if lane.quarantine:
+                name = TopicPartition(lane.source_topic, lane.partition)
+                found.setdefault(name, {})[lane_id] = lane.quarantine
+        return found
 
     def mark_progress(self, progress: Progress) -> bool:
         """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""

@@ -20,13 +20,11 @@ from mirrord.model.config_features import (
     GroupsConfig,
     HeartbeatsConfig,
     Mm2RecordsConfig,
-    RecordsConfig,
     SyncConfig,
     read_from_mm2,
     read_groups,
     read_heartbeats,
     read_mm2_records,
-    read_records,
     read_sync,
     refresh,
     separator,
@@ -51,6 +49,7 @@ Naming = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a policy of a third party (`model.config_policies`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
+OnReject = Literal["halt", "skip"]
 """What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
 Engine = Literal["ray", "process"]
 
@@ -59,6 +58,7 @@ ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
+_ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
@@ -107,6 +107,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     start: Start = "earliest"
     isolation: Isolation = "read_committed"
     on_loss: OnLoss = "continue"
+    on_reject: OnReject = "halt"
+    """Where a record cannot be copied for what it holds: the lane waits for somebody to decide, or leaves it out."""
     rpo_ms: int | None = None
     """How far the target may be behind: status, metrics and alerts tell when it is further. None: nobody asks."""
     refresh_ms: int | None = 5_000
@@ -119,7 +121,6 @@ class FlowConfig(msgspec.Struct, frozen=True):
     delete_grace_ms: int = 86_400_000
     """How long after that."""
     groups: GroupsConfig = GroupsConfig()
-    records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
     heartbeats: HeartbeatsConfig = HeartbeatsConfig()
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
@@ -367,13 +368,13 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         start=table.optional("start", start_point, "earliest"),
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),
         on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
+        on_reject=table.optional("on_reject", _ON_REJECT, "halt"),
         rpo_ms=table.optional("rpo", _RPO, None),
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
         delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),
-        records=read_records(table.table("records")),
         sync=read_sync(table.table("sync")),
         heartbeats=read_heartbeats(table.table("heartbeats")),
         mm2_records=read_mm2_records(table.table("mm2_records")),

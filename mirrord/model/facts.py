@@ -10,7 +10,9 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.fact import Fact, Origin
 from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.quarantine import Quarantined, QuarantineOrder
 from mirrord.model.runs import Run
 
 Reason = Literal[
@@ -74,10 +76,6 @@ class Holder(msgspec.Struct, frozen=True, array_like=True):
     """As `started_ticks`, of the keeper."""
     program: str = ""
     """Version and commit of its mirrord."""
-
-
-class Fact(msgspec.Struct, frozen=True, array_like=True, tag_field="kind"):
-    """The base of all facts."""
 
 
 class FlowOpened(Fact, frozen=True, tag="flow_opened"):
@@ -362,6 +360,7 @@ LaneFact = (
     | TakeoverChecked
     | MapRebuilt
     | CopyInherited
+    | Quarantined
 )
 
 TopicFact = (
@@ -374,17 +373,6 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
 
     changes: tuple[str, ...]
     """One line for each setting that is new, for people."""
-
-
-class Origin(msgspec.Struct, frozen=True, array_like=True):
-    """Where an order came from."""
-
-    by: str
-    """Who gave it: user@host as the command line tells it, or "policy"."""
-    reason: str
-    """In their words; may be empty."""
-    at_ms: int
-    """Wall clock, for people only."""
 
 
 class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
@@ -446,7 +434,7 @@ FlowFact = (
     FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
 )
 
-AnyFact = FlowFact | TopicFact | LaneFact | OrderFact
+AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

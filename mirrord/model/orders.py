@@ -19,7 +19,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import TopicPartition
 
-Verb = Literal["pause", "resume", "move", "unpin", "drain"]
+Verb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay"]
 Kind = Literal["flow", "topic", "lane", "host"]
 Standing = TypeVar("Standing", CopyingPaused, HostDrained)
 
@@ -41,6 +41,10 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """What the name is of, where it could be of several."""
     by: str
     reason: str = ""
+    offset: int = -1
+    """A source offset, of orders about single records."""
+    until: int = -1
+    """Up to this one, if that is more."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -136,9 +136,8 @@ class Fleet:
         desired, wishes = self._wished(self._clock.monotonic())
         hosts = self.hosts()
         free = takers(desired, hosts, self._config, self._engine.cores, wishes)
-        return FlowView(
-            self._setup.flow.name, names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders
-        )
+        known = (names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders, ledger.quarantines())
+        return FlowView(self._setup.flow.name, *known)
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are wanted, but for an order."""

@@ -7,7 +7,7 @@ leader epoch that was told, so that a broker which leads no longer does not answ
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from aiokafka.admin import NewTopic, RecordsToDelete
@@ -221,24 +221,36 @@ class LedgerTopics:
 
     async def _ends(self) -> tuple[LogEnds, int]:
         found = await self._metadata((self.ledger, self.state))
-        start, end, state_start, state_end = await asyncio.gather(
-            self._offset(found, self.ledger, offsets.EARLIEST),
-            self._offset(found, self.ledger, offsets.LATEST),
-            self._offset(found, self.state, offsets.EARLIEST),
-            self._offset(found, self.state, offsets.LATEST),
+        starts, ends = await asyncio.gather(
+            self._offsets(found, offsets.EARLIEST), self._offsets(found, offsets.LATEST)
         )
-        topic_id = TopicId(_topic(found, self.ledger).id)
-        ends = LogEnds(topic_id, start.offset, end.offset, end.leader_epoch, state_end.offset)
-        return ends, state_start.offset
+        topic_id, end = TopicId(_topic(found, self.ledger).id), ends[self.ledger]
+        told = LogEnds(topic_id, starts[self.ledger].offset, end.offset, end.leader_epoch, ends[self.state].offset)
+        return told, starts[self.state].offset
 
-    async def _offset(self, found: metadata.Metadata, topic: str, which: int) -> offsets.ListedOffset:
-        epoch, connection = await self._to_leader(found, topic)
-        question = offsets.OffsetQuestion(topic, 0, which, epoch)
-        body = offsets.encode_list_offsets([question], read_committed=False)
-        reader = await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
-        (listed,) = offsets.decode_list_offsets(reader)
-        _check(listed.error, topic)
-        return listed
+    async def _offsets(self, found: metadata.Metadata, which: int) -> dict[str, offsets.ListedOffset]:
+        """Of both topics, in one request where one broker leads both: its requests are answered one by one, and lanes
+        that move wait for this. A broker refuses two questions for one partition in one request."""
+        asked: dict[Address, list[offsets.OffsetQuestion]] = {}
+        for topic in (self.ledger, self.state):
+            leader = _leader(found, topic)
+            asked.setdefault(leader.address, []).append(offsets.OffsetQuestion(topic, 0, which, leader.epoch))
+        answers = await asyncio.gather(*(self._list_offsets(*each) for each in asked.items()))
+        return {listed.topic: listed for answer in answers for listed in answer}
+
+    async def _list_offsets(
+        self, leader: Address, questions: Sequence[offsets.OffsetQuestion]
+    ) -> list[offsets.ListedOffset]:
+        connection = await self.connection(leader, _ASKING)
+        body = offsets.encode_list_offsets(questions, read_committed=False)
+        answer = offsets.decode_list_offsets(
+            await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
+        )
+        if {listed.topic for listed in answer} != {question.topic for question in questions}:
+            raise WireError("the answer to ListOffsets leaves out a topic")
+        for listed in answer:
+            _check(listed.error, listed.topic)
+        return answer
 
     async def _epoch_end(self, leader_epoch: int) -> int:
         found = await self._metadata((self.ledger,))

@@ -12,6 +12,7 @@ from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import OrderFact
 from mirrord.model.orders import Order, OrderAnswer, Orders, origin_words, pausable
+from mirrord.model.quarantine import QuarantineOrder
 from mirrord.shell.clock import Clock
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.lease import LeaseKeeper
@@ -32,7 +33,7 @@ class Desk:
         """What orders go by."""
         return self._fleet.view()
 
-    async def record(self, facts: Sequence[OrderFact]) -> None:
+    async def record(self, facts: Sequence[OrderFact | QuarantineOrder]) -> None:
         """Let them count from now on. Raises EnvironmentFault when that is not known to be so."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is not sure now; try again")

@@ -1,17 +1,21 @@
 """The wall around Ray: whatever Ray answers or raises becomes an answer, `ReplicatorDead` or `ReplicatorUnsure`."""
 
 import asyncio
+import importlib
 from typing import Any
 
 import pytest
 from ray._private import worker
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayTaskError
 
-from actors.handles import call
+from actors.handles import NODE_DIED, call
 from actors.local import PRINTS
 from actors.options import REPLICATOR, SUPERVISOR, supervisor_name
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.shell.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
+
+# Made by protoc, without types.
+ActorDiedErrorContext: Any = importlib.import_module("ray.core.generated.common_pb2").ActorDiedErrorContext
 
 
 async def answer(value: object) -> Any:
@@ -29,8 +33,20 @@ async def test_an_actor_that_died_is_dead() -> None:
         await call(answer(ActorDiedError()), 1.0)
 
 
+async def test_an_actor_whose_node_is_lost_may_live() -> None:
+    # As Ray 2.60 says it; tests/ray/test_nodes_on_ray.py lets it say so.
+    words = f"{NODE_DIED} Node Id: 1400d1\n\tthe actor's node was terminated unexpectedly: missed too many heartbeats"
+    context = ActorDiedErrorContext(actor_id=bytes(16), error_message=words)
+    with pytest.raises(NodeLost, match=r"^Node Id: 1400d1 the actor's node was terminated"):
+        await call(answer(ActorDiedError(context)), 1.0)
+    words = "The actor is dead because it was killed by `ray.kill`."
+    killed = ActorDiedErrorContext(actor_id=bytes(16), error_message=words)
+    with pytest.raises(ReplicatorDead):
+        await call(answer(ActorDiedError(killed)), 1.0)
+
+
 async def test_an_actor_that_cannot_be_reached_may_live() -> None:
-    with pytest.raises(ReplicatorUnsure, match="unavailable"):
+    with pytest.raises(ReplicatorUnreachable, match="unavailable"):
         await call(answer(ActorUnavailableError("the network is away", None)), 1.0)
 
 

@@ -32,6 +32,7 @@ from mirrord.flow.signals import (
     Input,
     Lost,
     Produce,
+    Released,
     SaveProgress,
     StopFetch,
     TargetMoved,
@@ -40,6 +41,7 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane
 from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
+from mirrord.model.config import OnReject
 from mirrord.model.facts import Entry, Mode
 from mirrord.model.names import LaneKey, TopicId
 
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
-NEWS = (TargetMoved, Fenced, Drain)
+NEWS = (TargetMoved, Fenced, Drain, Released)
 """Inputs that answer nothing: each counts by what it says, however often it is said."""
 
 
@@ -77,8 +79,9 @@ class Shape:
     """The source loses records by unclean elections."""
     retention: bool = False
     """The source deletes its oldest records, copied or not."""
-    policies: bool = False
-    """Records go through a filter that answers as it likes each time."""
+    poison: bool = False
+    """The target refuses some records for what they hold, and batches of many records."""
+    on_reject: OnReject = "halt"
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
     twice: bool = False

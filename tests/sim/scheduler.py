@@ -4,8 +4,9 @@ import random
 
 from mirrord.flow.signals import AppendFailed, Drain
 from mirrord.flow.state import Phase
-from tests.sim import truth
+from tests.sim import toy, truth
 from tests.sim.host import LANE, Host, Shape
+from tests.sim.operator import decide_on_parked
 from tests.sim.world import World
 
 OLD_MS = 10 * 86_400_000
@@ -48,10 +49,12 @@ THEMES: dict[str, Shape] = {
                        faults=("expire", "expire", "takeover", "disconnect")),
     "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
                                       faults=("expire", "expire", "forget", "takeover")),
-    "policies": Shape(policies=True, transactions=True, elections=False, slow_wire=True,
-                      faults=("takeover", "disconnect", "ledger")),
-    "policies of old records": Shape(record_age_ms=OLD_MS, policies=True, forgetting=True,
-                                     faults=("takeover", "disconnect", "forget", "elect")),
+    "refused for what they hold": Shape(poison=True, transactions=True, compaction=True, elections=False,
+                                        faults=("decide", "decide", "takeover", "disconnect")),
+    "refused for what they hold, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, twice=True,
+                                                     faults=("decide", "decide", "forget", "takeover")),
+    "refused and left out": Shape(poison=True, on_reject="skip", elections=False, window=4,
+                                  faults=("takeover", "disconnect", "ledger")),
     "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
     "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
                                 faults=("again", "late", "stray", "disconnect")),
@@ -62,7 +65,7 @@ THEMES: dict[str, Shape] = {
 
 YOUNG = {
     "retention", "retention of old records", "source truncated twice", "source truncated, old records",
-    "policies", "policies of old records",
+    *(theme for theme, shape in THEMES.items() if shape.poison),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
@@ -99,6 +102,8 @@ class Story:
         self.shape = shape or shape_of(self.rng)
         self.world = World(seed, self.shape)
         self.fault_rate = self.rng.choice((0.03, 0.06, 0.12))
+        if self.shape.poison:
+            self.world.target.largest = toy.size(self.rng.choice((1, 2, 3, 9)))
         self.writing = True
 
     def run(self, steps: int) -> None:
@@ -144,7 +149,7 @@ class Story:
         told_more = False
         for _ in range(6000):
             self._retire()
-            if self._done():
+            if self._done() and not decide_on_parked(world):
                 # What was appended behind everybody's back is found with the next batch.
                 if told_more or not world.excused:
                     break
@@ -179,7 +184,7 @@ class Story:
             return False
         lane = live[-1].lane
         if lane.phase is Phase.HALTED:
-            return True
+            return live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
         at_end = at_end and lane.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)
@@ -188,6 +193,13 @@ class Story:
     # --- what goes wrong
 
     def _write(self) -> None:
+        before = self.world.source.number
+        self._write_some()
+        written = range(before + 1, self.world.source.number + 1) if self.shape.poison else ()
+        records = [number for number in written if number in self.world.source.offset_of]
+        self.world.target.poison.update(number for number in records if self.rng.random() < 0.2)
+
+    def _write_some(self) -> None:
         world, rng = self.world, self.rng
         if self.shape.transactions and rng.random() < 0.5:
             producer = rng.randrange(3)
@@ -219,6 +231,7 @@ class Story:
         kinds += ["drain", "source-elect"]
         kinds += ["source-truncate"] if shape.truncation else []
         kinds += ["expire"] if shape.retention else []
+        kinds += ["decide"] if shape.poison else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -267,7 +280,7 @@ class Story:
                 if rng.random() < 0.5:
                     world.target.forget(world.target.leader, world.wall_ms)
                 world.arrive_late()
-            case "stray" | "again":
+            case "stray" | "again" | "decide":
                 self._deliver(kind, host)
             case "bounce":
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
@@ -308,8 +321,10 @@ class Story:
             source.truncate(rng.randint(1, 3))
 
     def _deliver(self, kind: str, host: Host | None) -> None:
-        """What comes late or twice."""
+        """What comes late or twice, and what people decide."""
         stray = self.world.stray
+        if kind == "decide":
+            decide_on_parked(self.world)
         if kind == "stray" and stray:
             self.world.write_entry(stray.pop(self.rng.randrange(len(stray))))
         elif kind == "again" and host is not None and host.heard:

@@ -12,7 +12,7 @@ from mirrord.wire.batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from tests.sim import toy
 
 SEQUENCES = 1 << 31
-CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 45, 47
+CORRUPT, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE, OUT_OF_ORDER, INVALID_EPOCH = 2, 3, 6, 10, 45, 47
 INVALID_TXN, FENCED_EPOCH, UNKNOWN_EPOCH, NOT_AVAILABLE, INVALID_RECORD = 53, 74, 75, 78, 87
 
 
@@ -81,6 +81,10 @@ class FakeTarget:
         self.refusals_left = 0
         self.forget_after = False
         """With the last refusal comes the tick that forgets old producers."""
+        self.poison: set[int] = set()
+        """Numbers of records that are refused for what they hold."""
+        self.largest = 1 << 62
+        """max.message.bytes"""
         self.expiry_ms = expiry_ms
         self.forgot = False
         """Some producer was forgotten, or the log went back: from then on sequences alone no longer protect."""
@@ -102,7 +106,7 @@ class FakeTarget:
                 self.forget_after = False
                 self.forget(at, now_ms)
             return self.refusal, -1
-        error = _invalid(batch, now_ms)
+        error = _invalid(batch, now_ms) or self._dislikes(batch)
         if error:
             return error, -1
         header = HEADER.unpack_from(batch, 0)
@@ -128,6 +132,11 @@ class FakeTarget:
         _remember(broker, stored)
         self.advance()
         return 0, stored.base
+
+    def _dislikes(self, batch: bytes) -> int:
+        if len(batch) > self.largest:
+            return TOO_LARGE
+        return INVALID_RECORD if self.poison.intersection(number for _, number in toy.records(batch)) else 0
 
     def end_for(self, at: int, epoch: int) -> tuple[int, int, int]:
         """OffsetForLeaderEpoch for the current epoch: (error, leader epoch, end)."""

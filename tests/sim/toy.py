@@ -4,13 +4,12 @@ A body is `count` times (offset delta, record number). Every record that is ever
 of its own, so that a reader of the fake target knows which record it sees.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from struct import Struct
 
 import google_crc32c
 
 from mirrord.flow.state import Rebuild, Rebuilt
-from mirrord.model.facts import Verdict
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
 
 RECORD = Struct(">iq")
@@ -37,23 +36,25 @@ def encode(
     return batch
 
 
+def size(count: int) -> int:
+    """The bytes of a batch of so many records."""
+    return HEADER_LENGTH + count * RECORD.size
+
+
 def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     """The (offset delta, number) records of a batch."""
     return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
 
 
-def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> Rebuilt | None:
-    """The second path over toy batches; `keeps` is a filter, asked about source offsets."""
+def rebuild(request: Rebuild) -> Rebuilt | None:
+    """The second path over toy batches."""
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
     found = [(header[0] + delta, number) for delta, number in records(batch)]
-    found = [(offset, number) for offset, number in found if offset >= request.from_offset]
-    known = {offset: request.decided.keeps(offset) for offset, _ in found}
-    wanted = {offset for offset, says in known.items() if (keeps(offset) if says is None else says)}
-    left_out = tuple(Verdict(offset, offset + 1, "filtered") for offset, _ in found if offset not in wanted)
-    kept = [each for each in found if each[0] in wanted][: request.most]
+    kept = [each for each in found if request.from_offset <= each[0] < request.until_offset]
+    del kept[request.most :]
     if not kept:
-        return Rebuilt(bytearray(), (), -1, left_out) if left_out else None
+        return None
     pieces: list[tuple[int, int]] = []
     for offset, _ in kept:
         if pieces and sum(pieces[-1]) == offset:
@@ -69,4 +70,4 @@ def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> 
         producer=(request.producer_id, request.producer_epoch, request.base_sequence),
         leader_epoch=-1,
     )
-    return Rebuilt(data, tuple(pieces), header[8], left_out)
+    return Rebuilt(data, tuple(pieces), header[8])

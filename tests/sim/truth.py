@@ -60,6 +60,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     if holes or world.target.leapt or world.excused:
         return
     wanted = world.source.wanted()
+    wanted = [number for number in wanted if world.source.offset_of[number] not in world.rejected]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
     for number in numbers:
@@ -72,7 +73,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
             raise Violation(f"source offset {world.source.offset_of[number]} arrived before it was stable")
         if at != last + 1:
             lost = [world.source.offset_of[each] for each in wanted[last + 1 : at]]
-            if not excused and not world.filtered.issuperset(lost):
+            if not excused:
                 raise Violation(f"lost or reordered in front of offset {world.source.offset_of[number]}: {lost}")
         last = at
 
@@ -110,19 +111,22 @@ def _translations(world: World) -> None:
     for offset in range(end + 1):
         told = lane.to_source(offset)
         true = min((here for here, there in pairs if there >= offset), default=goes_on)
+        # A reader that goes on at something that was left out misses nothing, and sees nothing twice.
+        early = told.offset is not None and true is not None and told.offset <= true
+        early = early and world.rejected.issuperset(range(told.offset or 0, true or 0))
         stands = [here for here, there in pairs if there == offset]
-        if told.offset != true or (stands and told.record != stands[0]):
+        if (told.offset != true and not early) or (stands and told.record != stands[0]):
             raise Violation(f"target offset {offset} is told to be {told}, it is {true}, {stands}")
 
 
-def _passed_over(world: World) -> set[int]:
-    """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet."""
-    live = [host.lane for host in world.hosts if host.alive]
-    told = [verdict for lane in live for verdict in lane.skipped if verdict.reason == "filtered"]
-    return {offset for verdict in told for offset in range(verdict.start, verdict.end)}
+def _left_out(world: World, arrived: set[int]) -> None:
+    """What the target refuses is left out, and nothing else."""
+    poison = {world.source.offset_of[number] for number in world.target.poison}
+    if arrived & world.target.poison or not world.rejected <= poison:
+        raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
 
 
-def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one check after the other
+def _complete(world: World, numbers: list[int]) -> None:
     """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
@@ -132,13 +136,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
-    filtered = world.filtered | _passed_over(world)
-    missing = [world.source.offset_of[number] for number in world.source.wanted() if number not in arrived]
-    missing = [offset for offset in missing if offset not in filtered]
-    both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
-    # With another leader of the source what was bound is told anew, and a filter may be asked about it once more.
-    if both and len(world.source.epochs) == 1:
-        raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
+    wanted = [number for number in world.source.wanted() if number not in arrived]
+    missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
     if world.named != twice and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
@@ -148,6 +147,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             _translations(world)
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
+    _left_out(world, arrived)
     offset_of = world.source.offset_of
     if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mirrord.flow.lineage import epoch_at, is_cut
+from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
 from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
 from mirrord.flow.signals import (
@@ -27,7 +28,6 @@ from mirrord.flow.signals import (
     Checked,
     Chunk,
     EndTold,
-    Fenced,
     FetchFrom,
     Input,
     OriginsTold,
@@ -44,7 +44,7 @@ from mirrord.flow.signals import (
     Woken,
     Writer,
 )
-from mirrord.flow.state import Lane, Limits, Phase, Rebuild, Rebuilt
+from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import (
@@ -52,7 +52,6 @@ from mirrord.model.facts import (
     Entry,
     FlowOpened,
     Holder,
-    LaneTaken,
     LeaseTaken,
     MapRebuilt,
     Progress,
@@ -106,8 +105,8 @@ class World:
         """Source offsets that the ledger says were deleted before they were copied."""
         self.truncated: list[Verdict] = []
         """What the ledger says that the source lost after it was copied."""
-        self.filtered: set[int] = set()
-        """Source offsets that the ledger says a filter has left out."""
+        self.rejected: set[int] = set()
+        """Source offsets that the ledger says were left out, because the target refuses them."""
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
@@ -115,8 +114,8 @@ class World:
         """What its lanes tell copies in the source by."""
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
         """What the ledgers on the source's cluster say."""
-        self._write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
-        self._write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
+        self.write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
+        self.write((LeaseTaken(1, Holder("h", 1, "i", ""), int(TTL_S * 1000)),), 1)
 
     def note(self, line: str) -> None:
         self.trail.append(f"{self.now:7.2f} {line}")
@@ -128,7 +127,7 @@ class World:
     def record_ms(self) -> int:
         return self.wall_ms - self.shape.record_age_ms
 
-    def _write(self, facts: tuple[AnyFact, ...], epoch: int) -> int:
+    def write(self, facts: tuple[AnyFact, ...], epoch: int) -> int:
         return self.write_entry(Entry(epoch, 0, facts))
 
     def write_entry(self, entry: Entry) -> int:
@@ -140,12 +139,10 @@ class World:
                 named = [each for each in fact.verdicts if each.reason == "doubled"]
                 self.named.update(offset for each in named for offset in range(each.start, each.end))
             if binds and isinstance(fact, SourceRun):
-                lost = [each for each in fact.verdicts if each.reason == "expired"]
-                self.lost.update(offset for each in lost for offset in range(each.start, each.end))
+                for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
+                    told = [each for each in fact.verdicts if each.reason == reason]
+                    offsets.update(offset for each in told for offset in range(each.start, each.end))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
-            if binds and isinstance(fact, SourceRun | VerdictGiven):
-                left = [each for each in fact.verdicts if each.reason == "filtered"]
-                self.filtered.update(offset for each in left for offset in range(each.start, each.end))
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
         return len(self.ledger) - 1
 
@@ -163,9 +160,7 @@ class World:
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
         lane.origins = self.origins()
-        if self.shape.policies:
-            lane.shaped = True
-            lane.rebuild = self._filtering
+        lane.on_reject = self.shape.on_reject
         host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
@@ -179,9 +174,6 @@ class World:
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         host.take(Start(record, self.progress, name, barrier, left))
         return host
-
-    def _filtering(self, request: Rebuild) -> Rebuilt | None:
-        return toy.rebuild(request, lambda _: self.rng.random() < 0.6)
 
     # --- what can happen
 
@@ -332,11 +324,16 @@ class World:
         bound = fold(host.state, entry, offset)
         tag = host.landed.pop(offset, None)
         if tag is not None:
+            self._tell_news(host, entry, bound)
             host.take(Bound(tag, bound, host.record()))
             return
+        self._tell_news(host, entry, bound)
+
+    def _tell_news(self, host: Host, entry: Entry, bound: tuple[bool, ...]) -> None:
         for fact, binds in zip(entry.facts, bound, strict=True):
-            if binds and isinstance(fact, LaneTaken) and host.lane.grant and fact.replicator != host.name:
-                host.take(Fenced())
+            told = news(fact, host.name) if binds and host.lane.grant else None
+            if told is not None:
+                host.take(told)
 
     def _do_inbox(self, what: tuple[Host, int]) -> None:
         host, at = what

@@ -50,6 +50,7 @@ def flow(**keys: str) -> str:
         ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
         ("start", "2026-01-31T12:00:00", "(with its zone)"),
         ("on_loss", '"stop"', 'allowed: "continue" or "halt"'),
+        ("on_reject", '"park"', 'allowed: "halt" or "skip"'),
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
         ("refresh", "5", 'flows[0].refresh: found 5; allowed: "never" or a duration such as "500ms"'),
         ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: "never" or from "100ms" to "30d"'),

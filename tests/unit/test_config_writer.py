@@ -49,6 +49,7 @@ FLOWS = st.builds(
     start=st.sampled_from(["earliest", "latest"]) | st.integers(0, 2**50),
     isolation=st.sampled_from(["read_committed", "read_uncommitted"]),
     on_loss=st.sampled_from(["continue", "halt"]),
+    on_reject=st.sampled_from(["halt", "skip"]),
     rpo_ms=st.none() | st.integers(1_000, MONTH_MS),
     refresh_ms=REFRESH,
     replication_factor=FACTORS | st.just("source"),

@@ -7,6 +7,7 @@ import pytest
 from mirrord.flow.answers import FETCHED, PRODUCED, Fetched, Produced
 from mirrord.flow.flight import window
 from mirrord.flow.lane import step
+from mirrord.flow.parking import BY_RECORD, TOO_LARGE
 from mirrord.flow.report import describe
 from mirrord.flow.signals import (
     Answer,
@@ -35,6 +36,7 @@ from mirrord.flow.state import Lane, Phase
 from mirrord.model.assignment import SourceTold
 from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, SourceRun, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
+from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Run, Runs
 from mirrord.wire.errors import ErrorCode
 from tests.sim import toy
@@ -56,6 +58,7 @@ class Record:
     epochs: tuple[tuple[int, int], ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
+    quarantine: Quarantine = ()
 
 
 def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:
@@ -112,7 +115,7 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
         assert lane.acked == 2
         return
     assert lane.acked == 0
-    if outcome is Produced.REFUSED and error != ErrorCode.CORRUPT_MESSAGE:
+    if outcome is Produced.REFUSED and error not in TOO_LARGE | BY_RECORD:
         assert lane.phase is Phase.HALTED
         (halted,) = [effect for effect in effects if isinstance(effect, Halted)]
         assert "[0, 2)" in halted.line

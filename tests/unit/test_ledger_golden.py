@@ -56,6 +56,7 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import ClusterId, TopicId
+from mirrord.model.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.model.runs import Run
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
@@ -109,6 +110,24 @@ def orders() -> list[list[AnyFact]]:
     ]
 
 
+def quarantine() -> list[list[AnyFact]]:
+    """What cannot be copied, and what people and policies decide on it."""
+    ada = Origin("ada@host", "too large for the target", 1_700_000_002_000)
+    halted = LaneHalted(LANE, 2, "rejected", "orders-0: refused", 270, 271)
+    return [
+        [Quarantined(LANE, 2, 270, 271, 10, "the target refuses the record"), halted],
+        [QuarantineSkipped(LANE, 271, 272, ada), QuarantineReplayed(LANE, 270, 271, ada)],
+        [LaneResumed(LANE, 2), QuarantineSkipped(LANE, 270, 271, ada)],
+        [Quarantined(LANE, 2, 270, 271, 10, "the target refuses the record"), halted],
+        [QuarantineSkipped(LANE, 270, 275, ada), LaneResumed(LANE, 2)],
+        [
+            Quarantined(OTHER, 1, 60, 61, 87, "no key", skip=True),
+            Quarantined(OTHER, 1, 61, 63, 87, "no key", skip=True),
+        ],
+        [Quarantined(LANE, 2, 290, 291, 0, "the source cannot read it")],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -152,6 +171,7 @@ def sample() -> list[Entry]:
         (2, [SourceRun(LANE, 2, (Run(150, 262),), (Verdict(262, 268, "truncated"),))]),
         (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
         *((2, told) for told in orders()),
+        *((2, told) for told in quarantine()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -252,6 +272,8 @@ def test_the_golden_ledger_for_programs(
         (10, "lane_opened", False),
         (14, "lane_halted", True),
         (31, "copy_inherited", True),
+        (44, "quarantined", True),
+        (44, "quarantined", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,

@@ -41,7 +41,8 @@ def outcome(order: Order, here: FlowView) -> Decision:
 
 
 def after(here: FlowView, decision: Decision) -> FlowView:
-    return here._replace(orders=Orders.of((*here.orders.facts(), *decision.facts)))
+    facts = [fact for fact in decision.facts if isinstance(fact, OrderFact)]
+    return here._replace(orders=Orders.of((*here.orders.facts(), *facts)))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""`mirrord quarantine list|show|skip|replay`: records that cannot be copied, and what becomes of them."""
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.ordering import EPILOG, add_order, give
+from mirrord.cli.watching import console
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.model.config import Config
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.orders import origin_words
+from mirrord.model.quarantine import Parked
+from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.shell.supervise import Surroundings
+
+_EPILOG = """A record that the target refuses for what it holds, or that the source cannot give, stops its partition
+alone: it stands in quarantine until somebody decides. `skip` leaves it out: that is a verdict (rejected) in the ledger,
+with who and why. `replay` tries it again, for example with another max.message.bytes at the target. With on_reject =
+"skip" the flow leaves such records out by itself.
+
+  mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
+_LIST_EPILOG = "No daemon has to run. Exit code 3 when a partition waits for somebody to decide."
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    entry: Parked
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parsers."""
+    parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
+    steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
+    listing = add_verb(steps, "list", "List what waits for somebody to decide, and what was left out.", _LIST_EPILOG)
+    _add_reading(listing)
+    show = add_verb(steps, "show", "Show one entry.", _LIST_EPILOG)
+    show.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
+    show.add_argument("offset", metavar="OFFSET", type=int, help="a source offset in the entry")
+    _add_reading(show)
+    for name, summary in (
+        ("skip", "Leave out the records that a partition waits at."),
+        ("replay", "Try the records that a partition waits at once more."),
+    ):
+        step = add_verb(steps, name, summary, EPILOG)
+        add_order(step, "LANE", "a partition of the source, such as orders-3", reason="--why", required=name == "skip")
+        step.add_argument("offset", metavar="OFFSET", type=int, help="a source offset in the entry")
+        if name == "skip":
+            until = "leave out all source offsets below this one (default: where the entry ends)"
+            step.add_argument("--until", metavar="OFFSET", type=int, default=-1, help=until)
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    add_conf(parser)
+    add_flow(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints entries, or gives the order. Raises ConfigError, EnvironmentFault."""
+    match arguments.quarantine_verb:
+        case "skip":
+            return give(arguments, "skip", offset=arguments.offset, until=arguments.until)
+        case "replay":
+            return give(arguments, "replay", offset=arguments.offset)
+        case _:
+            return _show(arguments)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    config = load_conf(arguments)
+    if arguments.flow is not None:
+        config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
+    found = asyncio.run(_read(config))
+    if arguments.quarantine_verb == "show":
+        name: str = arguments.name
+        offset: int = arguments.offset
+        chosen = [
+            each
+            for each in found
+            if f"{each.topic}-{each.partition}" == name and each.entry.start <= offset
+            if offset < each.entry.end
+        ]
+        if not chosen:
+            raise ConfigError(f"{name} has no entry with source offset {offset}; `mirrord quarantine list` shows all")
+        found = chosen
+    if arguments.json:
+        print(msgspec.json.encode({"quarantine": found}).decode())
+    elif arguments.quarantine_verb == "show":
+        for each in found:
+            print("\n".join(_words(each)))
+    else:
+        console().print(_table(found))
+    return 3 if any(each.entry.skipped is None for each in found) else 0
+
+
+async def _read(config: Config) -> list[Entry]:
+    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    found: list[Entry] = []
+    for name, view in views.items():
+        if isinstance(view, LedgerMissing):
+            continue
+        if not isinstance(view, LedgerView):
+            raise EnvironmentFault(f"flow {name}: {view}")
+        for lane in view.state.lanes.values():
+            found += [Entry(name, lane.source_topic, lane.partition, entry) for entry in lane.quarantine]
+    return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
+
+
+def _state(entry: Parked) -> str:
+    return "waits" if entry.skipped is None else f"left out {origin_words(entry.skipped)}"
+
+
+def _words(each: Entry) -> Iterator[str]:
+    entry = each.entry
+    yield f"{each.topic}-{each.partition} of {each.flow}, source offsets [{entry.start}, {entry.end}): {_state(entry)}"
+    yield f"    {entry.line}"
+    if entry.skipped is None:
+        lane = f"{each.topic}-{each.partition} {entry.start}"
+        yield f"    to go on without it: mirrord quarantine skip {lane} --why TEXT"
+        yield f"    to try it again:     mirrord quarantine replay {lane}"
+
+
+def _table(found: list[Entry]) -> Group:
+    if not found:
+        return Group("nothing is in quarantine")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "partition", "from", "to", "state", "why"):
+        table.add_column(heading, justify="right" if heading in {"from", "to"} else "left")
+    for each in found:
+        entry = each.entry
+        state = "[bold red]waits[/]" if entry.skipped is None else escape(_state(entry))
+        name = escape(f"{each.topic}-{each.partition}")
+        table.add_row(escape(each.flow), name, str(entry.start), str(entry.end), state, escape(entry.line))
+    return Group(table)

@@ -1,0 +1,44 @@
+"""Orders about records in quarantine: which entry is meant, and what becomes of it."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from mirrord.model.errors import ConfigError
+from mirrord.model.fact import Origin
+from mirrord.model.names import LaneId
+from mirrord.model.orders import Order, origin_words
+from mirrord.model.quarantine import Quarantine, QuarantineOrder, QuarantineReplayed, QuarantineSkipped, waiting
+
+
+class Ruling(NamedTuple):
+    """What an order comes to."""
+
+    fact: QuarantineOrder | None
+    """None: it stands so already."""
+    line: str
+
+
+def rule(
+    verb: Literal["skip", "replay"], order: Order, name: str, lanes: Mapping[LaneId, Quarantine], origin: Origin
+) -> Ruling:
+    """About the lanes of one name, those of older topics of that name included. Raises ConfigError."""
+    offset = order.offset
+    waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
+    for lane, entry in waits:
+        if entry.start <= offset < entry.end:
+            if verb == "replay":
+                fact = QuarantineReplayed(lane, entry.start, entry.end, origin)
+                return Ruling(fact, f"{name} tries source offsets [{entry.start}, {entry.end}) again")
+            end = max(entry.end, order.until)
+            fact = QuarantineSkipped(lane, entry.start, end, origin)
+            return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
+    for quarantine in lanes.values():
+        for entry in quarantine:
+            if entry.skipped is not None and entry.start <= offset < entry.end:
+                left_out = f"source offsets [{entry.start}, {entry.end}) are left out {origin_words(entry.skipped)}"
+                if verb == "skip":
+                    return Ruling(None, f"{name}: {left_out}")
+                raise ConfigError(f"{name}: {left_out}, and it went on behind them: they cannot be tried again")
+    where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
+    told = f"it waits at source offsets {where}" if waits else "it waits at nothing"
+    raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")

@@ -1,0 +1,102 @@
+"""Batches that the target does not take as they are: which of their records go together in one, and which in none.
+
+A batch that is too large is made anew in batches of half its size; one that holds a record which the target refuses,
+in batches of half its records, until that record stands alone. Ordinals, and with them sequences, stay those of the
+records, so it does not matter where a crash finds the lane between two of them.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.flow.state import Lane, Rebuild, Rebuilt
+from mirrord.model.runs import Run
+
+FAR = 1 << 62
+
+
+class Piece(NamedTuple):
+    """What goes together: at most so many records, up to this source offset; or what is left out."""
+
+    end: int
+    most: int
+    left_out: bool = False
+
+
+def bounds(lane: Lane) -> tuple[int, int, int]:
+    """Which batches can go as they are: up to an ordinal, up to a source offset, and of so many bytes.
+
+    What is copied again ends where the plan goes on elsewhere, be it inside a batch.
+    """
+    stop = lane.plan[0].ordinal if lane.plan else FAR
+    return stop, whole_until(lane, lane.position), lane.largest
+
+
+def whole_until(lane: Lane, position: int) -> int:
+    """Batches behind a position that end at or below this source offset go as they are, by what is known of single
+    records."""
+    first = FAR
+    if lane.cut is not None and position < lane.cut.end:
+        first = max(lane.cut.start, position)
+    for start, end in lane.left_out:
+        if position < end:
+            return min(first, max(start, position))
+    return first
+
+
+def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
+    """What follows at a position, in a batch that ends in front of `next_offset`."""
+    limit = next_offset
+    for start, end in lane.left_out:
+        if start <= position < end:
+            return Piece(min(end, next_offset), 0, left_out=True)
+        if position < start:
+            limit = min(limit, start)
+            break
+    cut = lane.cut
+    if cut is None or position >= cut.end:
+        return Piece(limit, FAR)
+    if position < cut.start:
+        return Piece(min(limit, cut.start), FAR)
+    return Piece(min(limit, cut.end), cut.most)
+
+
+def without_left_out(lane: Lane) -> tuple[list[Run], list[tuple[int, int]]]:
+    """What is to be copied again from here on, as runs without what is left out; and the source offsets that are."""
+    begin = Run(lane.next_ordinal, lane.position)
+    runs: list[Run] = []
+    gone: list[tuple[int, int]] = []
+    ordinal = begin.ordinal
+    for run, following in pairwise((begin, *lane.plan)):
+        offset, end = run.offset, run.offset + following.ordinal - run.ordinal
+        for start, behind in [*lane.left_out, (end, end)]:
+            if start < end and offset < behind:
+                gone.append((max(start, offset), min(behind, end)))
+            kept = max(min(start, end) - offset, 0)
+            if kept:
+                runs.append(Run(ordinal, offset))
+                ordinal += kept
+            offset = max(offset, min(behind, end))
+    offset = lane.plan[-1].offset
+    for start, behind in lane.left_out:
+        if start <= offset < behind:
+            gone.append((offset, behind))
+            offset = behind
+    return [*runs, Run(ordinal, offset)], gone
+
+
+def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:
+    """The second path, in a batch no larger than the target is known to take. Raises ValueError."""
+    rebuilt = lane.rebuild(wanted)
+    if rebuilt is None:
+        return None
+    is_cut = False
+    while len(rebuilt.data) > lane.largest and (count := sum(length for _, length in rebuilt.pieces)) > 1:
+        is_cut = True
+        fits = count * lane.largest // len(rebuilt.data)
+        fewer = lane.rebuild(msgspec.structs.replace(wanted, most=max(1, min(fits, count - 1))))
+        if fewer is None:
+            break
+        rebuilt = fewer
+    return msgspec.structs.replace(rebuilt, is_cut=is_cut) if is_cut else rebuilt

@@ -1,0 +1,26 @@
+"""What facts in the ledger mean to the lane that they are about, where it is hosted."""
+
+from mirrord.flow.signals import Fenced, Released
+from mirrord.model.facts import AnyFact, LaneTaken
+from mirrord.model.names import LaneId
+from mirrord.model.quarantine import Quarantined, QuarantineOrder
+
+NOBODY = LaneId("")
+
+
+def concerned(fact: AnyFact) -> LaneId:
+    """The lane that may have to be told; of most facts nobody."""
+    return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder) else NOBODY
+
+
+def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
+    """What a fact that binds tells its lane; `replicator` names the attempt that hosts it."""
+    match fact:
+        case LaneTaken():
+            return Fenced() if fact.replicator != replicator else None
+        case Quarantined():
+            return Released() if fact.skip else None
+        case _ if isinstance(fact, QuarantineOrder):
+            return Released()
+        case _:
+            return None

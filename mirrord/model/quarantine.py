@@ -1,0 +1,106 @@
+"""Records that cannot be copied: the target refuses them, or the source cannot be read there. Their lane waits until
+somebody says what is to become of them.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.model.fact import Fact, Origin
+from mirrord.model.names import LaneId
+
+BY_POLICY = Origin("policy", 'on_reject = "skip"', 0)
+KEPT = 128
+"""So many entries of a lane are known by heart; the ledger holds them all."""
+
+
+class Quarantined(Fact, frozen=True, tag="quarantined"):
+    """The source offsets [start, end) cannot be copied. With `skip` the flow's policy leaves them out at once."""
+
+    lane: LaneId
+    grant: int
+    start: int
+    end: int
+    error: int
+    """Kafka's error code by which the target refuses them; 0: the source does not give them in a form to be read."""
+    line: str
+    skip: bool = False
+
+
+class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
+    """Somebody decided to leave out [start, end), and the lane goes on behind it. Binds while the lane waits there.
+
+    It is an order to whoever has the lane, so it carries no grant.
+    """
+
+    lane: LaneId
+    start: int
+    end: int
+    origin: Origin
+
+
+class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
+    """Somebody wants [start, end) to be tried again. Binds while the lane waits there."""
+
+    lane: LaneId
+    start: int
+    end: int
+    origin: Origin
+
+
+QuarantineOrder = QuarantineSkipped | QuarantineReplayed
+
+
+class Parked(msgspec.Struct, frozen=True, array_like=True):
+    """An entry of a lane's quarantine."""
+
+    start: int
+    end: int
+    error: int
+    line: str
+    skipped: Origin | None = None
+    """Who decided to leave it out; None: the lane waits for somebody to decide."""
+
+
+Quarantine = tuple[Parked, ...]
+"""Of one lane, in the order in which they were told."""
+
+
+def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
+    """One more entry; a later word about the same offsets counts. What a policy leaves out in a row is one entry."""
+    origin = BY_POLICY if fact.skip else None
+    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin)
+    kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
+    if kept and origin is not None and kept[-1].end == parked.start:
+        last = kept[-1]
+        if last.skipped == origin and last.error == parked.error:
+            kept[-1] = msgspec.structs.replace(last, end=parked.end)
+            return tuple(kept)
+    return (*kept, parked)[-KEPT:]
+
+
+def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
+    """After an order; None when nothing waits there, so it does not bind."""
+    waits = waiting(quarantine)
+    if waits is None or not (order.start <= waits.start and waits.start < order.end):
+        return None
+    rest = tuple(each for each in quarantine if each is not waits)
+    if isinstance(order, QuarantineReplayed):
+        return rest
+    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin)
+    return (*(each for each in rest if each.end <= order.start or order.end <= each.start), skipped)[-KEPT:]
+
+
+def waiting(quarantine: Quarantine) -> Parked | None:
+    """The entry that the lane waits at."""
+    return next((each for each in reversed(quarantine) if each.skipped is None), None)
+
+
+def go_on(quarantine: Quarantine) -> Quarantine:
+    """The lane tries again: what waited is told anew if it is refused once more."""
+    return tuple(each for each in quarantine if each.skipped is not None)
+
+
+def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
+    """The source offsets [start, end) that are left out, in ascending order."""
+    return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)

@@ -1,0 +1,123 @@
+"""Records that a real target refuses for what they hold: batches are split, one record waits, nothing else does."""
+
+import asyncio
+import random
+import time
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from mirrord.lab.cluster import Cluster
+from mirrord.model.fact import Origin
+from mirrord.model.facts import Verdict
+from mirrord.model.names import LaneId
+from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineReplayed, QuarantineSkipped, waiting
+from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, write
+
+SMALL, LARGE = 2_000, 150_000
+LIMIT = "100000"
+"""max.message.bytes of the target; the source takes 4 MB."""
+ADA = Origin("ada@host", "too large for the target", 0)
+HOUR_MS = 3_600_000
+
+
+def records(chance: random.Random, count: int, size: int, partition: int = 0) -> list[Written]:
+    """Records that no codec makes smaller."""
+    return [Written(b"%d" % at, chance.randbytes(size), partition=partition) for at in range(count)]
+
+
+def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
+    """Of all records that stand there."""
+    end = ends(cluster, topic)[partition]
+    consumer = Consumer({**client_settings(cluster), "group.id": "tests"})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    found: list[bytes | None] = []
+    deadline = time.monotonic() + SECONDS
+    try:
+        while len(found) < end and time.monotonic() < deadline:
+            found += [message.value() for message in consumer.consume(end, 0.5)]
+    finally:
+        consumer.close()
+    return found
+
+
+async def let_take(cluster: Cluster, topic: str, size: str) -> None:
+    """Another max.message.bytes."""
+    entry = ConfigEntry("max.message.bytes", size, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(client_settings(cluster))
+    for future in admin.incremental_alter_configs([resource]).values():
+        await asyncio.to_thread(future.result, SECONDS)
+
+
+async def waits(flow: Mirror) -> tuple[LaneId, Parked]:
+    """The entry that the first partition waits at, once there is one."""
+    found: list[tuple[LaneId, Parked]] = []
+
+    def look() -> bool:
+        for lane_id, lane in flow.state.lanes.items():
+            entry = waiting(lane.quarantine) if lane.partition == 0 else None
+            if entry is not None and lane.halted is not None:
+                found.append((lane_id, entry))
+        return bool(found)
+
+    await until(look)
+    return found[-1]
+
+
+async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pair: LabPair) -> None:
+    chance = random.Random(5)
+    async with mirror(lab_pair.source, lab_pair.target) as flow:
+        topic = flow.topic(2, {"max_message_bytes": LIMIT}, max_message_bytes="4000000")
+        for partition in range(2):
+            large = records(chance, 1, LARGE) if partition == 0 else []
+            written = [*records(chance, 150, SMALL, partition), *large, *records(chance, 150, SMALL, partition), *large]
+            settings = {"batch_size": 1_000_000, "linger_ms": 200, "message_max_bytes": 4_000_000}
+            write(flow.source, topic, written, compression_type="lz4", **settings)
+        wanted = values(flow.source, topic)
+        assert len(wanted) == 302
+        (stored, _) = await flow.batches(topic)
+        assert len(stored) < 10
+        replicator = await flow.copying()
+        lane, entry = await waits(flow)
+        assert (entry.start, entry.end, entry.error) == (150, 151, 10)
+        await until(lambda: ends(flow.target, copy_of(topic)) == {0: 150, 1: 300})
+        (halted,) = [each for each in replicator.report().lanes if each.phase == "halted"]
+        assert "source offset 150 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.note
+        skip = QuarantineSkipped(lane, entry.start, entry.end, ADA)
+        assert await flow.store.append(flow.setup.lease_epoch, [skip, skip]) == (True, False)
+        await until(lambda: ends(flow.target, copy_of(topic))[0] == 300)
+        lane, entry = await waits(flow)
+        assert (entry.start, entry.end) == (301, 302)
+        await let_take(flow.target, copy_of(topic), "4000000")
+        await flow.store.append(flow.setup.lease_epoch, [QuarantineReplayed(lane, entry.start, entry.end, ADA)])
+        reports = await flow.caught_up(replicator)
+        assert sum(each.rebuilt.get("split", 0) + each.rebuilt.get("inside-batch", 0) for each in reports) > 0
+        assert values(flow.target, copy_of(topic)) == [*wanted[:150], *wanted[151:]]
+        assert values(flow.target, copy_of(topic), 1) == values(flow.source, topic, 1)
+        await flow.store.read_to_end()
+        assert flow.lane().verdicts.counts == {"rejected": 1}
+        assert list(flow.lane().verdicts.recent) == [Verdict(150, 151, "rejected")]
+        assert flow.lane().quarantine == (Parked(150, 151, 10, flow.lane().quarantine[0].line, ADA),)
+
+
+async def test_by_policy_what_the_target_refuses_is_left_out(lab_pair: LabPair) -> None:
+    """A record without a key for a compacted copy, and one of tomorrow (KIP-937)."""
+    async with mirror(lab_pair.source, lab_pair.target, on_reject="skip") as flow:
+        of_copy = {"cleanup_policy": "compact", "message_timestamp_after_max_ms": str(HOUR_MS)}
+        topic = flow.topic(1, of_copy, message_timestamp_after_max_ms=str(48 * HOUR_MS))
+        now_ms = int(time.time() * 1000)
+        odd = {20: Written(None, b"no key"), 60: Written(b"late", b"of tomorrow", time_ms=now_ms + 24 * HOUR_MS)}
+        write(flow.source, topic, [odd.get(at, Written(b"%d" % at, b"value %d" % at)) for at in range(100)])
+        replicator = await flow.copying()
+        await until(lambda: ends(flow.target, copy_of(topic))[0] >= 98)
+        await flow.caught_up(replicator)
+        wanted = values(flow.source, topic)
+        assert values(flow.target, copy_of(topic)) == [value for at, value in enumerate(wanted) if at not in odd]
+        await flow.store.read_to_end()
+        assert [(each.start, each.error, each.skipped) for each in flow.lane().quarantine] == [
+            (20, 87, BY_POLICY),
+            (60, 32, BY_POLICY),
+        ]
+        assert flow.lane().verdicts.counts["rejected"] == 2

@@ -1,0 +1,163 @@
+"""What a lane does with a batch that the target refuses for what it holds: it splits it, waits, goes on when told."""
+
+from mirrord.cluster.parked import rule
+from mirrord.flow.cutting import without_left_out
+from mirrord.flow.lane import step
+from mirrord.flow.signals import Answer, Append, AskEnd, Effects, Halted, Released
+from mirrord.flow.state import Cut, Lane, Phase
+from mirrord.model.errors import ConfigError
+from mirrord.model.fact import Origin
+from mirrord.model.facts import LaneHalted, LaneResumed
+from mirrord.model.names import LaneId
+from mirrord.model.orders import Order
+from mirrord.model.quarantine import (
+    BY_POLICY,
+    KEPT,
+    Parked,
+    Quarantine,
+    Quarantined,
+    QuarantineReplayed,
+    QuarantineSkipped,
+    decide,
+    go_on,
+    park,
+    waiting,
+)
+from mirrord.model.runs import Run
+from mirrord.wire.errors import ErrorCode
+from tests.unit.test_lane_answers import in_flight
+
+LANE = LaneId("S.0.T")
+ADA = Origin("ada@host", "too large", 0)
+
+
+def refused(error: ErrorCode, *, count: int = 0, on_reject: str = "halt") -> tuple[Lane, Effects]:
+    """A lane whose batch of the source offsets [0, 2) is refused; with a count it counts so many records."""
+    lane, produce = in_flight()
+    lane.on_reject = "skip" if on_reject == "skip" else "halt"
+    (batch,) = produce.batches
+    batch.count = count or batch.count
+    return lane, step(lane, 0.0, Answer(produce.round, batch, error, -1))
+
+
+def told(effects: Effects) -> list[object]:
+    return [fact for effect in effects if isinstance(effect, Append) for fact in effect.facts]
+
+
+def test_a_batch_that_is_too_large_is_made_anew_in_halves() -> None:
+    lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE)
+    assert lane.phase is Phase.RESUMING
+    assert any(isinstance(effect, AskEnd) for effect in effects)
+    assert 0 < lane.largest < 100
+    assert told(effects) == []
+
+
+def test_a_batch_with_a_record_that_is_refused_is_cut_in_halves() -> None:
+    lane, _ = refused(ErrorCode.INVALID_RECORD)
+    assert lane.cut == Cut(0, 2, 1)
+
+
+def test_one_record_that_is_refused_stops_its_lane_in_front_of_it() -> None:
+    lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE, count=1)
+    assert lane.phase is Phase.HALTED
+    (halted,) = [effect for effect in effects if isinstance(effect, Halted)]
+    assert "the record at source offset 0 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.line
+    entry, fact = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert (entry.start, entry.end, entry.error, entry.skip) == (0, 1, 10, False)
+    assert isinstance(fact, LaneHalted)
+    assert (fact.reason, fact.start, fact.end) == ("rejected", 0, 1)
+
+
+def test_a_batch_whose_codec_is_refused_waits_as_a_whole() -> None:
+    _, effects = refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    entry = told(effects)[0]
+    assert isinstance(entry, Quarantined)
+    assert (entry.start, entry.end) == (0, 2)
+
+
+def test_by_policy_it_is_left_out_at_once() -> None:
+    lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
+    (entry,) = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert entry.skip
+    effects = step(lane, 1.0, Released())
+    assert [type(fact) for fact in told(effects)] == [LaneResumed]
+    assert lane.phase is Phase.RESUMING
+    assert not lane.halt_line
+
+
+def test_what_holds_no_bad_record_halts_as_ever() -> None:
+    lane, effects = refused(ErrorCode.INVALID_PRODUCER_EPOCH)
+    assert lane.phase is Phase.HALTED
+    assert [type(fact) for fact in told(effects)] == [LaneHalted]
+
+
+def test_a_decision_for_a_lane_that_does_not_wait_changes_nothing() -> None:
+    lane, _ = in_flight()
+    assert step(lane, 0.0, Released()) == []
+
+
+def plan(lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]) -> tuple[list[Run], list[tuple[int, int]]]:
+    lane.next_ordinal, lane.position, lane.left_out = 50, 10, left_out
+    lane.plan.extend(jumps)
+    return without_left_out(lane)
+
+
+def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
+    # Ordinals 50 to 54 stand for the offsets 10 to 14, 55 to 57 for 30 to 32, and 58 goes on at 100.
+    jumps = (Run(55, 30), Run(58, 100))
+    lane = in_flight()[0]
+    assert plan(lane, *jumps, left_out=[(12, 13), (31, 40)]) == (
+        [Run(50, 10), Run(52, 13), Run(54, 30), Run(55, 100)],
+        [(12, 13), (31, 33)],
+    )
+    assert plan(in_flight()[0], *jumps, left_out=[(10, 15), (100, 105)]) == (
+        [Run(50, 30), Run(53, 105)],
+        [(10, 15), (100, 105)],
+    )
+    assert plan(in_flight()[0], *jumps, left_out=[(0, 10), (15, 30), (99, 100)])[1] == []
+
+
+WAITS: Quarantine = (Parked(5, 6, 10, "refused"),)
+
+
+def test_orders_about_what_waits() -> None:
+    skipped = decide(WAITS, QuarantineSkipped(LANE, 5, 9, ADA))
+    assert skipped == (Parked(5, 9, 10, "refused", ADA),)
+    assert decide(skipped or (), QuarantineSkipped(LANE, 5, 9, ADA)) is None
+    assert decide(WAITS, QuarantineSkipped(LANE, 6, 9, ADA)) is None
+    assert decide(WAITS, QuarantineReplayed(LANE, 5, 6, ADA)) == ()
+    assert go_on(WAITS) == ()
+    assert waiting(skipped or ()) is None
+
+
+def test_what_a_policy_leaves_out_in_a_row_is_one_entry_and_their_number_is_bounded() -> None:
+    quarantine: Quarantine = ()
+    for at in (0, 1, 2, 7):
+        quarantine = park(quarantine, Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True))
+    assert [(each.start, each.end, each.skipped) for each in quarantine] == [(0, 3, BY_POLICY), (7, 8, BY_POLICY)]
+    for at in range(10, 10 + 4 * KEPT, 2):
+        quarantine = park(quarantine, Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True))
+    assert len(quarantine) == KEPT
+
+
+def test_which_entry_an_order_means() -> None:
+    def order(offset: int, until: int = -1) -> Order:
+        return Order(verb="skip", name="orders-0", offset=offset, until=until, by="ada@host")
+
+    def refusal(offset: int, quarantine: Quarantine, verb: str = "skip") -> str:
+        try:
+            rule("skip" if verb == "skip" else "replay", order(offset), "orders-0", {LANE: quarantine}, ADA)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert rule("skip", order(5), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineSkipped(LANE, 5, 6, ADA)
+    assert rule("skip", order(5, 9), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineSkipped(LANE, 5, 9, ADA)
+    assert rule("replay", order(5), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineReplayed(LANE, 5, 6, ADA)
+    decided: Quarantine = (Parked(5, 6, 10, "refused", ADA),)
+    assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA).fact is None
+    assert "cannot be tried again" in refusal(5, decided, "replay")
+    assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
+    assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it waits at nothing"
