@@ -221,18 +221,21 @@ class LedgerTopics:
 
     async def _ends(self) -> tuple[LogEnds, int]:
         found = await self._metadata((self.ledger, self.state))
+        both = (self.ledger, self.state)
         starts, ends = await asyncio.gather(
-            self._offsets(found, offsets.EARLIEST), self._offsets(found, offsets.LATEST)
+            self._offsets(found, offsets.EARLIEST, both), self._offsets(found, offsets.LATEST, both)
         )
         topic_id, end = TopicId(_topic(found, self.ledger).id), ends[self.ledger]
         told = LogEnds(topic_id, starts[self.ledger].offset, end.offset, end.leader_epoch, ends[self.state].offset)
         return told, starts[self.state].offset
 
-    async def _offsets(self, found: metadata.Metadata, which: int) -> dict[str, offsets.ListedOffset]:
-        """Of both topics, in one request where one broker leads both: its requests are answered one by one, and lanes
-        that move wait for this. A broker refuses two questions for one partition in one request."""
+    async def _offsets(
+        self, found: metadata.Metadata, which: int, topics: Sequence[str]
+    ) -> dict[str, offsets.ListedOffset]:
+        """Of topics of one partition, in one request where one broker leads them: its requests are answered one by
+        one, and lanes that move wait for this. A broker refuses two questions for one partition in one request."""
         asked: dict[Address, list[offsets.OffsetQuestion]] = {}
-        for topic in (self.ledger, self.state):
+        for topic in topics:
             leader = _leader(found, topic)
             asked.setdefault(leader.address, []).append(offsets.OffsetQuestion(topic, 0, which, leader.epoch))
         answers = await asyncio.gather(*(self._list_offsets(*each) for each in asked.items()))

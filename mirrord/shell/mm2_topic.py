@@ -113,8 +113,8 @@ class Mm2Topic(LedgerTopics):
     async def _bounds(self) -> tuple[int, int]:
         async def ask() -> tuple[int, int]:
             found = await self._metadata((self._name,))
-            start = await self._offset(found, self._name, EARLIEST)
-            end = await self._offset(found, self._name, LATEST)
-            return start.offset, end.offset
+            start = await self._offsets(found, EARLIEST, (self._name,))
+            end = await self._offsets(found, LATEST, (self._name,))
+            return start[self._name].offset, end[self._name].offset
 
         return await self.asking(ask)
