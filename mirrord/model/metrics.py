@@ -97,6 +97,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "Source offsets between the start of the source's log and the lane's position, while the lane has lag: what "
         "retention may still delete before it takes records that are not copied.",
     ),
+    Metric(
+        "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
+        "How long until the source deletes records that are not copied, as the log's start and the lane have moved in "
+        "the last hour; no sample where that does not come nearer.",
+    ),
     Metric("mirrord_lane_state", "gauge", "", (*LANE, "state"), "1 for the lane's present state."),
     # what was copied
     Metric(

@@ -84,6 +84,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago the target had all that the source had: no missing record is older. 0 while nothing is missing."""
     source_start: int | None = None
     """Where the source's log begins."""
+    retention_left_s: float | None = None
+    """Until the source deletes what is not copied yet, as the last hour went; None where that does not come nearer."""
     protected: bool | None = None
     """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
     records_per_s: float | None = None

@@ -6,6 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from operator import neg
 
+from mirrord.cluster.headroom import Headroom
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
@@ -23,6 +24,7 @@ class FlowFigures:
     def __init__(self) -> None:
         self.rates = Rates()
         self.behind = Behind()
+        self.headroom = Headroom()
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
@@ -31,6 +33,7 @@ class FlowFigures:
             for lane in report.lanes:
                 self.rates.note(host, lane, now)
                 self.behind.note(lane, now)
+                self.headroom.note(lane, now)
         hosted = {(lane.lane, host) for host, report in reports.items() for lane in report.lanes}
         self.rates.keep(hosted)
         self._counts.note(reports)
@@ -39,6 +42,7 @@ class FlowFigures:
     def keep(self, lanes: Collection[LaneId]) -> None:
         """Forget how far behind all other lanes are. Those that have no host for a moment stay."""
         self.behind.keep(lanes)
+        self.headroom.keep(lanes)
 
     def adopt(self, replicators: Iterable[str]) -> None:
         """These ran before this process began to count: what they have done by their first report is not its."""

@@ -21,6 +21,7 @@ from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.facts import LOSSES
 from mirrord.model.groups import GroupsReport
 from mirrord.model.handover import HandoverAnswer, HandoverCall
 from mirrord.model.orders import Order, OrderAnswer
@@ -164,7 +165,8 @@ class HttpServer:
 
     async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002
         ready, reasons = self._source.ready()
-        return _json({"ready": ready, "reasons": reasons}, status=200 if ready else 503)
+        told = {"ready": ready, "reasons": reasons, "losses": losses(self._source.status())}
+        return _json(told, status=200 if ready else 503)
 
     async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
         return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
@@ -246,6 +248,15 @@ def _question(query: Mapping[str, str]) -> Question:
     if (question.offset is None) == (question.time_ms is None):
         raise ValueError("give either offset or time_ms")
     return question
+
+
+def losses(status: Status) -> dict[str, dict[str, int]]:
+    """Source offsets that are lost to the target, by flow and reason; flows that have lost nothing are left out."""
+    found = {
+        flow.name: {reason: lost for reason in LOSSES if (lost := flow.totals.verdict_offsets.get(reason))}
+        for flow in status.flows
+    }
+    return {name: lost for name, lost in found.items() if lost}
 
 
 def _json(value: object, status: int = 200) -> web.Response:

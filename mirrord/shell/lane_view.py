@@ -35,7 +35,7 @@ def lines(
     lanes = {
         lane.lane: _ordered(reported_lane(
             lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
-            held_s=figures.behind.held_s(lane.lane, now), now_ms=now_ms,
+            held_s=figures.behind.held_s(lane.lane, now), left_s=figures.headroom.left_s(lane.lane), now_ms=now_ms,
         ), state.orders)
         for host, report in reports.items()
         for lane in report.lanes
@@ -63,9 +63,11 @@ def reported_lane(
     ledger: LedgerLane | None,
     *,
     held_s: float | None,
+    left_s: float | None = None,
     now_ms: int,
 ) -> LaneStatus:
-    """The line of a lane that a replicator reports; `held_s`: how long ago it is known to have had all."""
+    """The line of a lane that a replicator reports; `held_s`: how long ago it is known to have had all, `left_s`: until
+    retention reaches it."""
     lag_records = lag(report.source_offset, report.source_end)
     return LaneStatus(
         topic=report.source_topic,
@@ -80,6 +82,7 @@ def reported_lane(
         lag_records=lag_records,
         lag_s=lag_seconds(lag_records, report.last_record_ms, now_ms, held_s),
         source_start=report.source_start if report.source_start >= 0 else None,
+        retention_left_s=left_s,
         protected=report.protected,
         records_per_s=rates[0],
         bytes_per_s=rates[1],

@@ -160,6 +160,7 @@ def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_lag_seconds", lane.lag_s
     if lane.lag_records and lane.source_offset is not None and lane.source_start is not None:
         yield "mirrord_retention_headroom_records", max(0, lane.source_offset - lane.source_start)
+    yield "mirrord_retention_headroom_seconds", lane.retention_left_s
 
 
 def _seconds(milliseconds: float | None) -> float | None:

@@ -32,10 +32,11 @@ from mirrord.model.status import (
     Totals,
 )
 from mirrord.shell import http
-from mirrord.shell.http import HttpServer
+from mirrord.shell.http import HttpServer, losses
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.remote import give_order, order_apply
 from mirrord.shell.translating import Answer, Place, Question
+from tests.fixtures.full_status import FULL
 
 LANES = (
     LaneStatus(
@@ -170,7 +171,9 @@ async def post(url: str, **headers: str) -> int:
 
 async def test_health(base: str, daemon: Daemon) -> None:
     assert (await get(f"{base}/livez"))[0] == 200
-    assert await get(f"{base}/readyz") == (200, "application/json", '{"ready":true,"reasons":[]}')
+    assert await get(f"{base}/readyz") == (200, "application/json", '{"ready":true,"reasons":[],"losses":{}}')
+    # Lost records do not keep it from serving; it tells of them all the same.
+    assert losses(FULL) == {"eu-us": {"expired": 5}}
     daemon.reasons = ["the ledger of eu-us is not read yet"]
     status, _, text = await get(f"{base}/readyz")
     assert (status, json.loads(text)["reasons"]) == (503, daemon.reasons)
