@@ -12,6 +12,7 @@ Where there are several nodes (`mirrord.cluster.nodes`), one that has too many r
 one starts elsewhere first, and takes its lanes like those of a drained one.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import count, islice
 from typing import Literal
@@ -27,6 +28,11 @@ STARTS_AT_ONCE = 4
 """Replicators that may be starting at the same time: each start costs a second of a core."""
 MOVES_AT_ONCE = 4
 """Lanes that may be moving at the same time to even out the load."""
+QUIET_AT_ONCE = 32
+"""The same, where a replicator is to be empty, of lanes that carry next to nothing: that they stand for a moment is not
+seen, and a thousand of them would take minutes."""
+_QUIET = 1.25
+"""Times what a lane weighs of which nothing is known."""
 LANES_AT_ONCE = 250
 """Lanes named in one step: a thousand in one message would hold up everything behind it."""
 
@@ -134,7 +140,7 @@ def reconcile(
         steps += (
             _makes_room(open_hosts, wishes.alone)
             or _leaves_drained(serving, open_hosts, places, wishes)
-            or _empties(open_hosts, places.hosts, wishes.alone)
+            or _empties(open_hosts, places.hosts, wishes)
             or _moves(places, wishes)
         )
     steps += _stops(serving, placed, sum(host.state != "stopping" for host in hosts) - wanted, misplaced)
@@ -309,19 +315,28 @@ def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places:
         rooms = sum(not each.lanes for each in open_hosts if each not in places.hosts)
         alone = sorted(host.lanes & wishes.alone)[:rooms]
         others = sorted(host.lanes - wishes.alone) if any(map(places.has_room, places.hosts)) else []
-        if leaving := [*alone, *others][:MOVES_AT_ONCE]:
+        if leaving := _next([*alone, *others], wishes):
             return [Release(host.name, tuple(sorted(leaving)))]
     return []
 
 
-def _empties(serving: Sequence[Host], kept: Sequence[Host], alone: Collection[LaneId]) -> list[Step]:
+def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
+    """Which of the lanes that leave a host leave now."""
+    weights = wishes.weights
+    quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
+    return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
+
+
+def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> list[Step]:
     """There are more replicators than there should be: the one with the fewest lanes gives them up."""
     names = {host.name for host in kept}
-    surplus = [host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(alone)]
+    surplus = [
+        host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
+    ]
     if not surplus or not kept:
         return []
     host = min(surplus, key=lambda each: (len(each.lanes), each.name))
-    return [Release(host.name, tuple(sorted(host.lanes)[:MOVES_AT_ONCE]))]
+    return [Release(host.name, tuple(sorted(_next(sorted(host.lanes), wishes))))]
 
 
 def _moves(places: _Places, wishes: Wishes) -> list[Step]:

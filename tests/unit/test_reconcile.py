@@ -1,5 +1,6 @@
 """The reconciler against a model of replicators that start late, drain slowly, fail to start and die."""
 
+import math
 import random
 from typing import Literal
 
@@ -12,6 +13,7 @@ from mirrord.cluster.placement import Weights
 from mirrord.cluster.reconcile import (
     LANES_AT_ONCE,
     MOVES_AT_ONCE,
+    QUIET_AT_ONCE,
     STARTS_AT_ONCE,
     Assign,
     Host,
@@ -328,6 +330,31 @@ def test_a_full_replicator_takes_no_pinned_lane() -> None:
     lane = next(lane for lane, slot in slots(mirror).items() if slot == 0)
     mirror.wishes = Wishes(pins={lane: 1})
     assert mirror.steps() == []
+
+
+@pytest.mark.parametrize("why", ["drained", "too many"])
+def test_lanes_that_carry_next_to_nothing_leave_together_and_before_the_others(why: str) -> None:
+    mirror = world(lanes=200, count=2)
+    mirror.settle()
+    leaving = sorted(lane for lane, name in mirror.homes().items() if name == "replicator-1.2")
+    # One of which nothing is known yet may carry much.
+    rates = {lane: 100.0 for lane in lane_ids(200) if lane != leaving[-1]} | dict.fromkeys(leaving[:9], 5_000.0)
+    weights = Weights(rates, 100.0)
+    mirror.wishes = Wishes(weights=weights, even_out=False)
+    if why == "drained":
+        mirror.wishes = Wishes(weights=weights, even_out=False, drained=frozenset({"replicator-1.2"}))
+    else:
+        mirror.config = ReplicatorsConfig(count=1)
+    rounds: list[int] = []
+    while "replicator-1.2" in mirror.homes().values():
+        for release in mirror.tick():
+            if isinstance(release, Release):
+                quiet = {lane for lane in release.lanes if rates.get(lane, math.inf) <= 100.0}
+                assert len(release.lanes) <= (QUIET_AT_ONCE if quiet == set(release.lanes) else MOVES_AT_ONCE)
+                rounds.append(len(release.lanes))
+        for host in [host for host in mirror.hosts.values() if host.leaving]:
+            mirror.go_on(host.name)
+    assert rounds == [32, 32, 26, 4, 4, 2]
 
 
 def test_a_drained_replicator_is_emptied_a_few_lanes_at_a_time_and_stays_empty() -> None:
