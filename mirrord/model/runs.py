@@ -331,7 +331,10 @@ class Runs:
 
 
 def _turns(ordinals: "array[int]", offsets: "array[int]") -> list[int]:
-    ahead = array("q", map(sub, offsets, ordinals))
+    try:
+        ahead = array("q", map(sub, offsets, ordinals))
+    except OverflowError as error:  # of bytes that were damaged
+        raise ValueError("runs out of range") from error
     if not any(map(gt, ahead, ahead[1:])):
         return []
     return [ordinals[at + 1] for at, (before, after) in enumerate(pairwise(ahead)) if after < before]
