@@ -64,6 +64,15 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
             assert time.monotonic() < deadline, "it is still there"
             time.sleep(0.2)
         assert second.flow().state == "running"
-        assert second.stop() == 0
+
+        # On one Ray cluster who is of the same program goes on, under another supervisor.
+        hosts = {each.pid for each in second.flow().replicators}
+        with Daemon(other_path, "--upgrade", environment=TOKEN) as third:
+            assert second.process.wait(START_S) == 0, second.output
+            third.until(lambda: third.flow().totals.lanes == {"copying": 1})
+            assert {each.pid for each in third.flow().replicators} == hosts
+            fill(source, other_topic, 1, 500, first=500)
+            third.until_copied(all_ends(source, other_topic))
+            assert third.stop() == 0
     assert asyncio.run(names()) == []
-    assert_same(source, target, [one_topic, other_topic], 1_000)
+    assert_same(source, target, [one_topic, other_topic], 1_500)
