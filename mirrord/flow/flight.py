@@ -24,6 +24,7 @@ from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import note
 from mirrord.model.facts import TargetRun
 from mirrord.model.runs import Runs
+from mirrord.wire.errors import ErrorCode
 
 CORRUPT = 2
 
@@ -152,7 +153,7 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 
 
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: bool) -> Effects:
-    lane.pipelined = True
+    lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     # Runs behind this ordinal are of a log that went back: the new word supersedes them.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
@@ -194,6 +195,7 @@ def _settled(lane: Lane, now: float) -> Effects:
         return resume.begin(lane, now)
     if outcome is Produced.REFUSED and not lane.suspicious:
         return parking.refused(lane, now, error, batch)
+    lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
     if outcome is Produced.DENIED:
         return resume.begin(lane, now, lane.limits.denied_s)
     return resume.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)

@@ -37,11 +37,7 @@ def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
 
 def _line(error: int, start: int, end: int) -> str:
     what = f"record at source offset {start}" if end == start + 1 else f"batch of source offsets [{start}, {end})"
-    try:
-        name = ErrorCode(error).name
-    except ValueError:
-        return f"the target refuses the {what} with Kafka error {error}"
-    return f"the target refuses the {what} with Kafka error {error} ({name})"
+    return f"the target refuses the {what} with Kafka error {error} ({ErrorCode.name_of(error)})"
 
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:

@@ -82,6 +82,12 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
     return lane.protected
 
 
+def _trouble(lane: Lane) -> str:
+    """Why nothing arrives at the target now."""
+    tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
+    return lane.trouble if tries else ""
+
+
 def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
     """The lane as its replicator sees it, at a wall time; `source` as the shell knows it."""
     known = mark(lane)
@@ -104,5 +110,5 @@ def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
         copied_records=lane.copied_records,
         copied_bytes=lane.copied_bytes,
         in_flight_bytes=lane.buffered_bytes,
-        note=lane.halt_line or lane.doubt_line,
+        note=lane.halt_line or lane.doubt_line or _trouble(lane),
     )

@@ -163,6 +163,8 @@ class Lane:
     halt_line: str = ""
     halt_facts: tuple[LaneFact, ...] = ()
     """What the ledger is to know of why the lane stands still."""
+    trouble: str = ""
+    """Why the last batch was not taken, until one is: the lane tries again."""
     untold: bool = False
     """While it stood still it was told that something from before may not stand in the ledger."""
 

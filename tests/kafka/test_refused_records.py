@@ -42,9 +42,9 @@ def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | Non
     return found
 
 
-async def let_take(cluster: Cluster, topic: str, size: str) -> None:
-    """Another max.message.bytes."""
-    entry = ConfigEntry("max.message.bytes", size, incremental_operation=AlterConfigOpType.SET)
+async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
+    """Another setting of a topic."""
+    entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient(client_settings(cluster))
     for future in admin.incremental_alter_configs([resource]).values():
@@ -90,7 +90,7 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         await until(lambda: ends(flow.target, copy_of(topic))[0] == 300)
         lane, entry = await waits(flow)
         assert (entry.start, entry.end) == (301, 302)
-        await let_take(flow.target, copy_of(topic), "4000000")
+        await alter(flow.target, copy_of(topic), "max.message.bytes", "4000000")
         await flow.store.append(flow.setup.lease_epoch, [QuarantineReplayed(lane, entry.start, entry.end, ADA)])
         reports = await flow.caught_up(replicator)
         assert sum(each.rebuilt.get("split", 0) + each.rebuilt.get("inside-batch", 0) for each in reports) > 0

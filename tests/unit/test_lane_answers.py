@@ -121,6 +121,8 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
         assert "[0, 2)" in halted.line
         return
     assert lane.phase in (Phase.WAITING, Phase.RESUMING)
+    if outcome is not Produced.REFUSED:
+        assert describe(lane, SourceTold(4, 0.0, 0), 2).note.endswith(f"it tries again: {ErrorCode.name_of(error)}")
     if outcome is Produced.UNKNOWN:
         assert lane.dirty_until == 10.0 + lane.limits.request_timeout_s
     if outcome is Produced.DENIED:
