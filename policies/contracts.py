@@ -9,7 +9,8 @@ keeps the answer as long as the process lives. Whatever a policy raises is told 
 stops no other one. What stands under "may" can be left out.
 """
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, Self
 
 
 class NamingPolicy(Protocol):
@@ -54,4 +55,46 @@ class PropertyPolicy(Protocol):
 
     def passes(self, name: str, /) -> bool:
         """Whether the setting is kept like the source's."""
+        ...
+
+
+class Record(Protocol):
+    """A record as record policies get it: a named tuple, so `record._replace(value=b"...")` makes another one."""
+
+    @property
+    def offset(self) -> int:
+        """At the source; a transform cannot change it."""
+        ...
+
+    @property
+    def time_ms(self) -> int:
+        """Milliseconds since 1970; the time of its append where the source topic has those."""
+        ...
+
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
+    def _replace(self, **fields: object) -> Self: ...
+
+
+class RecordFilter(Protocol):
+    """`filter = "module:Class"` in `[flows.records]`: which records are copied.
+
+    The same record must get the same answer each time: what is bound in the ledger stands, but what is not copied yet
+    when a process ends is asked about once more.
+    """
+
+    def keeps(self, record: Record, /) -> bool:
+        """Whether the record is copied."""
+        ...
+
+
+class RecordTransform(Protocol):
+    """`transform = "module:Class"` in `[flows.records]`: what becomes of a record. It cannot leave one out."""
+
+    def changed(self, record: Record, /) -> Record:
+        """The record as the target is to hold it: time, key, value and headers count."""
         ...

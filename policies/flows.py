@@ -10,13 +10,15 @@ from typing import cast
 
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import literal_prefix, selects
-from mirrord.model.config_policies import is_built_in, needless_settings, third_party
+from mirrord.model.config_policies import is_built_in, needless_settings, record_policies, third_party
 from mirrord.model.errors import ConfigError, PolicyFault
-from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy
+from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
 from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
-from policies.loading import NAMING, PROPERTIES, SELECTION, make
+from policies.guarded_records import GuardedFilter, GuardedTransform
+from policies.loading import NAMING, PROPERTIES, RECORD_FILTER, RECORD_TRANSFORM, SELECTION, make
 from policies.naming import Naming, is_heartbeats, naming
 from policies.properties import Properties, properties
+from policies.records import FILTERS, TRANSFORMS
 from policies.selecting import Selection, is_internal
 
 EXAMPLES = ("orders", "payments.card", "a_b-C.9")
@@ -50,7 +52,8 @@ class Loading:
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         yield from needless_settings(flow)
-        for key, _, _ in third_party(flow):
+        needed = {key: None for key, _, _ in (*third_party(flow), *record_policies(flow))}
+        for key in needed:
             try:
                 _try(flow, key)
             except (ConfigError, PolicyFault) as fault:
@@ -111,6 +114,24 @@ def properties_of(flow: FlowConfig) -> Properties:
     return GuardedProperties(f'filter_configs "{text}"', cast(PropertyPolicy, made), base)
 
 
+def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
+    """Which records the flow copies; None: all. Raises ConfigError."""
+    text, settings = flow.records.filter, flow.records.filter_settings
+    if not text:
+        return None
+    made = make(RECORD_FILTER, FILTERS.get(text, text), flow.source, flow.target, settings)
+    return GuardedFilter(f'filter "{text}"', cast(RecordFilter, made))
+
+
+def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
+    """What becomes of the flow's records; None: nothing. Raises ConfigError."""
+    text, settings = flow.records.transform, flow.records.transform_settings
+    if not text:
+        return None
+    made = make(RECORD_TRANSFORM, TRANSFORMS.get(text, text), flow.source, flow.target, settings)
+    return GuardedTransform(f'transform "{text}"', cast(RecordTransform, made))
+
+
 def _leaving(flow: FlowConfig) -> GuardedSelection:
     key = ("select", flow.select, flow.source, flow.target, repr(flow.select_settings))
     if key not in _made:
@@ -128,6 +149,10 @@ def _try(flow: FlowConfig, key: str) -> None:
                 if not _left_out(flow, topic):
                     names.hops(names.target_topic(topic))
                     names.target_prefix(topic)
+        case "records.filter":
+            record_filter_of(flow)
+        case "records.transform":
+            record_transform_of(flow)
         case "select":
             for topic in _examples(flow):
                 _leaving(flow).refusal(topic)

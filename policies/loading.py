@@ -28,13 +28,15 @@ class Kind(NamedTuple):
     group: str
     """Of the entry points that give a class a name."""
     methods: tuple[str, ...]
-    """Each takes one text."""
+    """Each takes one text, or one record."""
     may: tuple[str, ...] = ()
     """Methods that can be left out."""
 
 
 NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
 SELECTION = Kind("select", "mirrord.selection", ("refusal",))
+RECORD_FILTER = Kind("records.filter", "mirrord.record-filters", ("keeps",))
+RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("changed",))
 PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
 
 

@@ -30,6 +30,8 @@ def bounds(lane: Lane) -> tuple[int, int, int]:
     What is copied again ends where the plan goes on elsewhere, be it inside a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
+    if lane.shaped:
+        stop = -1  # nothing does
     return stop, whole_until(lane, lane.position), lane.largest
 
 

@@ -22,8 +22,8 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import note
-from mirrord.model.facts import TargetRun
-from mirrord.model.runs import Runs
+from mirrord.model.facts import SourceRun, TargetRun
+from mirrord.model.runs import Run, Runs
 from mirrord.wire.errors import ErrorCode
 
 CORRUPT = 2
@@ -213,13 +213,25 @@ def drain(lane: Lane, now: float) -> Effects:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
         return [Drained(clean=False)]
+    effects: Effects = [StopFetch(), *_tell_passed(lane)]
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
-        return [StopFetch()]
-    return [StopFetch(), *drained(lane, now)]
+        return effects
+    return [*effects, *drained(lane, now)]
+
+
+def _tell_passed(lane: Lane) -> Effects:
+    """What was passed over behind the last record is told, so that the ledger explains all in front of the position."""
+    if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
+        return []
+    if not lane.skipped:
+        return []
+    told, lane.skipped = tuple(lane.skipped), []
+    run = Run(lane.next_ordinal, lane.position)
+    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, lineage.take_new(lane, run.ordinal)),))
 
 
 def drained(lane: Lane, now: float) -> Effects:

@@ -6,6 +6,7 @@ nor copied. Messages of the formats 0 and 1 take the second path, some at a time
 """
 
 from bisect import bisect_right
+from collections import deque
 from heapq import heapify, heappop
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ from mirrord.flow import cutting, lineage
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
-from mirrord.flow.state import Lane, Rebuild
+from mirrord.flow.state import ALL, Lane, PolicyRefused, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, HeaderTuple, patch
@@ -55,7 +56,9 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
         unreadable = fault
     lane.seen.reach(lane.position)
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
-    if not runs and not lane.plan and lane.skipped:
+    # What is declared behind here was decided, and must not be superseded.
+    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0)
+    if not runs and open_ended and lane.skipped:
         skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
         if skipped >= lane.limits.skipped_offsets_noted:
             _begin_run(lane, runs, lane.position)
@@ -163,7 +166,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             lane.next_ordinal = first + count
             lane.raw_batches += 1
         else:
-            why = _why(base, position, count, last_delta, attributes)
+            why = "policy" if lane.shaped else _why(base, position, count, last_delta, attributes)
             whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
         lane.position, at = next_offset, batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
@@ -260,6 +263,18 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
         skipped.append(Verdict(start, end, reason))
 
 
+def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
+    """Nothing of the offsets [start, end) is copied: what a policy has left out of them, and holes."""
+    while left_out and left_out[0].start < end:
+        verdict = left_out.popleft()
+        if start < verdict.start:
+            _skip(lane, start, verdict.start, "compacted")
+        _skip(lane, verdict.start, verdict.end, verdict.reason)
+        start = verdict.end
+    if start < end:
+        _skip(lane, start, end, "compacted")
+
+
 def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
     """The next `count` ordinals stand for the offsets from `offset` on: grow the open run, or begin one."""
     run = lane.open_run
@@ -326,26 +341,29 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: cutting.Piece,
     """One batch of the second path; the source offset behind it."""
     position, end = wanted.from_offset, piece.end
     most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
+    decided = ALL if lane.plan else lane.decided
     try:
-        rebuilt = cutting.rebuild(lane, msgspec.structs.replace(wanted, most=most, until_offset=end))
+        rebuilt = cutting.rebuild(lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided))
+    except PolicyRefused as error:
+        raise Unreadable(f"a record that a policy has no answer for ({error})", error.offset, end) from error
     except ValueError as error:
         raise Unreadable(f"a batch whose records cannot be read ({error})", position, end) from error
-    if rebuilt is None:
-        _skip(lane, position, end, "compacted")
+    left_out = deque(rebuilt.left_out if rebuilt is not None else ())
+    if rebuilt is None or not rebuilt.pieces:
+        _explain(lane, position, end, left_out)
         return end
     cursor = position
     first = lane.next_ordinal
     for offset, length in rebuilt.pieces:
-        if offset > cursor:
-            _skip(lane, cursor, offset, "compacted")
+        _explain(lane, cursor, offset, left_out)
         _follow(lane, runs, offset, length)
         lane.next_ordinal += length
         cursor = offset + length
     data, count = rebuilt.data, lane.next_ordinal - first
     # Of a batch that was cut short, more may follow.
     behind = cursor if count >= most or rebuilt.is_cut else end
-    if cursor < behind and not lane.plan:
-        _skip(lane, cursor, behind, "compacted")
+    if not lane.plan:
+        _explain(lane, cursor, behind, left_out)
     begin = rebuilt.pieces[0][0]
     lane.ready.append(Batch(first, count, begin, behind, data, 0, len(data), rebuilt.newest_ms, None))
     lane.ready_bytes += len(data)
@@ -362,7 +380,7 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *lane.skipped[:at]), lane.skipped[at:]
     lane.unbound = (runs[0].ordinal, told)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane)),))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane, runs[0].ordinal)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     return [effect]
 

@@ -121,10 +121,13 @@ def leap(lane: Lane) -> None:
     lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
 
 
-def take_new(lane: Lane) -> Epochs:
-    """What is still to be told."""
+def take_new(lane: Lane, ordinal: int) -> Epochs:
+    """What is still to be told, with runs from this ordinal on."""
     told = tuple(lane.new_epochs)
     lane.new_epochs.clear()
+    if not told and lane.told_since == ordinal and lane.told_epoch >= 0:
+        # It was told with other runs from the same ordinal on, which these supersede.
+        return ((ordinal, lane.told_epoch),)
     return told
 
 

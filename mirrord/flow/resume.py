@@ -36,7 +36,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Wake,
 )
-from mirrord.flow.state import Lane, Mark, Phase, Stage
+from mirrord.flow.state import NOT_YET, Decided, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
 from mirrord.model.quarantine import skipped_ranges
@@ -162,7 +162,8 @@ def _decide(lane: Lane, now: float) -> Effects:
     if lane.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    if not lane.protected and now < barrier_until(lane):
+    # Of shaped records the broker's memory tells numbers alone: another answer of a policy is another record.
+    if (lane.shaped or not lane.protected) and now < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.opened_here and not lane.sent:
@@ -383,6 +384,15 @@ def planned(record: LaneRecord, ordinal: int) -> list[Run]:
     return list(record.source_runs.beginning_in(ordinal + 1, limit))
 
 
+def decided(record: LaneRecord, ordinal: int) -> Decided:
+    """What the ledger says of records behind an ordinal: of those in front of the last run that it was told of."""
+    last = record.source_runs.last
+    if last is None or last.ordinal <= ordinal:
+        return NOT_YET
+    pieces = sorted((offset, length) for _, offset, length in record.source_runs.between(ordinal, last.ordinal - 1))
+    return Decided(tuple(pieces), last.offset)
+
+
 def facts_bound(lane: Lane) -> Effects:
     """An intent of the present or an earlier round was bound."""
     return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
@@ -414,6 +424,7 @@ def copy(lane: Lane) -> Effects:
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
+    lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
     if any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
         effects += _tell_anew(lane, ordinal)
     lowest = min([lane.position, *(run.offset for run in lane.plan)])

@@ -4,6 +4,7 @@ Only the functions that `lane.step` calls change it. It holds no clock and no co
 and explored.
 """
 
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -74,9 +75,36 @@ class Rebuilt(msgspec.Struct, frozen=True):
 
     data: bytearray
     pieces: tuple[tuple[int, int], ...]
+    """Empty when no record is left; then there are no bytes."""
     newest_ms: int
+    left_out: tuple[Verdict, ...] = ()
+    """Offsets of records that a policy left out, ascending; each range lies between two pieces."""
     is_cut: bool = False
     """Not all that was wanted: the batch would have been too large."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What the ledger says of source offsets below `end`: those of `pieces` (offset, length) are copied, and no others.
+
+    No filter is asked about them: what another answer would make of them could not be written any more.
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    """Ascending."""
+    end: int
+
+    def keeps(self, offset: int) -> bool | None:
+        """Whether it is copied; None: that is open."""
+        if offset >= self.end:
+            return None
+        at = bisect_right(self.pieces, (offset, NEVER)) - 1
+        return at >= 0 and offset < sum(self.pieces[at])
+
+
+NEVER = 1 << 62
+ALL = Decided(((0, NEVER),), NEVER)
+"""What is copied again was copied once."""
+NOT_YET = Decided((), 0)
 
 
 class Rebuild(msgspec.Struct, frozen=True):
@@ -92,6 +120,15 @@ class Rebuild(msgspec.Struct, frozen=True):
     base_sequence: int
     most: int = 1 << 31
     until_offset: int = 1 << 62
+    decided: Decided = NOT_YET
+
+
+class PolicyRefused(Exception):
+    """A policy of the flow has no answer for a record; the text says which and why."""
+
+    def __init__(self, line: str, offset: int) -> None:
+        super().__init__(line)
+        self.offset = offset
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -103,7 +140,8 @@ class Cut(msgspec.Struct, frozen=True):
 
 
 Rebuilder = Callable[[Rebuild], Rebuilt | None]
-"""Makes the batch anew, record by record; None when no record is left. Raises ValueError when it cannot be read."""
+"""Makes the batch anew, record by record; None when there is no record. Raises ValueError when it cannot be read,
+PolicyRefused when a policy gives no answer."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -240,6 +278,10 @@ class Lane:
     skipped: list[Verdict] = field(default_factory=list[Verdict])
     blocked: tuple[str, int, int] | None = None
     """The source holds something here that this version cannot copy: (why, start, end)."""
+    shaped: bool = False
+    """Records go through policies: nothing is copied raw, and what a policy answers may not be relied on twice."""
+    decided: Decided = NOT_YET
+    """What is bound of them and not written yet."""
     origins: Origins | None = None
     """What tells copies in the source; None where none of them can be meant for the target topic."""
     doubt: Doubt | None = None

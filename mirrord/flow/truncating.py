@@ -8,11 +8,11 @@ That gives the next ordinals another meaning, as the mending of a hole does. So 
 answered and the target is asked what stands there, and nobody else may be writing any more.
 """
 
-from mirrord.flow import intake, lineage, resume
+from mirrord.flow import intake, resume
 from mirrord.flow.asking import append
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import Chunk, Effects, Lost
-from mirrord.flow.state import Lane, Phase
+from mirrord.flow.state import NOT_YET, Lane, Phase
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
 
@@ -60,9 +60,10 @@ def _go_back(lane: Lane, start: int) -> Effects:
     lane.told_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
+    lane.decided = NOT_YET  # other records have these offsets now
     epochs = ((lane.next_ordinal, lane.epoch),)
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs),))
     lane.intents.append((effect.tag, lane.next_ordinal))
-    lineage.take_new(lane)
+    lane.new_epochs.clear()
     return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]

@@ -37,13 +37,20 @@ class VerdictTally:
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
+    beyond: int = field(default=0, compare=False, repr=False)
+    """No recent range reaches beyond this offset: a filter tells thousands at once, each behind the one before."""
+
+    def __post_init__(self) -> None:
+        self.beyond = max((verdict.end for verdict in self.recent), default=0)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count verdicts."""
         for verdict in verdicts:
             if verdict.end <= verdict.start:
                 continue
-            self._take_back(verdict)
+            if verdict.start < self.beyond:
+                self._take_back(verdict)
+            self.beyond = max(self.beyond, verdict.end)
             self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
             self.recent.append(verdict)
             if len(self.recent) > RECENT_VERDICTS:

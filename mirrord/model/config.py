@@ -20,11 +20,13 @@ from mirrord.model.config_features import (
     GroupsConfig,
     HeartbeatsConfig,
     Mm2RecordsConfig,
+    RecordsConfig,
     SyncConfig,
     read_from_mm2,
     read_groups,
     read_heartbeats,
     read_mm2_records,
+    read_records,
     read_sync,
     refresh,
     separator,
@@ -121,6 +123,7 @@ class FlowConfig(msgspec.Struct, frozen=True):
     delete_grace_ms: int = 86_400_000
     """How long after that."""
     groups: GroupsConfig = GroupsConfig()
+    records: RecordsConfig = RecordsConfig()
     sync: SyncConfig = SyncConfig()
     heartbeats: HeartbeatsConfig = HeartbeatsConfig()
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
@@ -375,6 +378,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
         delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),
+        records=read_records(table.table("records")),
         sync=read_sync(table.table("sync")),
         heartbeats=read_heartbeats(table.table("heartbeats")),
         mm2_records=read_mm2_records(table.table("mm2_records")),

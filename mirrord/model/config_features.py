@@ -9,7 +9,14 @@ from typing import Literal
 import msgspec
 
 from mirrord.model import config_reader as read
-from mirrord.model.config_policies import PolicySettings, policy, settings
+from mirrord.model.config_policies import (
+    RECORD_FILTERS,
+    RECORD_TRANSFORMS,
+    PolicySettings,
+    policy,
+    record_policy,
+    settings,
+)
 from mirrord.model.config_units import duration_ms, regex
 
 GroupsMode = Literal["follow", "forward-only", "off"]
@@ -18,6 +25,7 @@ DefaultsFrom = Literal["source", "target"]
 EmitOn = Literal["target", "source", "both", "off"]
 OffsetSyncsOn = Literal["target", "source", "off"]
 Mm2Takeover = Literal["verify", "trust", "off"]
+OnError = Literal["halt", "reject"]
 InternalFactor = int | Literal["broker"]
 
 UNWANTED_GROUPS = ("console-consumer-.*", "connect-.*", "__.*")
@@ -39,6 +47,7 @@ _DEFAULTS_FROM: read.Convert[DefaultsFrom] = read.choice("source", "target")
 _EMIT_ON: read.Convert[EmitOn] = read.choice("target", "source", "both", "off")
 _OFFSET_SYNCS_ON: read.Convert[OffsetSyncsOn] = read.choice("target", "source", "off")
 _MM2_TAKEOVER: read.Convert[Mm2Takeover] = read.choice("verify", "trust", "off")
+_ON_ERROR: read.Convert[OnError] = read.choice("halt", "reject")
 _FACTOR: read.Convert[InternalFactor] = read.either("broker", read.integer(1, 32_767))
 EVERY = read.within(duration_ms, 100, MONTH_MS, '"100ms" to "30d"')
 _SEPARATOR = re.compile(r"[A-Za-z0-9._-]{1,16}")
@@ -141,6 +150,39 @@ class FromMm2Config(msgspec.Struct, frozen=True):
     """The group of its workers at the target: while that has members, it still copies. None: `<source>-mm2`."""
     verify_records: int = 10_000
     """How many of the target's last records are compared, in each partition."""
+
+
+class RecordsConfig(msgspec.Struct, frozen=True):
+    """Policies that look at records. What they concern is copied record by record instead of whole batches."""
+
+    topics: tuple[str, ...] = (".*",)
+    """Source topics that they are asked about: regexes that match the whole name."""
+    filter: str = ""
+    """Which records are copied: `tombstones`, `keys`, or a policy of a third party; empty: all."""
+    filter_settings: PolicySettings = {}
+    transform: str = ""
+    """What becomes of a record: `headers`, or a policy of a third party; empty: nothing."""
+    transform_settings: PolicySettings = {}
+    on_error: OnError = "halt"
+    """What to do with a record that a policy has no answer for: halt in front of it, or reject it and go on."""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any policy."""
+        return bool(self.filter or self.transform)
+
+
+def read_records(table: read.Table) -> RecordsConfig:
+    """The `records` table."""
+    default = RecordsConfig()
+    return RecordsConfig(
+        topics=table.list_of("topics", regex, default=default.topics),
+        filter=table.optional("filter", record_policy(RECORD_FILTERS), ""),
+        filter_settings=table.optional("filter_settings", settings, {}),
+        transform=table.optional("transform", record_policy(RECORD_TRANSFORMS), ""),
+        transform_settings=table.optional("transform_settings", settings, {}),
+        on_error=table.optional("on_error", _ON_ERROR, default.on_error),
+    )
 
 
 def read_groups(table: read.Table) -> GroupsConfig:

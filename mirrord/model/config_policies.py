@@ -20,6 +20,9 @@ PolicySettings = dict[str, Scalar | tuple[Scalar, ...]]
 
 NAMINGS = ("prefix", "identity")
 """The built-in names of `naming`; templates come on top. `select` and `filter_configs` have none."""
+RECORD_FILTERS = ("tombstones", "keys")
+RECORD_TRANSFORMS = ("headers",)
+"""Those of `records.filter` and `records.transform`; they take settings as those of third parties do."""
 CLASS_RULE = 'a class as "module:Class"'
 _TEMPLATE = re.compile(r"[A-Za-z0-9._-]*\{topic\}[A-Za-z0-9._-]*")
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
@@ -91,6 +94,15 @@ def third_party(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]
         yield "select", flow.select, flow.select_settings
     if flow.sync.filter_configs:
         yield "sync.filter_configs", flow.sync.filter_configs, flow.sync.filter_settings
+    yield from (each for each in record_policies(flow) if each[1] not in RECORD_FILTERS + RECORD_TRANSFORMS)
+
+
+def record_policies(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:
+    """The policies that look at records, built in or not: the key below the flow, the text, the settings."""
+    if flow.records.filter:
+        yield "records.filter", flow.records.filter, flow.records.filter_settings
+    if flow.records.transform:
+        yield "records.transform", flow.records.transform, flow.records.transform_settings
 
 
 def needless_settings(flow: "FlowConfig") -> Iterator[tuple[str, str]]:
@@ -101,6 +113,9 @@ def needless_settings(flow: "FlowConfig") -> Iterator[tuple[str, str]]:
         yield "select_settings", "there is no select that takes them"
     if flow.sync.filter_settings and not flow.sync.filter_configs:
         yield "sync.filter_settings", "there is no filter_configs that takes them"
+    for key in ("filter", "transform"):
+        if getattr(flow.records, f"{key}_settings") and not getattr(flow.records, key):
+            yield f"records.{key}_settings", f"there is no {key} that takes them"
 
 
 def unknown(key: str, found: object, installed: Sequence[str]) -> str:
@@ -125,6 +140,17 @@ def policy(found: object) -> str:
     raise ValueError(_rule("", found, ()))
 
 
+def record_policy(built_in: Sequence[str]) -> "read.Convert[str]":
+    """One of these names, a dotted path, or a name that a package may offer."""
+
+    def convert(found: object) -> str:
+        if isinstance(found, str) and (is_class(found) or _NAME.fullmatch(found)):
+            return found
+        raise ValueError(_rule("", found, built_in))
+
+    return convert
+
+
 def settings(found: object) -> PolicySettings:
     """A table for a policy."""
     if not isinstance(found, dict):
@@ -133,7 +159,8 @@ def settings(found: object) -> PolicySettings:
 
 
 def _rule(key: str, found: object, installed: Sequence[str]) -> str:
-    names = [*NAMINGS, *installed] if key == "naming" else list(installed)
+    own = {"naming": NAMINGS, "records.filter": RECORD_FILTERS, "records.transform": RECORD_TRANSFORMS}
+    names = [*own.get(key, ()), *installed]
     allowed = [*(['a template such as "dr-{topic}"'] if key == "naming" else []), *(f'"{name}"' for name in names)]
     like = read.nearest(found, names) if isinstance(found, str) else None
     rule = (

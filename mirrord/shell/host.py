@@ -73,8 +73,8 @@ from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.provenance import provenance_of
 from mirrord.shell.reading import ReadFailed, Stretches, own_batches
-from mirrord.shell.records import rebuild
 from mirrord.shell.relocation import Relocation
+from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
 from mirrord.shell.starts import Starts
 from mirrord.shell.target import Target
@@ -116,12 +116,10 @@ class Host:
         self._target_asks = Asks(target, read_committed=False)
         self._source_stretches = Stretches(source, setup.request_timeout_s)
         self._target_stretches = Stretches(target, setup.request_timeout_s)
-        self._starts = Starts(
-            setup,
-            Sides(source, self._source_asks, self._source_stretches),
-            Sides(target, self._target_asks, self._target_stretches),
-        )
+        sides = Sides(source, self._source_asks, self._source_stretches)
+        self._starts = Starts(setup, sides, Sides(target, self._target_asks, self._target_stretches))
         self._provenance = provenance_of(setup, clock)
+        self._shaping = Shaping(setup.flow)
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
@@ -165,8 +163,10 @@ class Host:
         if known is not None and known.lane.phase is not Phase.GONE:
             return None
         flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
-        reads = (flow.isolation, self._read_committed, rebuild, self._limits)
-        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject)
+        shaped = self._shaping.concerns(assignment.source_topic)
+        policy = self._shaping.fingerprint if shaped else flow.isolation
+        reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
+        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
         hosted = Hosted(self.tell, assignment, lane, replicator)
         lane.origins = self._provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
@@ -333,11 +333,11 @@ class Host:
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        record = _known(hosted)
+        record, changing = _known(hosted), self._shaping.changing(hosted.source.topic)
 
         async def check() -> Checked:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
-            finding = await Comparison(*sides, record, effect).run()
+            finding = await Comparison(*sides, record, effect, changing).run()
             outcome = (effect.first, effect.last, finding.outcome, finding.note)
             return Checked(effect.question, 0, *outcome, *in_front)
 
@@ -350,6 +350,10 @@ class Host:
         record = _known(hosted)
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         copies = self._provenance.copies if hosted.lane.origins is not None else None
+        if hosted.lane.shaped:
+            trouble = "its records go through a policy, so what they hold does not tell where they come from"
+            self._loop.call_soon(hosted.tell, Relocated(effect.question, 0, (), None, trouble))
+            return
         search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
         failed = partial(Relocated, effect.question, own=(), located=None)
         self._begin(self._read(hosted, effect.question, partial(search.run, record, effect), failed))

@@ -17,6 +17,7 @@ from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from mirrord.flow.compare import Record
+from mirrord.flow.ranges import ranges
 from mirrord.flow.state import Rebuild, Rebuilt
 from mirrord.wire.batch import CODEC_MASK, HEAD_OFFSET, HEADER, HEADER_LENGTH, Header, HeaderTuple
 from mirrord.wire.crc32c import Bytes, checksum
@@ -45,7 +46,7 @@ def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
 
     Where a batch has the time of its append, so have its records (KIP-32). Raises ValueError when they cannot be read.
     """
-    return _read(buffer, start, end)[1]
+    return read(buffer, start, end)[1]
 
 
 def rebuild(request: Rebuild) -> Rebuilt | None:
@@ -53,11 +54,14 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
 
     Key, value, headers and codec stay. Record times stay too; an append time becomes a creation time.
     """
-    codec, records = _read(request.buffer, request.start, request.end)
+    codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
     kept = wanted[: request.most]
-    if not kept:
-        return None
+    return build(codec, kept, [record.offset for record in kept], request) if kept else None
+
+
+def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: Rebuild) -> Rebuilt:
+    """A batch of the lane with these records, which stand at these offsets of the source."""
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
         compression_type=codec,
@@ -75,7 +79,7 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
     if shift:
         _set_back(data, shift)
     newest_ms = max(record.time_ms for record in kept)
-    return Rebuilt(data, _pieces(kept), newest_ms)
+    return Rebuilt(data, _pieces(offsets), newest_ms)
 
 
 def _set_back(data: bytearray, by_ms: int) -> None:
@@ -88,19 +92,13 @@ def _set_back(data: bytearray, by_ms: int) -> None:
     HEADER.pack_into(data, 0, *header._replace(base_timestamp=times[0], max_timestamp=times[1], crc=crc))
 
 
-def _pieces(records: Sequence[Record]) -> tuple[tuple[int, int], ...]:
-    """The offsets of the records as `(offset, length)` of what follows each other."""
-    pieces: list[tuple[int, int]] = []
-    for record in records:
-        if pieces and pieces[-1][0] + pieces[-1][1] == record.offset:
-            pieces[-1] = (pieces[-1][0], pieces[-1][1] + 1)
-        else:
-            pieces.append((record.offset, 1))
-    return tuple(pieces)
+def _pieces(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Offsets as `(offset, length)` of what follows each other."""
+    return tuple((start, end - start) for start, end in ranges(offsets))
 
 
-def _read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
-    """The codec, and the records in ascending order of their offsets."""
+def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
+    """The codec, and the records in ascending order of their offsets. Raises ValueError when they cannot be read."""
     data = bytes(memoryview(buffer)[start:end])
     try:
         codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)

@@ -82,6 +82,8 @@ class Shape:
     poison: bool = False
     """The target refuses some records for what they hold, and batches of many records."""
     on_reject: OnReject = "halt"
+    policies: bool = False
+    """Records go through a filter that answers as it likes each time."""
     late: bool = False
     """Bytes of a dead connection may arrive long after everybody gave them up."""
     twice: bool = False

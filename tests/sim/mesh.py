@@ -70,8 +70,12 @@ class Cluster:
     def elect(self) -> None:
         """Leaders change as leaders of a target."""
 
-    def diverging(self, _position: int, _epoch: int) -> int:
-        return -1
+    def diverging(self, _position: int, _epoch: int) -> tuple[int, int]:
+        return -1, -1
+
+    def epoch_of(self, offset: int) -> int:
+        found = self.target.read(offset, offset + 1)
+        return found[0].leader_epoch if found else -1
 
     def has(self, position: int) -> bool:
         return bool(self.target.read(position, self.end))

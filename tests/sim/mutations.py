@@ -12,7 +12,7 @@ import pytest
 from mirrord.flow import flight, intake, lane, lineage, opening, rebuilding, resume, truncating
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Answer, Batch, Effects, EndTold, Located
-from mirrord.flow.state import Lane, Phase, Stage
+from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
 from mirrord.model.facts import LaneFact, Reason
 
 
@@ -213,6 +213,10 @@ def _the_mark_passes_what_is_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume, "copy", copy)
 
 
+def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(resume, "decided", lambda *_: NOT_YET)
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -238,4 +242,5 @@ MUTATIONS = (
     Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
+    Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
 )

@@ -55,6 +55,10 @@ THEMES: dict[str, Shape] = {
                                                      faults=("decide", "decide", "forget", "takeover")),
     "refused and left out": Shape(poison=True, on_reject="skip", elections=False, window=4,
                                   faults=("takeover", "disconnect", "ledger")),
+    "policies": Shape(policies=True, transactions=True, elections=False, slow_wire=True,
+                      faults=("takeover", "disconnect", "ledger")),
+    "policies of old records": Shape(record_age_ms=OLD_MS, policies=True, forgetting=True,
+                                     faults=("takeover", "disconnect", "forget", "elect")),
     "twice": Shape(twice=True, faults=("again", "again", "late", "stray", "takeover")),
     "twice, old records": Shape(record_age_ms=OLD_MS, forgetting=True, twice=True, elections=False,
                                 faults=("again", "late", "stray", "disconnect")),
@@ -66,6 +70,7 @@ THEMES: dict[str, Shape] = {
 YOUNG = {
     "retention", "retention of old records", "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
+    "policies", "policies of old records",
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""

@@ -4,12 +4,14 @@ A body is `count` times (offset delta, record number). Every record that is ever
 of its own, so that a reader of the fake target knows which record it sees.
 """
 
-from collections.abc import Iterable
+import random
+from collections.abc import Callable, Iterable
 from struct import Struct
 
 import google_crc32c
 
 from mirrord.flow.state import Rebuild, Rebuilt
+from mirrord.model.facts import Verdict
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
 
 RECORD = Struct(">iq")
@@ -46,15 +48,22 @@ def records(batch: bytes | bytearray | memoryview) -> list[tuple[int, int]]:
     return list(RECORD.iter_unpack(bytes(batch[HEADER_LENGTH:])))
 
 
-def rebuild(request: Rebuild) -> Rebuilt | None:
-    """The second path over toy batches."""
+def rebuild(request: Rebuild, keeps: Callable[[int], bool] = lambda _: True) -> Rebuilt | None:
+    """The second path over toy batches; `keeps` is a filter, asked about source offsets."""
     batch = request.buffer[request.start : request.end]
     header = HEADER.unpack_from(batch, 0)
     found = [(header[0] + delta, number) for delta, number in records(batch)]
-    kept = [each for each in found if request.from_offset <= each[0] < request.until_offset]
-    del kept[request.most :]
+    found = [each for each in found if request.from_offset <= each[0] < request.until_offset]
+    known = {offset: request.decided.keeps(offset) for offset, _ in found}
+    wanted = {offset for offset, says in known.items() if (keeps(offset) if says is None else says)}
+    kept = [each for each in found if each[0] in wanted]
+    if len(kept) > request.most:
+        found = [each for each in found if each[0] < kept[request.most][0]]
+        del kept[request.most :]
+        found = [each for each in found if each[0] <= kept[-1][0]]
+    left_out = tuple(Verdict(offset, offset + 1, "filtered") for offset, _ in found if offset not in wanted)
     if not kept:
-        return None
+        return Rebuilt(bytearray(), (), -1, left_out) if left_out else None
     pieces: list[tuple[int, int]] = []
     for offset, _ in kept:
         if pieces and sum(pieces[-1]) == offset:
@@ -70,4 +79,9 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
         producer=(request.producer_id, request.producer_epoch, request.base_sequence),
         leader_epoch=-1,
     )
-    return Rebuilt(data, tuple(pieces), header[8])
+    return Rebuilt(data, tuple(pieces), header[8], left_out)
+
+
+def fickle(rng: random.Random) -> Callable[[Rebuild], Rebuilt | None]:
+    """The second path with a filter that answers as it likes each time."""
+    return lambda request: rebuild(request, lambda _: rng.random() < 0.6)

@@ -9,6 +9,8 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from msgspec.structs import replace
+
 from mirrord.flow.lineage import epoch_at, is_cut
 from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
@@ -107,11 +109,12 @@ class World:
         """What the ledger says that the source lost after it was copied."""
         self.rejected: set[int] = set()
         """Source offsets that the ledger says were left out, because the target refuses them."""
+        self.filtered: set[int] = set()
+        """Source offsets that the ledger says a filter has left out."""
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
         self.origins: Callable[[], Origins | None] = lambda: None
-        """What its lanes tell copies in the source by."""
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
         """What the ledgers on the source's cluster say."""
         self.write((FlowOpened("f", ClusterId("A"), ClusterId("B")),), 0)
@@ -139,7 +142,8 @@ class World:
                 named = [each for each in fact.verdicts if each.reason == "doubled"]
                 self.named.update(offset for each in named for offset in range(each.start, each.end))
             if binds and isinstance(fact, SourceRun):
-                for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
+                kinds = {"expired": self.lost, "rejected": self.rejected, "filtered": self.filtered}
+                for reason, offsets in kinds.items():
                     told = [each for each in fact.verdicts if each.reason == reason]
                     offsets.update(offset for each in told for offset in range(each.start, each.end))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
@@ -151,16 +155,13 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        limits = Limits(
-            window_batches=self.shape.window,
-            producer_expiry_ms=self.shape.expiry_ms,
-            request_timeout_s=REQUEST_S,
-            skipped_offsets_noted=6,
-        )
+        limits = Limits(window_batches=self.shape.window, producer_expiry_ms=self.shape.expiry_ms)
+        limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
+        lane.shaped, lane.rebuild = self.shape.policies, toy.fickle(self.rng) if self.shape.policies else toy.rebuild
         host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S

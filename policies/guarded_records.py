@@ -1,0 +1,80 @@
+"""Policies of records behind a wall: no answer is taken unseen, and what they raise is a PolicyFault of one record."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from mirrord.model.config_reader import shown
+from mirrord.model.errors import PolicyFault
+from policies.contracts import Record, RecordFilter, RecordTransform
+from policies.loading import line_of
+
+
+class Changed(NamedTuple):
+    """What a transform made of a record."""
+
+    time_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+class GuardedFilter:
+    """Asks a filter."""
+
+    def __init__(self, label: str, policy: RecordFilter) -> None:
+        self._label = label
+        self._policy = policy
+
+    def keeps(self, record: Record) -> bool:
+        """Whether the record is copied. Raises PolicyFault."""
+        try:
+            answer = cast(object, self._policy.keeps(record))
+        except (Exception, SystemExit) as error:
+            raise PolicyFault(f"{self._label}: keeps raised {line_of(error)}") from error
+        if not isinstance(answer, bool):
+            raise PolicyFault(f"{self._label}: keeps returned {shown(answer)}; allowed: True or False")
+        return answer
+
+
+class GuardedTransform:
+    """Asks a transform."""
+
+    def __init__(self, label: str, policy: RecordTransform) -> None:
+        self._label = label
+        self._policy = policy
+
+    def changed(self, record: Record) -> Changed:
+        """What becomes of the record. Raises PolicyFault."""
+        try:
+            answer: Any = self._policy.changed(record)
+        except (Exception, SystemExit) as error:
+            raise PolicyFault(f"{self._label}: changed raised {line_of(error)}") from error
+        try:
+            made = Changed(answer.time_ms, answer.key, answer.value, list(answer.headers))
+        except Exception as error:
+            rule = "a record, such as record._replace(value=...); what is to be left out is for a filter"
+            raise PolicyFault(f"{self._label}: changed returned {shown(answer)}; allowed: {rule}") from error
+        if fault := _fault(made):
+            raise PolicyFault(f"{self._label}: changed returned a record with {fault}")
+        return made
+
+
+def _fault(made: Changed) -> str:
+    time_ms: Any = made.time_ms
+    if not isinstance(time_ms, int) or isinstance(time_ms, bool) or not -1 <= time_ms < 1 << 62:
+        return f"the time {shown(cast(object, time_ms))}; allowed: milliseconds since 1970 as int"
+    for name in ("key", "value"):
+        found: object = getattr(made, name)
+        if found is not None and not isinstance(found, bytes):
+            return f"the {name} {shown(found)}; allowed: bytes or None"
+    headers: list[Any] = list(made.headers)
+    if strange := [header for header in headers if not _is_header(header)]:
+        return f"the header {shown(cast(object, strange[0]))}; allowed: a name and bytes or None"
+    return ""
+
+
+def _is_header(found: Any) -> bool:
+    if not isinstance(found, tuple | list) or len(cast("Sequence[object]", found)) != 2:
+        return False
+    name, value = cast("tuple[object, object]", found)
+    return isinstance(name, str) and (value is None or isinstance(value, bytes))
