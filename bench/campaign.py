@@ -3,8 +3,9 @@
 Variants: `fresh` records; `old` ones (ten days, and a target broker that forgets producers after seconds); `creating`:
 topics that are only just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: whoever copies is
 stopped for a minute and goes on when others have its partitions (`bench.zombies`); `groups`: consumers that move over
-and back while what follows them is killed (`bench.moving`); `sim`: the simulator, by seeds. Results are kept in
-bench/results and shown in docs/measurements.md.
+and back while what follows them is killed (`bench.moving`); `both-ways`: one topic of two clusters, with
+writers on both sides (`bench.both_ways`); `sim`: the simulator, by seeds. Results are kept in bench/results and shown
+in docs/measurements.md.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import moving, report, simulated, zombies
+from bench import both_ways, moving, report, simulated, zombies
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
@@ -242,7 +243,9 @@ def _await_end(daemons: list[Daemon], ends: Mapping[tuple[str, int], int], tell:
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
-    parser.add_argument("--variant", choices=(*VARIANTS, "groups", "sim"), action="append", help="default: all")
+    parser.add_argument(
+        "--variant", choices=(*VARIANTS, "groups", "both-ways", "sim"), action="append", help="default: all"
+    )
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
@@ -257,13 +260,15 @@ def main() -> int:
         print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
 
     failed: list[str] = []
-    for variant in arguments.variant or (*VARIANTS, "groups", "sim"):
+    for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "sim"):
         tell(f"--- {variant}, seed {arguments.seed}")
         try:
             if variant == "sim":
                 passed = _simulate(arguments, tell)
             elif variant == "groups":
                 passed = _move_groups(arguments, tell)
+            elif variant == "both-ways":
+                passed = _copy_both_ways(arguments, tell)
             else:
                 passed = _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
         except EnvironmentFault as fault:
@@ -333,6 +338,28 @@ def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
         "while_copying": dict(moved.kills),
         "seconds": round(moved.seconds, 1),
         "difference": dict(moved.wrong),
+        "passed": passed,
+    }
+    if arguments.keep:
+        report.keep("campaign", result)
+    return passed
+
+
+def _copy_both_ways(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = both_ways.run(arguments.engine, arguments.kills, arguments.seed, tell)
+    tell(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
+    passed = not outcome.wrong and outcome.records > 0
+    result: report.Result = {
+        "variant": "both-ways",
+        "engine": arguments.engine,
+        "seed": arguments.seed,
+        "records": outcome.records,
+        "payload_bytes": 0,
+        "partitions": both_ways.PARTITIONS,
+        "kills": dict(outcome.kills),
+        "while_copying": dict(outcome.kills),
+        "seconds": round(outcome.seconds, 1),
+        "difference": dict(outcome.wrong),
         "passed": passed,
     }
     if arguments.keep:
