@@ -22,7 +22,8 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError
 from mirrord.shell.audit_plan import FlowPlan, audit_by_ledger, plan_flow
-from mirrord.shell.audit_results import LaneSummary, Results, Row, summary
+from mirrord.shell.audit_proof import tell
+from mirrord.shell.audit_results import LaneSummary, Level, Results, Row, proven, summary
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.translating import time_words
 
@@ -38,6 +39,10 @@ Exit code 3 when there is a difference.
 
   mirrord audit conf.toml --level ledger
   mirrord audit conf.toml --topics 'orders.*' --since 24h --out audit"""
+
+
+Key = tuple[str, str]
+"""Flow and lane."""
 
 
 class LaneDifference(msgspec.Struct, frozen=True):
@@ -71,6 +76,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--spark", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark; may be repeated"
     )
+    parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -80,11 +86,14 @@ def run(arguments: argparse.Namespace) -> int:
     begin_ms = since_ms(arguments.since)
     settings = _settings(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
-    plans = [plan for plan in (_plan(config, name.name, arguments.topics, begin_ms) for name in config.flows) if plan]
+    plans = [plan for plan in (_plan(config, flow.name, arguments, begin_ms) for flow in config.flows) if plan]
     found = _audit(config, plans, arguments, settings, results)
-    reads = arguments.level != "ledger"
+    if arguments.level != "ledger":
+        _tell(config, plans, found, arguments.level)
     sums = [
-        summary(plan, lane, found.get((plan.flow, lane.lane), []), reads=reads) for plan in plans for lane in plan.lanes
+        summary(plan, lane, found.get((plan.flow, lane.lane), []), level=arguments.level)
+        for plan in plans
+        for lane in plan.lanes
     ]
     differences = list(_differences(plans, found))
     if arguments.json:
@@ -115,15 +124,24 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     return settings
 
 
-def _plan(config: Config, flow: str, topics: Sequence[str], begin_ms: int | None) -> FlowPlan | None:
+def _tell(config: Config, plans: Sequence[FlowPlan], found: dict[Key, list[RangeResult]], level: Level) -> None:
+    """Let the ledger know what is proven."""
+    for plan in plans:
+        told = [
+            fact
+            for lane in plan.lanes
+            if (fact := proven(lane, found.get((plan.flow, lane.lane), []), level, SystemClock().wall_ms()))
+        ]
+        if told:
+            asyncio.run(tell(config, config.flow(plan.flow), plan, told))
+
+
+def _plan(config: Config, flow: str, arguments: argparse.Namespace, begin_ms: int | None) -> FlowPlan | None:
+    level = "ledger" if arguments.again else arguments.level
     try:
-        return asyncio.run(plan_flow(config, config.flow(flow), topics, begin_ms))
+        return asyncio.run(plan_flow(config, config.flow(flow), level, arguments.topics, begin_ms))
     except LedgerMissing:
         return None  # it has never run, so nothing is copied
-
-
-Key = tuple[str, str]
-"""Flow and lane."""
 
 
 def _audit(

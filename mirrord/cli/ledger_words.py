@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from mirrord.model.acls import AclRule
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
@@ -133,7 +134,7 @@ def _probe_words(fact: TargetProbed) -> str:
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact) -> str:
+def _lane_words(fact: LaneFact | RangeAudited) -> str:
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -154,7 +155,7 @@ def _lane_words(fact: LaneFact) -> str:
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
-        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined():
+        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | RangeAudited():
             return _found_words(fact)
 
 
@@ -171,7 +172,11 @@ def _by(origin: Origin) -> str:
     return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
 
 
-def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined) -> str:
+def _audit_words(fact: RangeAudited) -> str:
+    return f"proven up to source offset {fact.source_offset} by {fact.level}: ordinals {fact.first} to {fact.end - 1}"
+
+
+def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | RangeAudited) -> str:
     """What was found in target or source."""
     match fact:
         case Quarantined():
@@ -179,6 +184,8 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+        case RangeAudited():
+            return _audit_words(fact)
         case CopyInherited():
             return inherited_words(fact)
         case MapRebuilt():

@@ -19,6 +19,7 @@ from mirrord.ledger.records import (
     RunsPiece,
     StateRecord,
 )
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AnyFact,
     Entry,
@@ -39,7 +40,7 @@ Record = TypeVar("Record")
 VERSION = 7
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
-(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours)."""
+(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -112,6 +113,10 @@ def _is_sound(fact: AnyFact) -> bool:
             return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64
         case VerdictGiven():
             return _are_ranges(fact.verdicts)
+        case RangeAudited():
+            return (
+                0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64 and fact.newest_ms <= LATEST_MS
+            )
         case TopicDeletionPlanned():
             return 0 <= fact.due_ms <= LATEST_MS
         case _:

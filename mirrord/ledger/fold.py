@@ -20,6 +20,7 @@ import msgspec
 
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
@@ -107,14 +108,15 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return False
     if isinstance(fact, LeaseTaken):
         return _take_lease(state, fact, lease_epoch)
-    if lease_epoch != state.lease_epoch or state.released:
+    if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, RangeAudited)):
         return False
     if isinstance(fact, TopicFact):
         return _apply_to_topic(state, fact)
     if isinstance(fact, OrderFact):
         return state.orders.take(fact)
-    if isinstance(fact, QuarantineOrder):
-        return _decide_on_parked(state, fact, offset)
+    if isinstance(fact, QuarantineOrder | RangeAudited):
+        is_audit = isinstance(fact, RangeAudited)
+        return _audit(state, fact, offset) if is_audit else _decide_on_parked(state, fact, offset)
     if isinstance(fact, LaneFact):
         return _apply_to_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
@@ -215,6 +217,31 @@ def _grow_partitions(state: FlowState, fact: PartitionsGrown) -> bool:
     return True
 
 
+def _audit(state: FlowState, fact: RangeAudited, offset: int) -> bool:
+    lane = state.lanes.get(fact.lane)
+    if lane is None or offset < lane.folded_to or fact.end <= fact.first:
+        return False
+    known = lane.audited
+    if known is not None:
+        is_closer = fact.level == "records" and known.level != "records"
+        if fact.first > known.end or fact.end < known.end or (fact.end == known.end and not is_closer):
+            return False
+        if fact.first > known.first:
+            # The whole is proven as closely as the less close part of it.
+            level = fact.level if fact.level == known.level else "digest"
+            newest_ms = max(fact.newest_ms, known.newest_ms)
+            fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)
+    lane.audited = fact
+    lane.changed_at = offset
+    return True
+
+
+def _doubt(lane: LaneState, ordinal: int) -> None:
+    """Something else is told of an ordinal: what was proven of it was another record, or another place."""
+    if lane.audited is not None and ordinal < lane.audited.end:
+        lane.audited = None
+
+
 def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
     lane = state.lanes.get(fact.lane)
     if isinstance(fact, LaneOpened):
@@ -289,10 +316,12 @@ def _change_lane(
         case SourceRun():
             _add_runs(lane, fact)
         case TargetRun():
+            _doubt(lane, fact.ordinal)
             lane.target_runs.add(fact.ordinal, fact.offset)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
+            _doubt(lane, fact.first)
             lane.holes = (*lane.holes, fact)
         case LaneHalted():
             lane.halted = fact
@@ -306,6 +335,7 @@ def _change_lane(
         case CopyInherited():
             lane.inherited = fact
         case MapRebuilt():
+            _doubt(lane, fact.first)
             # What follows is mended like a hole, one of no ordinals; an older one at this place is superseded.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
@@ -320,6 +350,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
     if fact.runs:
         lowest = min(run.ordinal for run in fact.runs)
+        _doubt(lane, lowest)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
         # Told once more before anything was copied behind it, a truncation is the same one.

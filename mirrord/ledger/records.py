@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     CopyInherited,
     Holder,
@@ -111,6 +112,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     turn: int = 1
     epochs: tuple[tuple[int, int], ...] = ()
     quarantine: Quarantine = ()
+    audited: RangeAudited | None = None
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -281,6 +281,7 @@ def _snapshot_lane(
         inherited=lane.inherited,
         cuts=lane.cuts,
         epochs=lane.epochs,
+        audited=lane.audited,
         turn=tenure.turn,
         quarantine=lane.quarantine,
     )
@@ -369,6 +370,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         cuts=lane.cuts,
         epochs=lane.epochs,
         quarantine=lane.quarantine,
+        audited=lane.audited,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
 from mirrord.model.acls import AclRule
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     CopyInherited,
     Holder,
@@ -100,6 +101,8 @@ class LaneState:
     inherited: CopyInherited | None = None
     """What MirrorMaker 2 left, if the lane went on from there."""
     quarantine: Quarantine = ()
+    audited: RangeAudited | None = None
+    """What audits have proven, from the first ordinal that they looked at on."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0

@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Fact, Origin
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
@@ -434,7 +435,7 @@ FlowFact = (
     FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
 )
 
-AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder
+AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder | RangeAudited
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -13,6 +13,7 @@ from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import goes_back
 from mirrord.model.facts import Verdict
@@ -45,6 +46,10 @@ class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
     """Where it begins and ends; looked at after the ledger."""
     skipped: str = ""
     """Why nothing of it is audited; empty when it is."""
+    proven: RangeAudited | None = None
+    """What earlier audits have proven; the ranges go on behind it."""
+    is_from_begin: bool = True
+    """The first range goes on where the lane is proven to, or is the first one of the lane."""
     lost: int = 0
     """Records that were copied into a target topic that is not there any more."""
 
@@ -59,12 +64,13 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_flow(
-    config: Config, flow: FlowConfig, topics: Sequence[str] = (), since_ms: int | None = None
+    config: Config, flow: FlowConfig, level: str, topics: Sequence[str] = (), since_ms: int | None = None
 ) -> FlowPlan:
     """What of a flow is to be audited: all below its marks, of topics that match one of the regexes, if any; of a topic
     that was made anew the newest copy alone.
 
-    With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and other
+    What earlier audits have proven as closely as `level` would is left out, if that is "digest" or "records". With
+    `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and other
     EnvironmentFaults.
     """
     state, verdicts = await _read(config, flow)
@@ -75,7 +81,7 @@ async def plan_flow(
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
     there = await _Clusters.look(config, flow, lanes, since_ms)
-    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there) for lane in lanes]
+    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there, level) for lane in lanes]
     planned.sort(key=lambda each: each.audited.source)
     return FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned))
 
@@ -150,7 +156,7 @@ async def _compacted(config: Config, alias: Alias, topics: Collection[str]) -> f
 
 
 def _plan(
-    flow: FlowConfig, state: FlowState, lane: LaneState, verdicts: Sequence[Verdict], there: _Clusters
+    flow: FlowConfig, state: FlowState, lane: LaneState, verdicts: Sequence[Verdict], there: _Clusters, level: str
 ) -> PlannedLane:
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
@@ -169,11 +175,15 @@ def _plan(
         skipped = "the source topic is gone, or was made anew"
     elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
         skipped, lost = "the target topic is gone, or was made anew", mark.ordinal if mark is not None else 0
+    elif level != "ledger" and _is_transformed(flow, source.topic):
+        skipped = "its records are transformed on the way, which an audit does not follow yet"
     elif mark is None or not len(lane.source_runs) or not len(lane.target_runs):
         skipped = "nothing of it is copied yet"
     if skipped or mark is None:
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
-    found = list(ranges(lane, floor(lane), mark.ordinal, RANGE_RECORDS, verdicts))
+    proven = lane.audited if _is_enough(lane.audited, level) else None
+    first = max(floor(lane), proven.end if proven else 0)
+    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts))
     if there.since is not None:
         begin = there.since.get(source)
         found = [each for each in found if begin is not None and each.source_end > begin]
@@ -182,9 +192,20 @@ def _plan(
     return msgspec.structs.replace(
         planned,
         ranges=tuple(found),
+        proven=proven,
+        is_from_begin=found[:1] == every[:1],
         verdicts_are_known=known == counted,
         target_log=there.target_logs[target],
     )
+
+
+def _is_transformed(flow: FlowConfig, topic: str) -> bool:
+    wanted = flow.records
+    return bool(wanted.transform) and any(re.fullmatch(pattern, topic) for pattern in wanted.topics)
+
+
+def _is_enough(proven: RangeAudited | None, level: str) -> bool:
+    return proven is not None and level in {"digest", proven.level}
 
 
 async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, dict[LaneId, list[Verdict]]]:

@@ -8,11 +8,12 @@ import importlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from mirrord.audit.model import RangeResult
+from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.shell.arrow import arrow
@@ -46,6 +47,7 @@ _SCHEMA: Any = arrow.schema(
     ]
 )
 _SUFFIX = ".parquet"
+Level = Literal["ledger", "digest", "records"]
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,8 +161,33 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     skipped: str = ""
 
 
-def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, reads: bool) -> LaneSummary:
-    """The sums of a lane's results; `reads`: records were looked at, so there is something to prove."""
+def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_ms: int) -> RangeAudited | None:
+    """What a lane's results prove, with what was proven before; None: nothing more."""
+    found = {(result.first, result.end): result for result in results}
+    first: AuditRange | None = None
+    last: AuditRange | None = None
+    newest_ms = lane.proven.newest_ms if lane.proven else -1
+    for wanted in lane.ranges if lane.is_from_begin else ():
+        result = found.get((wanted.first, wanted.end))
+        if result is None or result.compared.differences:
+            break
+        first, last = first or wanted, wanted
+        newest_ms = max(newest_ms, result.newest_ms)
+    if first is None or last is None:
+        return None
+    return RangeAudited(
+        lane=lane.lane,
+        level="records" if level == "records" else "digest",
+        first=lane.proven.end if lane.proven else first.first,
+        end=last.end,
+        source_offset=last.source_end,
+        newest_ms=newest_ms,
+        at_ms=at_ms,
+    )
+
+
+def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, level: Level) -> LaneSummary:
+    """The sums of a lane's results. The level `ledger` proves nothing of records."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()
@@ -171,13 +198,8 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
             explained[each.cause] += each.end - each.start
     if lane.lost:
         differences["missing"] += lane.lost
-    proven_to = proven_ms = None
-    for wanted in lane.ranges:
-        result = found.get((wanted.first, wanted.end))
-        if not reads or result is None or result.compared.differences:
-            break
-        proven_to = wanted.source_end
-        proven_ms = max(proven_ms or -1, result.newest_ms)
+    fact = proven(lane, found.values(), level, 0) if level != "ledger" else None
+    fact = fact or lane.proven
     return LaneSummary(
         flow=flow.flow,
         topic=lane.audited.source.topic,
@@ -186,8 +208,8 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
         equal=sum(result.compared.equal for result in found.values()),
         differences=dict(sorted(differences.items())),
         explained=dict(sorted(explained.items())),
-        proven_to=proven_to,
-        proven_ms=proven_ms if proven_ms is not None and proven_ms >= 0 else None,
+        proven_to=fact.source_offset if fact else None,
+        proven_ms=fact.newest_ms if fact and fact.newest_ms >= 0 else None,
         read_bytes=sum(result.read_bytes for result in found.values()),
         skipped=lane.skipped,
     )

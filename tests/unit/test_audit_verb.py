@@ -8,11 +8,12 @@ import pytest
 from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult
 from mirrord.cli.main import main
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.errors import ConfigError
 from mirrord.model.facts import Verdict
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
-from mirrord.shell.audit_results import Results, Row, summary
+from mirrord.shell.audit_results import Results, Row, proven, summary
 from mirrord.shell.auditing import AuditedLane, is_compacted
 from tests.fixtures.ledger import lane_id
 
@@ -111,21 +112,34 @@ def test_proven_is_what_has_no_difference_in_front_of_it() -> None:
     lane = planned(following(4))
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
     good = [result(each) for each in lane.ranges]
-    told = summary(flow, lane, good, reads=True)
+    told = summary(flow, lane, good, level="digest")
     assert (told.records, told.equal, told.proven_to, told.proven_ms) == (40, 40, 140, 1030)
     bad = [*good[:2], result(lane.ranges[2], Difference("altered", 121, 31)), good[3]]
-    told = summary(flow, lane, bad, reads=True)
+    told = summary(flow, lane, bad, level="digest")
     assert (told.proven_to, told.proven_ms, told.differences) == (120, 1010, {"altered": 1})
-    told = summary(flow, lane, good[1:], reads=True)
+    told = summary(flow, lane, good[1:], level="digest")
     assert (told.proven_to, told.equal) == (None, 30)
-    told = summary(flow, lane, audit_by_ledger(lane), reads=False)
+    told = summary(flow, lane, audit_by_ledger(lane), level="ledger")
     assert (told.proven_to, told.equal, told.differences) == (None, 40, {})
+
+
+def test_a_proof_goes_on_behind_the_last_one() -> None:
+    ranges = following(3)
+    before = RangeAudited(lane_id(0), "digest", 0, 10, 110, 7_000, 0)
+    lane = msgspec.structs.replace(planned(ranges[1:]), proven=before)
+    found = [result(each) for each in ranges[1:]]
+    assert proven(lane, found, "digest", 9) == RangeAudited(lane_id(0), "digest", 10, 30, 130, 7_000, 9)
+    assert proven(lane, found[:1], "records", 9) == RangeAudited(lane_id(0), "records", 10, 20, 120, 7_000, 9)
+    assert proven(lane, found[1:], "digest", 9) is None
+    assert proven(msgspec.structs.replace(lane, is_from_begin=False), found, "digest", 9) is None
+    flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
+    assert summary(flow, lane, [], level="digest").proven_to == 110
 
 
 def test_a_target_topic_that_is_gone_is_a_difference() -> None:
     lane = planned((), lost=12)
     flow = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(lane,))
-    assert summary(flow, lane, [], reads=True).differences == {"missing": 12}
+    assert summary(flow, lane, [], level="digest").differences == {"missing": 12}
 
 
 def test_results_are_kept_and_taken_up_again(tmp_path: Path) -> None:

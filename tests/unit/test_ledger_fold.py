@@ -1,14 +1,18 @@
 """What binds and what does not, rule by rule (the list in `mirrord.ledger.fold`)."""
 
+from typing import Literal
+
 import msgspec
 import pytest
 
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AnyFact,
     Entry,
     FlowOpened,
+    HoleFound,
     LaneHalted,
     LaneOpened,
     LaneResumed,
@@ -16,6 +20,7 @@ from mirrord.model.facts import (
     LeaseContinued,
     LeaseReleased,
     LeaseTaken,
+    MapRebuilt,
     PartitionsGrown,
     Progress,
     SourceRun,
@@ -152,6 +157,36 @@ def test_a_halted_lane_is_resumed(ledger: Ledger) -> None:
     assert ledger.lane.halted == halted
     ledger.add(LaneResumed(LANE, 1))
     assert ledger.lane.halted is None
+
+
+def audited(first: int, end: int, level: Literal["digest", "records"] = "digest", newest_ms: int = 5) -> RangeAudited:
+    return RangeAudited(LANE, level, first, end, end + 100, newest_ms, 0)
+
+
+def test_a_proof_goes_on_where_the_last_one_ends_also_without_a_holder(ledger: Ledger) -> None:
+    assert ledger.add(audited(3, 10)) == (True,)
+    assert ledger.add(LeaseReleased(1)) == (True,)
+    assert ledger.add(audited(11, 20), audited(5, 9), audited(3, 10)) == (False, False, False)
+    assert ledger.add(audited(10, 20, "records", newest_ms=2)) == (True,)
+    # As close as the less close part.
+    assert ledger.lane.audited == audited(3, 20)
+    assert ledger.add(audited(3, 20, "records")) == (True,)
+    assert ledger.lane.audited == audited(3, 20, "records")
+    assert ledger.add(audited(20, 30)) == (True,)
+    assert ledger.lane.audited == audited(3, 30)
+
+
+@pytest.mark.parametrize("at", [9, 10])
+@pytest.mark.parametrize("kind", [SourceRun, TargetRun, HoleFound, MapRebuilt])
+def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact], at: int) -> None:
+    facts: dict[type[AnyFact], AnyFact] = {
+        SourceRun: SourceRun(LANE, 1, (Run(at, 500),)),
+        TargetRun: TargetRun(LANE, 1, at, 500, 2),
+        HoleFound: HoleFound(LANE, 1, at, at + 1, at + 5, at + 7),
+        MapRebuilt: MapRebuilt(LANE, 1, at, at + 1, at + 2),
+    }
+    assert ledger.add(audited(0, 10), facts[kind]) == (True, True)
+    assert ledger.lane.audited == (audited(0, 10) if at == 10 else None)
 
 
 def test_topics_are_created_once_and_only_grow(ledger: Ledger) -> None:

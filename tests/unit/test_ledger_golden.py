@@ -16,6 +16,7 @@ from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
+from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
@@ -128,6 +129,16 @@ def quarantine() -> list[list[AnyFact]]:
     ]
 
 
+def audits() -> list[list[AnyFact]]:
+    """What is proven goes on, becomes closer, and falls with what it was about."""
+    return [
+        [RangeAudited(LANE, "digest", 0, 100, 250, 1_700_000_000_000, 5)],
+        [RangeAudited(LANE, "records", 110, 120, 270, 1, 6)],
+        [RangeAudited(LANE, "records", 100, 150, 262, -1, 7), RangeAudited(OTHER, "records", 0, 4, 44, 5, 8)],
+        [VerdictGiven(OTHER, 1, (), "nothing new"), TargetRun(OTHER, 1, 3, 50, 2)],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -172,6 +183,7 @@ def sample() -> list[Entry]:
         (2, [LeaseContinued(2, 3, NEXT), LeaseContinued(2, 2, HOLDER), LeaseContinued(2, 2, NEXT)]),
         *((2, told) for told in orders()),
         *((2, told) for told in quarantine()),
+        *((2, told) for told in audits()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -274,6 +286,9 @@ def test_the_golden_ledger_for_programs(
         (31, "copy_inherited", True),
         (44, "quarantined", True),
         (44, "quarantined", True),
+        (48, "range_audited", True),
+        (49, "verdict_given", True),
+        (49, "target_run", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,

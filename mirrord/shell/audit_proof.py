@@ -1,0 +1,63 @@
+"""Tells the ledger what an audit has proven (`RangeAudited`)."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import structlog
+
+from mirrord.audit.model import Piece
+from mirrord.audit.ranges import pieces
+from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.config import Config, FlowConfig
+from mirrord.shell.audit_plan import PATIENCE_S, FlowPlan
+from mirrord.shell.supervise import Surroundings
+
+log = structlog.get_logger()
+
+
+async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
+    """Append what is proven, as far as the map is still the one that was audited.
+
+    The map is looked at right before. Were ordinals below the mark told anew in the moment between, the next audit
+    would not look at them: it takes a target that loses its end just then. Raises EnvironmentFault.
+    """
+    planned = {lane.lane: lane for lane in plan.lanes}
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    await store.open()
+    try:
+        await store.read_to_end()
+        still: list[RangeAudited] = []
+        for fact in facts:
+            lane = store.state.lanes.get(fact.lane)
+            audited = [piece for each in planned[fact.lane].ranges for piece in each.pieces if each.end <= fact.end]
+            if lane is None or not audited or _joined(pieces(lane, audited[0].ordinal, fact.end)) != _joined(audited):
+                log.warning("audit_of_another_map", flow=flow.name, lane=fact.lane)
+                continue
+            still.append(fact)
+        if still:
+            await store.append(store.state.lease_epoch, still)
+    finally:
+        await store.close()
+
+
+def _joined(found: Iterable[Piece]) -> list[Piece]:
+    """Pieces that go on with each other as one: ranges cut them."""
+    joined: list[Piece] = []
+    for piece in found:
+        last = joined[-1] if joined else None
+        if last is not None and last.truncated == piece.truncated and _follows(last, piece):
+            joined[-1] = msgspec.structs.replace(last, length=last.length + piece.length)
+        else:
+            joined.append(piece)
+    return joined
+
+
+def _follows(before: Piece, after: Piece) -> bool:
+    return all(
+        second == first + before.length
+        for first, second in (
+            (before.ordinal, after.ordinal),
+            (before.source, after.source),
+            (before.target, after.target),
+        )
+    )
