@@ -138,6 +138,8 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
     if told.error != NONE:
         return _again(lane, now)
     if not covers(lane, told):
+        missing = f"[{told.high_watermark}, {lane.end})"
+        lane.trouble = f"target offsets {missing} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log_start = told.log_start
     return _decide(lane, now)

@@ -120,6 +120,16 @@ class Outlet:
         self._window = ByteWindow()
         self._version = 0
         self._awaiting_lease = False
+        self._throttled_until = 0.0
+
+    @property
+    def throttled_s(self) -> float:
+        """So much longer the broker reads nothing from us, because a quota is exceeded (KIP-219)."""
+        return max(0.0, self._throttled_until - time.monotonic())
+
+    def throttled(self, seconds: float) -> None:
+        """The broker said so with an answer."""
+        self._throttled_until = max(self._throttled_until, time.monotonic() + seconds)
 
     def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
         """Send batches with what else comes in this tick."""
@@ -276,12 +286,15 @@ class _Pending:
         self._window.answered(self._size, took_s, self._told)
         self._outlet.took(took_s)
         try:
-            partitions = decode(self._version, end.reader()).partitions
+            response = decode(self._version, end.reader())
         except WireError as error:
             # First these, then all behind them: a lane is answered in the order of its batches.
             self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
             self._connection.pipe.close(str(error), error)
             return
+        if response.throttle_ms > 0:
+            self._outlet.throttled(response.throttle_ms / 1000)
+        partitions = response.partitions
         if len(items) == 1 and len(partitions) == 1:
             self._outlet.answered(items, ((partitions[0].error, partitions[0].base_offset),))
             return

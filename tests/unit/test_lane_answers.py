@@ -25,12 +25,14 @@ from mirrord.flow.signals import (
     Halted,
     Lost,
     Produce,
+    ProducerEntry,
     ProducerIdTold,
     ProducersTold,
     Start,
     StartTold,
     VisibleTold,
     Wake,
+    Woken,
 )
 from mirrord.flow.state import Lane, Phase
 from mirrord.model.assignment import SourceTold
@@ -224,3 +226,20 @@ def test_a_lane_whose_bytes_may_still_arrive_is_not_left_cleanly() -> None:
         step(lane, 10.0, Answer(produce.round, produce.batches[0], ErrorCode.NETWORK_EXCEPTION, -1))
         (_, _, drained) = step(lane, 10.0 + waited_s, Drain())
         assert drained == Drained(clean)
+
+
+def test_a_lane_says_that_it_waits_for_replicas() -> None:
+    """What was appended and is not on enough replicas is waited for, however long that takes."""
+    lane, produce = in_flight()
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, -1))
+    step(lane, 60.0, Woken(lane.asked))
+    step(lane, 60.0, EndTold(lane.asked, 0, 1, 2))
+    step(lane, 60.0, ProducersTold(lane.asked, 0, ProducerEntry(1, 0)))
+    step(lane, 60.0, EndTold(lane.asked, 0, 1, 2))
+    for _ in range(3):
+        (wake,) = step(lane, 60.0, VisibleTold(lane.asked, 0, 0, 0))
+        assert isinstance(wake, Wake)
+        note = describe(lane, SourceTold(4, 0.0, 0), 2).note
+        assert note == "target offsets [0, 2) are on fewer replicas than it must be: it waits for those"
+        step(lane, 60.0, Woken(lane.asked))
+    assert not any(isinstance(each, Wake) for each in step(lane, 60.0, VisibleTold(lane.asked, 0, 2, 0)))

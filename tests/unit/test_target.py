@@ -173,6 +173,16 @@ async def test_an_answer_that_is_none_ends_the_connection(rig: Rig) -> None:
     assert sender.answers == [(0, UNKNOWN, -1), (1, UNKNOWN, -1)]
 
 
+async def test_how_long_a_quota_holds_us_back_is_known(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(0))
+    assert sender.outlet is not None
+    assert sender.outlet.throttled_s == 0
+    rig.pipe.answer(produced(TOPIC, (0, 0, 10), throttle_ms=3_600_000))
+    assert sender.answers == [(0, 0, 10)]
+    assert 0 < sender.outlet.throttled_s <= 3_600
+
+
 async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> None:
     one, other = Sender(0), Sender(1)
     rig.target.produce(as_any(one), one.batches(0))

@@ -1,0 +1,119 @@
+"""A target that cannot take records for a while: nothing is lost or doubled, other lanes go on, and lanes say why."""
+
+import asyncio
+import random
+import resource
+from struct import Struct
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from mirrord.lab.cluster import Cluster
+from mirrord.shell.replicator import Replicator
+from mirrord.wire.apis import Api
+from mirrord.wire.primitives import NO_TAGS, NULL, compact_array, compact_string
+from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.lab_partition import LabTarget
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, ends, mirror, until, write
+
+MB = 1 << 20
+FILE_LIMIT = 11 * MB
+"""Just above the 10 MB that a broker gives the index files of a new segment."""
+QUOTA_BYTES = 300_000.0
+ALTER_CLIENT_QUOTAS = Api(49, "AlterClientQuotas", 1, 1)
+_FLOAT64 = Struct(">d")
+_TRUE, _FALSE = b"\x01", b"\x00"
+
+
+async def placed(flow: Mirror, replicas: list[int], **configs: str) -> str:
+    """A source topic, and its copy on these brokers, led by the first."""
+    topic = create_topic(flow.source, f"placed-{len(flow.topics)}-{flow.setup.flow.name}")
+    dotted = {"retention.ms": "-1"} | {key.replace("_", "."): value for key, value in configs.items()}
+    copy = NewTopic(copy_of(topic), 1, replica_assignment=[replicas], config=dotted)
+    admin = AdminClient(client_settings(flow.target))
+    for future in admin.create_topics([copy]).values():
+        await asyncio.to_thread(future.result, SECONDS)
+    flow.topics.append(topic)
+    return topic
+
+
+def blobs(chance: random.Random, megabytes: int) -> list[Written]:
+    """Records that no codec makes smaller."""
+    return [Written(b"%d" % number, chance.randbytes(100_000)) for number in range(10 * megabytes)]
+
+
+def in_sync(cluster: Cluster, topic: str) -> list[int]:
+    admin = AdminClient(client_settings(cluster))
+    return list(admin.list_topics(topic, timeout=SECONDS).topics[topic].partitions[0].isrs)
+
+
+def notes(replicator: Replicator) -> dict[str, str]:
+    return {lane.source_topic: lane.note for lane in replicator.report().lanes}
+
+
+async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
+    """The disk of a broker is full: simulated by a limit on the size of its files, so that an append fails amid a batch
+    (EFBIG), Kafka gives up its only log dir, and ends. Other topics then lack its replica. The operator makes
+    room and starts it again.
+    """
+    async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=60_000) as flow:
+        full = await placed(flow, [2])
+        short, later = [await placed(flow, [1, 2], min_insync_replicas="2") for _ in range(2)]
+        other = await placed(flow, [3])
+        replicator = await flow.copying()
+        for topic in flow.topics:
+            write(flow.source, topic, [Written(b"%d" % number, b"before") for number in range(100)])
+        await flow.caught_up(replicator)
+        resource.prlimit(lab_three.pid(2), resource.RLIMIT_FSIZE, (FILE_LIMIT, resource.RLIM_INFINITY))
+        chance = random.Random(seed)
+        await asyncio.to_thread(write, flow.source, full, blobs(chance, 14))
+        await until(lambda: len(lab_three.pids) == 3)  # the controller and two brokers
+        for topic in (short, other):
+            write(flow.source, topic, [Written(b"%d" % number, b"meanwhile") for number in range(100)])
+        await until(lambda: ends(flow.target, copy_of(other))[0] == 200)
+        # What came before the replica counted as lost is on the leader alone; what comes then is not taken.
+        await until(lambda: "fewer replicas than it must be" in notes(replicator)[short])
+        await until(lambda: in_sync(lab_three, copy_of(later)) == [1])
+        write(flow.source, later, [Written(b"%d" % number, b"later") for number in range(100)])
+        await until(lambda: "tries again: NOT_ENOUGH_REPLICAS" in notes(replicator)[later])
+        assert "the target takes nothing now and it tries again: " in notes(replicator)[full]
+        assert notes(replicator)[other] == ""
+        await asyncio.to_thread(lab_three.restart, 2)
+        await flow.caught_up(replicator)
+        await flow.assert_same(records=4 * 100 + 140 + 3 * 100)
+        assert set(notes(replicator).values()) == {""}
+
+
+async def set_quota(cluster: Cluster, bytes_per_s: float | None) -> None:
+    """How much each client without a quota of its own may write to each broker a second (KIP-13)."""
+    entity = compact_array([compact_string("client-id") + NULL + NO_TAGS])
+    removed = _FLOAT64.pack(bytes_per_s or 0.0) + (_TRUE if bytes_per_s is None else _FALSE)
+    change = compact_array([compact_string("producer_byte_rate") + removed + NO_TAGS])
+    body = compact_array([entity + change + NO_TAGS]) + _FALSE + NO_TAGS
+    target = LabTarget(cluster)
+    try:
+        connection = await target.connection(cluster.options.broker_ids[0])
+        reader = await connection.call(ALTER_CLIENT_QUOTAS, body, ALTER_CLIENT_QUOTAS.greatest)
+        reader.int32()  # throttle time
+        assert reader.compact_array(lambda entry: entry.int16()) == [0]
+    finally:
+        await target.aclose()
+
+
+async def test_a_quota_of_the_target(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
+    """Its broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers go on."""
+    async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=60_000) as flow:
+        slow, other = await placed(flow, [1]), await placed(flow, [3])
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+        await set_quota(lab_three, QUOTA_BYTES)
+        try:
+            await asyncio.to_thread(write, flow.source, slow, blobs(random.Random(seed), 5))
+            await until(lambda: "quota" in notes(replicator)[slow])
+            write(flow.source, other, [Written(b"%d" % number, b"meanwhile") for number in range(100)])
+            await until(lambda: ends(flow.target, copy_of(other))[0] == 100)
+            assert notes(replicator)[other] == ""
+            assert ends(flow.target, copy_of(slow))[0] < 50
+        finally:
+            await set_quota(lab_three, None)
+        await flow.caught_up(replicator)
+        await flow.assert_same(records=150)
