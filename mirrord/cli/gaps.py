@@ -1,9 +1,11 @@
-"""`mirrord gaps`: which source offsets were not copied, and why, exactly, read from the target cluster alone."""
+"""`mirrord gaps`: which source offsets were not copied, and why, exactly, read from the target cluster alone; and which
+target offsets somebody else wrote."""
 
 import argparse
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from functools import partial
 
 import msgspec
 from rich.console import Group
@@ -15,19 +17,28 @@ from mirrord.cli.since import since_ms
 from mirrord.cli.tables import count
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable
+from mirrord.ledger.foreign import foreign_counts, foreign_ranges
 from mirrord.ledger.gaps import Gap, Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
+from mirrord.model.errors import ConfigError
 from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.orders import moment
 from mirrord.shell.attic import run_memory
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.hazards import read_state
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import LogTrimmed
 from mirrord.shell.ledger_reading import LedgerReading
+from mirrord.shell.ledger_store import LedgerStore
 
 _EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, unexplained) and
 what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of each partition
 are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is listed.
+
+With --foreign instead what somebody else wrote into the copies: target offsets between the records of each partition,
+markers of transactions included. What stands in front of the first copied record was there before, and what stands
+behind the last one is known with the next record. Lost is nothing by that, but readers of the copy see it.
 
   mirrord gaps conf.toml --since 24h"""
 
@@ -46,6 +57,16 @@ class GapLine(msgspec.Struct, frozen=True):
     at_ms: int | None
 
 
+class ForeignLine(msgspec.Struct, frozen=True):
+    """One range of a target partition that somebody else wrote."""
+
+    flow: str
+    target_topic: str
+    partition: int
+    start: int
+    end: int
+
+
 def register(verbs: Verbs) -> None:
     """Adds the parser."""
     parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
@@ -54,14 +75,20 @@ def register(verbs: Verbs) -> None:
     when = "only what was told since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument("--all", action="store_true", help="also what is as it should be: markers, aborted, compacted")
+    parser.add_argument("--foreign", action="store_true", help="what somebody else wrote into the target partitions")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Prints the ranges. Raises ConfigError, EnvironmentFault."""
+    if arguments.foreign and (arguments.all or arguments.since is not None):
+        raise ConfigError("--foreign lists target offsets, all that are known: it cannot go with --all or --since")
     config = load_conf(arguments)
     flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
     begin_ms = since_ms(arguments.since)
+    if arguments.foreign:
+        _print_foreign([line for flow in flows for line in _foreign(config, flow)], as_json=arguments.json)
+        return 0
     found = [line for flow in flows for line in asyncio.run(_read(config, flow))]
     shown = [
         line
@@ -98,9 +125,40 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
     return [_line(flow.name, gap, reading.state) for gap in gaps or Gaps(reading.state) if gap.lane in lanes]
 
 
+def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:
+    try:
+        state = asyncio.run(read_state(flow, partial(_store, config)))
+    except LedgerMissing:
+        return
+    for lane_id in foreign_counts(state):
+        lane = state.lanes[lane_id]
+        for start, end in foreign_ranges(state, lane_id):
+            yield ForeignLine(flow.name, lane.target_topic, lane.partition, start, end)
+
+
+def _store(config: Config, flow: FlowConfig) -> LedgerStore:
+    return LedgerStore(KafkaLog(flow.name, config.clusters[flow.target]), SystemClock(), memory=run_memory(flow))
+
+
 def _line(flow: str, gap: Gap, state: FlowState) -> GapLine:
     lane = state.lanes[gap.lane]
     return GapLine(flow, lane.source_topic, lane.partition, gap.start, gap.end, gap.reason, gap.at_ms)
+
+
+def _print_foreign(lines: Sequence[ForeignLine], *, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode({"foreign": lines}).decode())
+        return
+    if not lines:
+        console().print("between the copies nobody else is known to have written")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "target partition", "from", "to", "offsets"):
+        table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
+    for line in sorted(lines, key=lambda each: (each.flow, each.target_topic, each.partition, each.start)):
+        numbers = (str(line.start), str(line.end), count(line.end - line.start))
+        table.add_row(escape(line.flow), escape(f"{line.target_topic}-{line.partition}"), *numbers)
+    console().print(table)
 
 
 def _table(lines: Sequence[GapLine]) -> Group:

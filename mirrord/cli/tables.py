@@ -178,6 +178,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for reason, offsets in flow.totals.verdict_offsets.items():
         line = f"{count(offsets)} source offsets not copied: {reason}"
         yield f"[bold red]{line}[/]" if reason in LOSSES else line
+    yield from _foreign_lines(flow.totals.foreign_offsets)
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
         yield f"{unprotected} lanes are unknown to the target broker (old record times): the lease protects them"
@@ -189,6 +190,11 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for lane in flow.lanes:
         if lane.state == "halted":
             yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+
+
+def _foreign_lines(offsets: int) -> Iterator[str]:
+    if offsets:
+        yield f"{count(offsets)} target offsets between the copies are somebody else's: mirrord gaps --foreign"
 
 
 def _node_lines(replicators: Sequence[ReplicatorStatus]) -> Iterator[str]:

@@ -131,6 +131,10 @@ CATALOGUE: tuple[Metric, ...] = (
         "Those of them that are lost to the target: expired or truncated before they were copied, of a topic that was "
         "created anew, refused by the target, or without an explanation.",
     ),
+    Metric(
+        "mirrord_foreign_offsets", "gauge", "offsets", FLOW,
+        "Target offsets between a lane's records that somebody else wrote, as far back as the map reaches.",
+    ),
     # requests
     Metric(
         "mirrord_request_seconds", "histogram", "seconds", ("flow", "api"),

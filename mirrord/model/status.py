@@ -98,6 +98,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """By the reason why a batch could not go raw."""
     verdict_offsets: dict[str, int] = {}
     """Source offsets that were not copied, by the reason."""
+    foreign_offsets: int = 0
+    """Target offsets between the lane's records that somebody else wrote, as far back as its map reaches."""
     note: str = ""
     """One line for people: why the lane is halted, what it waits for."""
 
@@ -166,6 +168,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     raw_share: float | None
     """Batches that went raw, of all; None before the first."""
     verdict_offsets: dict[str, int]
+    foreign_offsets: int = 0
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
@@ -188,6 +191,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
             rebuilt_batches=rebuilt,
             raw_share=raw / batches if batches else None,
             verdict_offsets=_add(lane.verdict_offsets for lane in lanes),
+            foreign_offsets=sum(lane.foreign_offsets for lane in lanes),
         )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from mirrord.cluster.topics import PlannedLane
+from mirrord.ledger.foreign import foreign_counts
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
 from mirrord.model.assignment import LaneReport, ReplicatorReport
@@ -32,11 +33,12 @@ def lines(
     `paused_ends`: where the source's paused partitions end, as far as it told.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
+    foreign = foreign_counts(state)
     lanes = {
-        lane.lane: _ordered(reported_lane(
+        lane.lane: _ordered(_beside(foreign.get(lane.lane, 0), reported_lane(
             lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
             held_s=figures.behind.held_s(lane.lane, now), left_s=figures.headroom.left_s(lane.lane), now_ms=now_ms,
-        ), state.orders)
+        )), state.orders)
         for host, report in reports.items()
         for lane in report.lanes
     }  # fmt: skip
@@ -96,6 +98,11 @@ def reported_lane(
     )
 
 
+def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
+    """With so many target offsets between its records that somebody else wrote."""
+    return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
+
+
 def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
     """The end that a paused lane saw last says nothing of what came since."""
     if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
@@ -143,6 +150,7 @@ def recorded_lanes(
     could be asked.
     """
     newest: dict[tuple[str, int, str], LedgerLane] = {}
+    foreign = foreign_counts(state)
     for lane in lanes:
         ledger = state.lanes[lane]
         key = (ledger.source_topic, ledger.partition, ledger.target_topic)
@@ -150,13 +158,13 @@ def recorded_lanes(
             newest[key] = ledger
     return tuple(
         _ordered(
-            _recorded_lane(
+            _beside(foreign.get(ledger.key.id, 0), _recorded_lane(
                 ledger, state.progress.get(ledger.key.id), source_ends.get(TopicPartition(topic, partition)), now_ms
-            ),
+            )),
             state.orders,
         )
         for (topic, partition, _), ledger in sorted(newest.items(), key=lambda item: item[0])
-    )
+    )  # fmt: skip
 
 
 def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: int | None, now_ms: int) -> LaneStatus:

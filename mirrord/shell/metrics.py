@@ -112,6 +112,7 @@ def _of_flow(flow: FlowStatus) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_lanes_unprotected", sum(lane.protected is False for lane in flow.lanes)
     yield "mirrord_raw_share_ratio", flow.totals.raw_share if holds else None
     yield "mirrord_in_flight_bytes", flow.totals.in_flight_bytes if holds else None
+    yield "mirrord_foreign_offsets", flow.totals.foreign_offsets
     yield "mirrord_groups_followed", flow.groups_followed
     # No audit is part of this version.
     yield "mirrord_audited_timestamp_seconds", 0

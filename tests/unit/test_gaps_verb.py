@@ -7,11 +7,13 @@ import pytest
 
 from mirrord.cli import gaps as verb
 from mirrord.cli.main import main
-from mirrord.ledger.codec import encode_entry
+from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.records import state_key
+from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_log import StateRow
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.ledger import FLOW, HOLDER, entry, opened
 from tests.fixtures.ledger_contract import LANE
@@ -85,6 +87,21 @@ def test_what_was_told_at_an_unknown_time_is_listed_whatever_the_time(
     monkeypatch.setattr(verb, "_read", read)
     assert main(["gaps", str(conf), "--json", "--since", "1h"]) == 3
     assert listed(capsys) == [("orders", 0, 3, 5, "expired")]
+
+
+def test_what_somebody_else_wrote(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ledger.entries.append(encode_entry(entry(TargetRun(LANE, 1, 0, 7, 0), TargetRun(LANE, 1, 5, 15, 0))))
+    assert main(["gaps", str(conf), "--foreign"]) == 0
+    assert "nobody else" in capsys.readouterr().out, "without a mark nothing is known"
+    mark = Progress(LANE, 1, 1, 9, 19, 0, 0, 0, 0, 0, protected=True, state="copying")
+    ledger.rows.append(StateRow(state_key(mark), encode_state(mark)))
+    assert main(["gaps", str(conf), "--foreign"]) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[1] == ["eu-us", "eu.orders-0", "12", "15", "3"]
+    assert main(["gaps", str(conf), "--foreign", "--json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)["foreign"]
+    assert line == {"flow": "eu-us", "target_topic": "eu.orders", "partition": 0, "start": 12, "end": 15}
+    assert main(["gaps", str(conf), "--foreign", "--all"]) == 2
 
 
 def test_a_table_for_people(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
