@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.model.facts import LOSSES
+from mirrord.model.orders import moment
 from mirrord.model.status import (
     ClusterStatus,
     FlowStatus,
@@ -188,8 +189,15 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
         if topic.drift
     )
     for lane in flow.lanes:
-        if lane.state == "halted":
-            yield f"[bold red]halted[/] {escape(lane.topic)}-{lane.partition}: {escape(lane.note)}"
+        yield from _lane_lines(lane)
+
+
+def _lane_lines(lane: LaneStatus) -> Iterator[str]:
+    where, held_by = f"{escape(lane.topic)}-{lane.partition}", lane.open_transaction
+    if lane.state == "halted":
+        yield f"[bold red]halted[/] {where}: {escape(lane.note)}"
+    if held_by is not None:
+        yield f"[bold red]{where} waits[/] since {moment(held_by.since_ms)} for {escape(held_by.line)}"
 
 
 def _foreign_lines(offsets: int) -> Iterator[str]:

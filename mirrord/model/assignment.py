@@ -7,7 +7,7 @@ import msgspec
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.facts import Mode
 from mirrord.model.names import ClusterId, LaneId, LaneKey
-from mirrord.model.status import LaneState, RequestsStatus
+from mirrord.model.status import LaneState, OpenTransaction, RequestsStatus
 
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known of a lane's former holder: there never was one; it drained the lane; its process is known to have
@@ -109,6 +109,8 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """How long ago `source_end` was so."""
     source_start: int = -1
     """Where the source's log began when it was last heard of, or -1."""
+    open_transaction: OpenTransaction | None = None
+    """What the lane has waited for longer than the flow's `transaction_alarm`."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,6 +113,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     """Where a record cannot be copied for what it holds: the lane waits for somebody to decide, or leaves it out."""
     rpo_ms: int | None = None
     """How far the target may be behind: status, metrics and alerts tell when it is further. None: nobody asks."""
+    transaction_alarm_ms: int = 60_000
+    """A lane that waits longer than this for one open transaction of the source tells which it is."""
     refresh_ms: int | None = 5_000
     """How often new topics and partitions are looked for; None: never."""
     replication_factor: ReplicationFactor = "broker"
@@ -373,6 +375,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
         on_reject=table.optional("on_reject", _ON_REJECT, "halt"),
         rpo_ms=table.optional("rpo", _RPO, None),
+        transaction_alarm_ms=table.optional("transaction_alarm", _RPO, 60_000),
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),

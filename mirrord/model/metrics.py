@@ -102,6 +102,11 @@ CATALOGUE: tuple[Metric, ...] = (
         "How long until the source deletes records that are not copied, as the log's start and the lane have moved in "
         "the last hour; no sample where that does not come nearer.",
     ),
+    Metric(
+        "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,
+        "How long the source has been held by one open transaction that the lane waits for; no sample until that is "
+        "longer than `transaction_alarm`. `mirrord status` names its producer.",
+    ),
     Metric("mirrord_lane_state", "gauge", "", (*LANE, "state"), "1 for the lane's present state."),
     # what was copied
     Metric(

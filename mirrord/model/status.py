@@ -63,6 +63,41 @@ class LeaseStatus(msgspec.Struct, frozen=True):
     """Version and commit of its mirrord."""
 
 
+class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A transaction at the source that nobody has ended, and that a lane waits for."""
+
+    first_offset: int
+    """Its first source offset: nothing from there on is copied before it ends."""
+    since_ms: int
+    """When the source was first seen to be held there."""
+    producer_id: int = -1
+    """-1 while the source does not tell."""
+    producer_epoch: int = -1
+    transactional_id: str = ""
+    """Empty where no coordinator tells it: that takes the right to DESCRIBE the transactional id."""
+    state: str = ""
+    """The coordinator's word for it, such as Ongoing."""
+    last_record_ms: int = -1
+    """Record time of the newest record of its producer there."""
+    trouble: str = ""
+    """One line for people: why its producer is not told."""
+
+    @property
+    def line(self) -> str:
+        """Whose it is, for people."""
+        if self.producer_id < 0:
+            return f"a transaction that began at offset {self.first_offset}, whose producer is not known{self._why}"
+        name = f', transactional id "{self.transactional_id}"' if self.transactional_id else ""
+        return (
+            f"the transaction of producer {self.producer_id} epoch {self.producer_epoch}{name}, "
+            f"which began at offset {self.first_offset}"
+        )
+
+    @property
+    def _why(self) -> str:
+        return f" ({self.trouble})" if self.trouble else ""
+
+
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One source partition on its way into one target partition."""
 
@@ -86,6 +121,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Where the source's log begins."""
     retention_left_s: float | None = None
     """Until the source deletes what is not copied yet, as the last hour went; None where that does not come nearer."""
+    open_transaction: OpenTransaction | None = None
+    """What the lane has waited for longer than the flow's `transaction_alarm`."""
     protected: bool | None = None
     """Whether the target broker remembers the lane's producer and would refuse a repeated batch by itself."""
     records_per_s: float | None = None

@@ -207,6 +207,14 @@ class Asks:
 
         self._producers.add(Question(partition, told))
 
+    def producers(self, partition: PartitionId, tell: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
+        """(error, entries): all that the leader remembers of producers (KIP-664)."""
+
+        def told(error: int, answer: PartitionProducers | None) -> None:
+            tell(error, () if answer is None else answer.producers)
+
+        self._producers.add(Question(partition, told))
+
     def bounds(self, partition: PartitionId, leader_epoch: int, tell: Callable[[int, int, int], None]) -> None:
         """(error, high watermark, log start), from the leader of this epoch and no other; -1 as epoch asks any."""
         found: dict[int, tuple[int, int]] = {}

@@ -71,6 +71,7 @@ from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
+from mirrord.shell.open_transactions import OpenTransactions
 from mirrord.shell.provenance import provenance_of
 from mirrord.shell.reading import ReadFailed, Stretches, own_batches
 from mirrord.shell.relocation import Relocation
@@ -119,6 +120,7 @@ class Host:
         sides = Sides(source, self._source_asks, self._source_stretches)
         self._starts = Starts(setup, sides, Sides(target, self._target_asks, self._target_stretches))
         self._provenance = provenance_of(setup, clock)
+        self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
         self._shaping = Shaping(setup.flow)
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
@@ -220,6 +222,7 @@ class Host:
                 break
             except IndexError:  # asked from another thread, while the lane took a batch from a queue
                 continue
+        report = replace(report, open_transaction=self._open.of(hosted.lane.id))
         if report.note:
             return report
         for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
@@ -424,6 +427,7 @@ class Host:
     def _look_round(self) -> None:
         """Once per beat: save what moved, and ask where the logs end that nobody fetches from."""
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
+        self._open.look(self._lanes.values())
         moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
         if moved:
             self._begin(self._save(moved))

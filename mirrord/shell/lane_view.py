@@ -85,6 +85,7 @@ def reported_lane(
         lag_s=lag_seconds(lag_records, report.last_record_ms, now_ms, held_s),
         source_start=report.source_start if report.source_start >= 0 else None,
         retention_left_s=left_s,
+        open_transaction=report.open_transaction,
         protected=report.protected,
         records_per_s=rates[0],
         bytes_per_s=rates[1],

@@ -95,7 +95,7 @@ def samples(status: Status) -> Iterator[Sample]:
             yield from _counts(flow.name, flow.counts)
         for lane in flow.lanes:
             at = (*name, lane.topic, str(lane.partition))
-            for metric, value in _of_lane(lane):
+            for metric, value in _of_lane(lane, status.at_ms):
                 if value is not None:
                     yield Sample(metric, at, float(value))
             yield Sample("mirrord_lane_state", (*at, lane.state), 1)
@@ -156,12 +156,14 @@ def _counts(flow: str, counts: CountsStatus) -> Iterator[Sample]:
             yield Sample("mirrord_request_errors", (flow, requests.api, error), number)
 
 
-def _of_lane(lane: LaneStatus) -> Iterator[tuple[str, float | None]]:
+def _of_lane(lane: LaneStatus, at_ms: int) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_lag_records", lane.lag_records
     yield "mirrord_lag_seconds", lane.lag_s
     if lane.lag_records and lane.source_offset is not None and lane.source_start is not None:
         yield "mirrord_retention_headroom_records", max(0, lane.source_offset - lane.source_start)
     yield "mirrord_retention_headroom_seconds", lane.retention_left_s
+    if lane.open_transaction is not None:
+        yield "mirrord_open_transaction_seconds", max(0, at_ms - lane.open_transaction.since_ms) / 1000
 
 
 def _seconds(milliseconds: float | None) -> float | None:

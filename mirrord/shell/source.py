@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mirrord.flow.signals import Chunk, FetchFrom
+from mirrord.flow.stable import StableEnd
 from mirrord.model.assignment import SourceTold
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.asks import Asks
@@ -60,6 +61,7 @@ class Tap:
         "round",
         "source_end",
         "source_start",
+        "stable",
         "timer",
         "wish",
     )
@@ -78,6 +80,8 @@ class Tap:
         """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
         self.source_start = -1
         """Where the log begins, by the newest word; for people."""
+        self.stable = StableEnd()
+        """Whether an open transaction holds the partition."""
         self.heard = self.asked = 0.0
         """When that was told to this very tap, and when it became part of a request; both monotonic."""
         self.round = -1
@@ -125,6 +129,7 @@ class Source:
         if wish.round != tap.round:
             tap.round = wish.round
             tap.source_end = -1  # nobody fetched in the meantime
+            tap.stable.forget()
         if wish.refresh:
             self.view.refresh()
         if wish.delay_s > 0:
@@ -437,6 +442,7 @@ class Channel:
             tap.heard = now
             if not fetched.error:
                 tap.source_start = fetched.log_start_offset
+                tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 brought = True

@@ -40,6 +40,7 @@ INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
 DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 1, 1)
 DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0)
 DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
+LIST_TRANSACTIONS = Api(66, "ListTransactions", 0, 0)
 
 APIS = (
     PRODUCE,
@@ -68,7 +69,7 @@ GROUP_APIS = (
     LIST_GROUPS,
 )
 """Without these groups are not followed."""
-TELLING_APIS = (DESCRIBE_QUORUM,)
+TELLING_APIS = (DESCRIBE_QUORUM, LIST_TRANSACTIONS)
 """Newer than Kafka 2.8; without one of these, less is told."""
 
 FETCH_BY_TOPIC_ID = 13

@@ -103,8 +103,8 @@ async def test_aborted_transactions_never_arrive(lab_pair: LabPair) -> None:
         assert not any(batch.header.attributes & ~CODEC_MASK for batch in copies)
 
 
-async def test_an_open_transaction_is_waited_for(lab_pair: LabPair) -> None:
-    async with mirror(lab_pair.source, lab_pair.target) as flow:
+async def test_an_open_transaction_is_waited_for_and_named(lab_pair: LabPair) -> None:
+    async with mirror(lab_pair.source, lab_pair.target, transaction_alarm_ms=200) as flow:
         topic = flow.topic()
         producer = Producer({"bootstrap.servers": flow.source.bootstrap, "transactional.id": topic})
         producer.init_transactions(30)
@@ -113,10 +113,15 @@ async def test_an_open_transaction_is_waited_for(lab_pair: LabPair) -> None:
         producer.flush(30)
         write(flow.source, topic, [Written(None, b"beside it")])
         replicator = await flow.copying()
-        await until(lambda: replicator.report().lanes[0].phase == "copying")
+        await until(lambda: (now := replicator.report().lanes[0].open_transaction) is not None and now.state != "")
+        held = replicator.report().lanes[0].open_transaction
+        assert held is not None
+        assert (held.first_offset, held.transactional_id, held.state, held.trouble) == (0, topic, "Ongoing", "")
+        assert (held.producer_id >= 0, held.producer_epoch >= 0) == (True, True)
         assert ends(flow.target, copy_of(topic)) == {0: 0}
         producer.commit_transaction(30)
         await flow.caught_up(replicator)
+        await until(lambda: replicator.report().lanes[0].open_transaction is None)
         await flow.assert_same(records=2)
 
 

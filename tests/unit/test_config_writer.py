@@ -51,6 +51,7 @@ FLOWS = st.builds(
     on_loss=st.sampled_from(["continue", "halt"]),
     on_reject=st.sampled_from(["halt", "skip"]),
     rpo_ms=st.none() | st.integers(1_000, MONTH_MS),
+    transaction_alarm_ms=st.integers(1_000, MONTH_MS),
     refresh_ms=REFRESH,
     replication_factor=FACTORS | st.just("source"),
     propagate_deletes=st.booleans(),

@@ -29,6 +29,7 @@ def test_few_metrics_have_a_partition() -> None:
         "mirrord_lag_seconds",
         "mirrord_retention_headroom_records",
         "mirrord_retention_headroom_seconds",
+        "mirrord_open_transaction_seconds",
         "mirrord_lane_state",
     }
 

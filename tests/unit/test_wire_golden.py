@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mirrord.model.acls import AclRule
-from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers, quorum
+from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers, quorum, transactions
 from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
 from mirrord.wire.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 
@@ -152,6 +152,13 @@ def test_describe_producers() -> None:
         ),
         producers.PartitionProducers("orders", 6, 3, "not here", []),
     ]
+
+
+def test_list_transactions() -> None:
+    assert transactions.encode_list_transactions([4711]) == golden("ListTransactionsRequest", 0)
+    told = transactions.decode_list_transactions(answer("ListTransactionsResponse", 0))
+    listed = transactions.ListedTransaction("payments-1", 4711, "Ongoing")
+    assert told == transactions.ListedTransactions(0, [listed])
 
 
 @pytest.mark.parametrize("version", VERSIONS["ListOffsets"])

@@ -133,6 +133,10 @@ public class Vectors {
                         .setLastSequence(99).setLastTimestamp(1_700_000_000_000L).setCoordinatorEpoch(-1))),
                 new DescribeProducersResponseData.PartitionResponse().setPartitionIndex(6).setErrorCode((short) 3)
                     .setErrorMessage("not here"))))), 0, 0);
+        add("ListTransactionsRequest", new ListTransactionsRequestData().setProducerIdFilters(List.of(4711L)), 0, 0);
+        add("ListTransactionsResponse", new ListTransactionsResponseData().setUnknownStateFilters(List.of("Odd"))
+            .setTransactionStates(List.of(new ListTransactionsResponseData.TransactionState()
+                .setTransactionalId("payments-1").setProducerId(4711).setTransactionState("Ongoing"))), 0, 0);
         add("ListOffsetsRequest", new ListOffsetsRequestData().setReplicaId(-1).setIsolationLevel((byte) 1).setTopics(List.of(
             new ListOffsetsRequestData.ListOffsetsTopic().setName("orders").setPartitions(List.of(
                 new ListOffsetsRequestData.ListOffsetsPartition().setPartitionIndex(5).setTimestamp(-2)
