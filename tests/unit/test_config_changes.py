@@ -58,6 +58,7 @@ def test_what_changes_while_lanes_go_on(values: dict[str, object], line: str) ->
         {"separator": "_"},
         {"on_loss": "halt"},
         {"on_reject": "skip"},
+        {"transaction_alarm_ms": 600_000},
         {"topics": ("orders",), "limits": LimitsConfig(in_flight_bytes=1 << 20)},
     ],
 )
@@ -74,7 +75,7 @@ def test_the_number_of_replicators_changes_for_all_flows() -> None:
 
 def test_every_field_of_a_flow_is_known_to_be_one_or_the_other() -> None:
     lanes_work_by = {"name", "source", "target", "naming", "naming_settings", "separator", "start", "isolation"}
-    lanes_work_by |= {"limits", "from_mm2", "on_loss", "on_reject", "records"}
+    lanes_work_by |= {"limits", "from_mm2", "on_loss", "on_reject", "records", "transaction_alarm_ms"}
     assert LIVE | lanes_work_by == set(FlowConfig.__struct_fields__)
     assert not LIVE & lanes_work_by
 
