@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Producer
 
+from mirrord.lab.cluster import Cluster
 from mirrord.shell.reading import ReadBatch
 from mirrord.wire.batch import CODEC_MASK, HEADER_LENGTH
 from tests.fixtures.lab import LabPair
@@ -79,28 +80,38 @@ async def test_records_arrive_while_others_are_written(lab_pair: LabPair) -> Non
         assert not report.lost
 
 
+def write_in_transactions(cluster: Cluster, topic: str, partition: int, codec: str) -> None:
+    """20 transactions of 50 records, of which 13 are aborted; and a record behind them, as verdicts travel with the run
+    that follows."""
+    settings = {"transactional.id": f"{topic}-{partition}", "linger.ms": 5, "compression.type": codec}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, **settings})
+    producer.init_transactions(30)
+    for turn in range(20):
+        producer.begin_transaction()
+        for number in range(50):
+            send(producer, topic, Written(b"%d" % turn, b"%d " % number * 20, partition=partition))
+        if turn % 3:
+            producer.flush(30)
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+    write(cluster, topic, [Written(None, b"the end", partition=partition)])
+
+
 async def test_aborted_transactions_never_arrive(lab_pair: LabPair) -> None:
+    """With every codec."""
     async with mirror(lab_pair.source, lab_pair.target) as flow:
-        topic = flow.topic()
-        producer = Producer({"bootstrap.servers": flow.source.bootstrap, "transactional.id": topic, "linger.ms": 5})
-        producer.init_transactions(30)
-        for turn in range(20):
-            producer.begin_transaction()
-            for number in range(50):
-                send(producer, topic, Written(b"%d" % turn, b"%d" % number))
-            if turn % 3 == 1:
-                producer.flush(30)
-                producer.abort_transaction(30)
-            else:
-                producer.commit_transaction(30)
-        # The verdicts travel with the run behind them.
-        write(flow.source, topic, [Written(None, b"the end")])
+        topic = flow.topic(len(CODECS))
+        for partition, codec in enumerate(CODECS):
+            write_in_transactions(flow.source, topic, partition, codec)
         await flow.caught_up(await flow.copying())
-        await flow.assert_same(records=13 * 50 + 1)
+        await flow.assert_same(records=len(CODECS) * (7 * 50 + 1))
         await flow.store.read_to_end()
-        assert flow.lane().verdicts.counts == {"aborted": 7 * 50, "control": 20}
-        _, copies = await flow.batches(topic)
-        assert not any(batch.header.attributes & ~CODEC_MASK for batch in copies)
+        for partition, codec in enumerate(CODECS):
+            assert flow.lane(partition).verdicts.counts == {"aborted": 13 * 50, "control": 20}
+            _, copies = await flow.batches(topic, partition)
+            assert not any(batch.header.attributes & ~CODEC_MASK for batch in copies)
+            assert {CODECS[batch.header.attributes] for batch in copies} >= {codec}
 
 
 async def test_an_open_transaction_is_waited_for_and_named(lab_pair: LabPair) -> None:

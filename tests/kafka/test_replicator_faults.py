@@ -18,9 +18,11 @@ from mirrord.model.facts import Holder, LeaseTaken, Verdict
 from mirrord.model.runs import Run
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.replicator import Replicator
+from mirrord.wire.batch import CODEC_MASK
 from tests.fixtures.lab import LabPair, pair_of
 from tests.fixtures.mirror import SECONDS, Mirror, Written, config_of, copy_of, ends, ids, mirror, until, write
 
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS = 86_400_000
 EXPIRY_MS = 3_600_000
 KEPT = {"retention_ms": "-1"}
@@ -64,30 +66,45 @@ async def test_the_target_tells_how_long_it_remembers(pair: LabPair) -> None:
 
 
 async def test_holes_of_a_compacted_source(pair: LabPair) -> None:
+    """With every codec, in a partition of its own."""
     async with mirror(pair.source, pair.target) as flow:
         topic = flow.topic(
-            cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", min_compaction_lag_ms="0"
+            len(CODECS),
+            cleanup_policy="compact",
+            segment_ms="200",
+            min_cleanable_dirty_ratio="0.01",
+            min_compaction_lag_ms="0",
         )
         for turn in range(4):
-            keys = [Written(b"%d" % (number % 50), b"%d" % turn) for number in range(500)]
-            write(flow.source, topic, keys, batch_num_messages=20)
+            for partition, codec in enumerate(CODECS):
+                keys = [
+                    Written(b"%d" % (number % 50), b"%d " % turn * 30, partition=partition) for number in range(500)
+                ]
+                write(flow.source, topic, keys, batch_num_messages=20, compression_type=codec)
             await asyncio.sleep(0.3)
         await until_compacted(flow, topic, below=1_500)
         reports = await flow.caught_up(await flow.copying())
-        assert reports[0].rebuilt["holes"] > 0
         await flow.assert_same()
         await flow.store.read_to_end()
-        assert flow.lane().verdicts.counts["compacted"] > 500
+        assert len(reports) == len(CODECS)
+        for report in reports:
+            assert report.rebuilt["holes"] > 0
+            assert flow.lane(report.partition).verdicts.counts["compacted"] > 500
+            _, copies = await flow.batches(topic, report.partition)
+            assert CODECS[report.partition] in {CODECS[batch.header.attributes & CODEC_MASK] for batch in copies}
 
 
 async def until_compacted(flow: Mirror, topic: str, below: int) -> None:
+    """Of each partition."""
     deadline = time.monotonic() + SECONDS
-    while True:
+    left = set(range(len(CODECS)))
+    while left:
         # Only a segment that is no longer written to is compacted.
-        write(flow.source, topic, [Written(b"last", b"v")])
-        originals, _ = await flow.batches(topic)
-        if sum(batch.header.record_count for batch in originals) < below:
-            return
+        write(flow.source, topic, [Written(b"last", b"v", partition=partition) for partition in left])
+        for partition in list(left):
+            originals, _ = await flow.batches(topic, partition)
+            if sum(batch.header.record_count for batch in originals) < below:
+                left.remove(partition)
         assert time.monotonic() < deadline
         await asyncio.sleep(0.3)
 
