@@ -4,10 +4,11 @@ A fault of one topic is that topic's alone. Lanes are keyed by topic ids: a topi
 gives new lanes, and the old ones are no longer in the plan.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from mirrord.model.config import OnDeletedCopy
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
@@ -64,8 +65,8 @@ class TopicsPlan(msgspec.Struct, frozen=True):
     faults: Mapping[str, str] = {}
     """Source topics that cannot be copied, and why."""
     unanswered: Mapping[str, str] = {}
-    """Source topics that cannot be copied because a policy of a third party gives no answer. No reason not to start: it
-    may be told for any topic at any time."""
+    """Source topics that cannot be copied as a policy of a third party gives no answer, or as somebody deleted their
+    copy. No reason not to start: that may happen to any topic at any time."""
     remarks: Mapping[str, str] = {}
     """Source topics that are copied, and what is odd about them."""
 
@@ -75,11 +76,15 @@ def plan_topics(
     target: Mapping[str, Topic],
     target_name: Callable[[str], str],
     claimed: Mapping[str, str],
+    former: Mapping[tuple[TopicId, str], Collection[TopicId]] = {},
+    *,
+    on_deleted_copy: OnDeletedCopy = "create",
 ) -> TopicsPlan:
     """The plan for these selected source topics.
 
     `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
-    topics that must not be copied into, and why, as it goes on after "which".
+    topics that must not be copied into, and why, as it goes on after "which". `former` are the ids of target topics
+    that were copied into, by source topic and name.
     """
     lanes: list[PlannedLane] = []
     create: list[CreateTopic] = []
@@ -100,9 +105,17 @@ def plan_topics(
             continue
         targets[name] = topic.name
         there = target.get(name)
+        known = former.get((topic.topic_id, name), ())
+        if there is None and known and on_deleted_copy == "halt":
+            unanswered[topic.name] = _DELETED.format(name)
+            continue
         if there is None:
+            if known:
+                remarks[topic.name] = f"the target topic {name} was deleted: it is created and copied again"
             create.append(CreateTopic(topic, name))
             continue
+        if known and there.topic_id not in known:
+            remarks[topic.name] = f"the target topic {name} was deleted and created again: it is copied again"
         if there.partitions < topic.partitions:
             grow.append(GrowTopic(topic, there))
         elif there.partitions > topic.partitions:
@@ -115,6 +128,12 @@ def plan_topics(
             for partition in range(min(topic.partitions, there.partitions))
         ]
     return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, faults, unanswered, remarks)
+
+
+_DELETED = (
+    'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '
+    'copied again; or exclude the source topic, or set "create"'
+)
 
 
 def _fault(topic: Topic, name: str, claimed: str) -> str:

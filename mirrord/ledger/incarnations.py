@@ -1,11 +1,15 @@
-"""Topics that were deleted and created again: new lanes, and what of the former topic was left behind."""
+"""Topics that were deleted and created again: new lanes, and what of the former topic was left behind.
+
+A source topic: what the new one holds was never seen. A target topic: what the former one held is copied again, as far
+back as the source still has it.
+"""
 
 from collections.abc import Container, Mapping
 
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.facts import Verdict, VerdictGiven
-from mirrord.model.names import LaneId, TopicId
+from mirrord.model.names import LaneId, LaneKey, TopicId
 
 
 def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> bool:
@@ -14,6 +18,31 @@ def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> b
         lane.source_topic == source_topic and lane.key.source_topic_id != source_topic_id
         for lane in state.lanes.values()
     )
+
+
+def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
+    """Under which ids there were target topics, for each source topic and the name of its target topic."""
+    found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
+    for lane in state.lanes.values():
+        where = (lane.key.source_topic_id, lane.target_topic)
+        found[where] = found.get(where, frozenset()) | {lane.key.target_topic_id}
+    return found
+
+
+def copied_from(state: FlowState, key: LaneKey, target_topic: str) -> int | None:
+    """The first source offset that stood in a former target topic of this name; None: there was none, or it was empty.
+
+    What MirrorMaker 2 had left there went with it, so then nothing is too old.
+    """
+    firsts = [
+        0 if lane.inherited is not None else first.offset
+        for lane in state.lanes.values()
+        if (lane.key.source_topic_id, lane.partition) == (key.source_topic_id, key.partition)
+        and lane.target_topic == target_topic
+        and lane.key.target_topic_id != key.target_topic_id
+        and (first := lane.source_runs.first) is not None
+    ]
+    return min(firsts, default=None)
 
 
 def left_behind(state: FlowState, source: Mapping[str, Topic], hosted: Container[LaneId]) -> list[VerdictGiven]:

@@ -52,6 +52,7 @@ Naming = str
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
 OnReject = Literal["halt", "skip"]
+OnDeletedCopy = Literal["create", "halt"]
 """What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
 Engine = Literal["ray", "process"]
 
@@ -61,6 +62,7 @@ _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
 _ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip")
+_ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
@@ -120,6 +122,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     replication_factor: ReplicationFactor = "broker"
     """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`,
     "source" takes the source topic's."""
+    on_deleted_copy: OnDeletedCopy = "create"
+    """Where somebody deleted a target topic that holds copies: it is created and copied again, or left to people."""
     propagate_deletes: bool = False
     """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
     delete_grace_ms: int = 86_400_000
@@ -378,6 +382,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         transaction_alarm_ms=table.optional("transaction_alarm", _RPO, 60_000),
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
+        on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
         delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),

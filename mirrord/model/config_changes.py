@@ -23,6 +23,7 @@ LIVE = frozenset(
         "rpo_ms",
         "refresh_ms",
         "replication_factor",
+        "on_deleted_copy",
         "propagate_deletes",
         "delete_grace_ms",
         "groups",

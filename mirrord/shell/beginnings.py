@@ -7,6 +7,7 @@ import msgspec
 
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.incarnations import copied_from
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
@@ -88,6 +89,10 @@ class _Look:
         known = self._ledger.lanes.get(lane.lane)
         if known is not None and len(known.source_runs):
             return self._beginning(lane, "history")
+        first = copied_from(self._ledger, lane.key, lane.target_topic)
+        if first is not None:
+            again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
+            return self._beginning(lane, "start", note=again)
         legacy = await self._legacy(lane)
         found = legacy.inherited
         if found is None:
@@ -127,6 +132,6 @@ class _Look:
             "by": by,
             "note": "",
         }
-        if by == "start":
+        if by == "start" and not fields.get("note"):
             told["note"] = f"begins at {self._flow.start}"
         return msgspec.convert(told | {key: value for key, value in fields.items() if value != ""}, Beginning)

@@ -6,11 +6,12 @@ the first flow that plans to copy into it.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
 from mirrord.cluster.topics import Topic
+from mirrord.ledger.incarnations import former_copies
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import share_topics
@@ -74,6 +75,11 @@ class Claims:
         self._ledgers.pop(flow, None)
         self._unread.pop(flow, None)
         self._news.set()
+
+    def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
+        """The ids under which the flow has copied into target topics, by source topic and name."""
+        ledger = self._ledgers.get(flow)
+        return {} if ledger is None else former_copies(ledger.state)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
         """The target topics that the flow must not copy into, and why. `topics` are those that the cluster has.

@@ -169,7 +169,9 @@ class Discovery:
         refusals = {name: self._selection.refusal(name) for name in source.topics}
         selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
         claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
-        plan = plan_topics(selected, target.topics, self._target_name, claimed)
+        former = self._claims.former_copies(self._flow.name)
+        on_deleted_copy = self._flow.on_deleted_copy
+        plan = plan_topics(selected, target.topics, self._target_name, claimed, former, on_deleted_copy=on_deleted_copy)
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 

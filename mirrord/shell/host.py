@@ -55,7 +55,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Limits, Phase
-from mirrord.ledger.incarnations import is_again
+from mirrord.ledger.incarnations import copied_from, is_again
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
 from mirrord.model.errors import MirrordError
@@ -77,7 +77,7 @@ from mirrord.shell.reading import ReadFailed, Stretches, own_batches
 from mirrord.shell.relocation import Relocation
 from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
-from mirrord.shell.starts import Starts
+from mirrord.shell.starts import Before, Starts
 from mirrord.shell.target import Target
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.producers import ActiveProducer
@@ -295,9 +295,11 @@ class Host:
         self._source.stop(hosted.tap)
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
-        again = is_again(self._store.state, hosted.source.topic, hosted.source.topic_id)
-        sides = (hosted.source, hosted.target)
-        self._begin(self._starts.find(effect, hosted.lane.id, *sides, hosted.tell, again=again))
+        state, key = self._store.state, hosted.assignment.key
+        before = Before(
+            is_again(state, hosted.source.topic, key.source_topic_id), copied_from(state, key, hosted.target.topic)
+        )
+        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
 
     # target
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -16,6 +17,15 @@ from mirrord.shell.reading import ReadFailed
 from mirrord.wire.errors import ErrorCode
 
 log = structlog.get_logger()
+
+
+class Before(NamedTuple):
+    """What there was before a lane, under the same names."""
+
+    source: bool = False
+    """Another source topic."""
+    copied_from: int | None = None
+    """Another target topic, in which the records from this source offset on stood."""
 
 
 class Starts:
@@ -33,15 +43,25 @@ class Starts:
         source: PartitionId,
         target: PartitionId,
         tell: Callable[[StartTold], None],
-        *,
-        again: bool,
+        before: Before,
     ) -> None:
         """Answer a lane's question; told of an error it asks again.
 
-        A topic that was created `again` begins at its first offset: no word on the former one counts for it, and the
-        configured start was for what stood there before mirrord came.
+        A source topic that was created again begins at its first offset: no word on the former one counts for it, and
+        the configured start was for what stood there before mirrord came. Where the target topic was, all that it held
+        is copied again, as far as the source still has it.
         """
-        tell(await (self._configured(wanted, source, "earliest") if again else self._of(wanted, lane, source, target)))
+        if not before.source and before.copied_from is None:
+            tell(await self._of(wanted, lane, source, target))
+            return
+        told = await self._configured(wanted, source, "earliest")
+        if told.error == 0 and before.copied_from is not None:
+            told = StartTold(wanted.question, 0, max(told.offset, before.copied_from))
+            log.warning(
+                "copied_again", topic=target.topic, partition=target.partition, from_source_offset=told.offset,
+                reason="the target topic was deleted and created again", first_copied=before.copied_from,
+            )  # fmt: skip
+        tell(told)
 
     async def _of(self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId) -> StartTold:
         try:

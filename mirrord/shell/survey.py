@@ -41,10 +41,10 @@ async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, 
 
 
 async def _claims(config: Config, surroundings: Surroundings) -> Claims:
-    """Who copies into which topic by the ledgers, where flows can meet."""
+    """Who copies into which topic by the ledgers, where flows can meet or must not create a copy again."""
     claims = Claims(config.all_flows)
     targets = Counter(flow.target for flow in config.flows)
-    meeting = tuple(flow for flow in config.flows if targets[flow.target] > 1)
+    meeting = tuple(flow for flow in config.flows if targets[flow.target] > 1 or flow.on_deleted_copy == "halt")
     if meeting:
         views = await read_ledgers(msgspec.structs.replace(config, flows=meeting), surroundings)
         for name, view in views.items():

@@ -1,5 +1,8 @@
-"""Source topics that are deleted and created again: all new records arrive, none of the old twice."""
+"""Topics that are deleted and created again. At the source: all new records arrive, none of the old twice. At the
+target: what was there is copied again.
+"""
 
+import json
 import time
 from pathlib import Path
 
@@ -7,21 +10,26 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, unique
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import create_topic, ends
 
 
 def recreate(cluster: Cluster, topic: str, records: int, first: int) -> None:
     """Delete the topic and create it again, with other records."""
+    delete(cluster, topic)
+    create_topic(cluster, topic)
+    fill(cluster, topic, 1, records, first)
+
+
+def delete(cluster: Cluster, topic: str) -> None:
+    """Until it is gone."""
     admin = AdminClient(client_settings(cluster))
     admin.delete_topics([topic])[topic].result(SECONDS)
     deadline = time.monotonic() + SECONDS
     while topic in admin.list_topics(timeout=SECONDS).topics:
         assert time.monotonic() < deadline, f"{topic} stays"
         time.sleep(0.02)
-    create_topic(cluster, topic)
-    fill(cluster, topic, 1, records, first)
 
 
 def keys(cluster: Cluster, topic: str) -> list[int]:
@@ -61,3 +69,42 @@ def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> Non
         assert daemon.stop() == 0
     assert keys(target, f"eu.{fewer}") == [*range(500), *range(1_000, 1_200)]
     assert keys(target, f"eu.{more}") == [*range(500), *range(1_000, 1_800)]
+
+
+def test_a_copy_that_somebody_deletes_and_creates_again(lab_pair: LabPair, tmp_path: Path) -> None:
+    """While mirrord copies and while it is stopped; the first records are copied again though `start` is the end.
+
+    And somebody writes into the copy: the offsets are named.
+    """
+    source, target = lab_pair.source, lab_pair.target
+    topic, settings = unique("lost"), 'start = "latest"\non_deleted_copy = "halt"'
+    copy = f"eu.{topic}"
+    path = conf(tmp_path, source, target, topic, flow=unique("copy"), flow_more=settings)
+    create_topic(source, topic)
+    fill(source, topic, 1, 100, first=10_000)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: {lane.state for lane in daemon.flow().lanes} == {"copying"})
+        daemon.until(lambda: len(daemon.flow().lanes) == 1)
+        fill(source, topic, 1, 300)
+        daemon.until(lambda: ends(target, copy)[0] == 300)
+        delete(target, copy)
+        told = f"the target topic {copy} was deleted, and on_deleted_copy = "
+        daemon.until(lambda: any(told in line for each in daemon.flow().topics for line in each.faults))
+        assert copy not in AdminClient(client_settings(target)).list_topics(timeout=SECONDS).topics
+        create_topic(target, copy)
+        daemon.until(lambda: ends(target, copy)[0] == 300)
+        fill(target, copy, 1, 5, first=20_000)
+        fill(source, topic, 1, 100, first=300)
+        daemon.until_copied(all_ends(source, topic))
+        daemon.until(lambda: daemon.flow().totals.foreign_offsets == 5)
+        assert daemon.stop() == 0
+    assert keys(target, copy) == [*range(300), *range(20_000, 20_005), *range(300, 400)]
+    foreign = json.loads(mirrord("gaps", path, "--foreign", "--json").stdout)["foreign"]
+    assert [(each["target_topic"], each["start"], each["end"]) for each in foreign] == [(copy, 300, 305)]
+    delete(target, copy)
+    create_topic(target, copy)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: ends(target, copy)[0] == 400)
+        daemon.until_copied(all_ends(source, topic))
+        assert daemon.stop() == 0
+    assert keys(target, copy) == [*range(400)]

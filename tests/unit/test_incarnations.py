@@ -2,10 +2,10 @@
 
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import is_again, left_behind
+from mirrord.ledger.incarnations import copied_from, former_copies, is_again, left_behind
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
-from mirrord.model.names import TopicId
+from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
@@ -58,3 +58,28 @@ def test_a_topic_of_a_former_name_is_there_again() -> None:
     assert is_again(state(), "orders", NEW)
     assert not is_again(state(), "orders", OLD)
     assert not is_again(state(), "payments", NEW)
+
+
+def test_where_a_target_topic_that_was_created_again_begins() -> None:
+    """At what the former one held first; not for another name, another partition or another source topic."""
+    made = state()
+    assert former_copies(made) == {(OLD, "eu.orders"): {TopicId("target-topic")}}
+    new = LaneKey(OLD, 0, TopicId("new-target"))
+    assert copied_from(made, new, "eu.orders") == 0
+    assert copied_from(made, new, "dr-orders") is None
+    assert copied_from(made, LaneKey(OLD, 1, TopicId("new-target")), "eu.orders") is None
+    assert copied_from(made, LaneKey(NEW, 0, TopicId("new-target")), "eu.orders") is None
+    assert copied_from(made, LaneKey(OLD, 0, TopicId("target-topic")), "eu.orders") is None, "it is there"
+
+
+def test_the_lowest_first_offset_of_all_former_target_topics_counts() -> None:
+    made = state()
+    second = LaneKey(OLD, 0, TopicId("second")).id
+    opening = (LaneOpened(second, "orders", "eu.orders", 0, 9, 0, "all"), LaneTaken(second, 1, "r"))
+    assert all(fold(made, entry(*opening, SourceRun(second, 1, (Run(0, 30),))), 3))
+    third = LaneKey(OLD, 0, TopicId("third"))
+    assert copied_from(made, third, "eu.orders") == 0
+    del made.lanes[LANE]
+    assert copied_from(made, third, "eu.orders") == 30
+    made.lanes[second].source_runs = type(made.lanes[second].source_runs)()
+    assert copied_from(made, third, "eu.orders") is None, "it never held anything"

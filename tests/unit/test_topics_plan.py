@@ -93,3 +93,26 @@ def test_every_topic_is_created_or_copied_or_refused(
         {f"eu.{name}": "another" for name in claimed},
     )
     assert (again.create, again.grow) == ((), ())
+
+
+def test_a_copy_that_somebody_deleted_is_created_again_or_left_to_people() -> None:
+    former = {(TopicId("id-orders"), "eu.orders"): {TopicId("old")}}
+    planned = plan_topics([topic("orders")], {}, PREFIX, {}, former)
+    assert planned.create == (CreateTopic(topic("orders"), "eu.orders"),)
+    assert planned.remarks["orders"] == "the target topic eu.orders was deleted: it is created and copied again"
+    planned = plan_topics([topic("orders")], {}, PREFIX, {}, former, on_deleted_copy="halt")
+    assert planned.create == planned.lanes == ()
+    assert planned.unanswered["orders"].startswith("the target topic eu.orders was deleted, and on_deleted_copy = ")
+    there = {"eu.orders": topic("eu.orders")}
+    planned = plan_topics([topic("orders")], there, PREFIX, {}, former, on_deleted_copy="halt")
+    assert len(planned.lanes) == 3, "somebody created it again: that is his word"
+    assert "deleted and created again" in planned.remarks["orders"]
+    former = {(TopicId("id-orders"), "eu.orders"): {TopicId("old"), TopicId("id-eu.orders")}}
+    assert not plan_topics([topic("orders")], there, PREFIX, {}, former).remarks, "its lanes are open"
+
+
+def test_the_copy_of_a_former_source_topic_does_not_count_as_deleted() -> None:
+    former = {(TopicId("former"), "eu.orders"): {TopicId("old")}}
+    planned = plan_topics([topic("orders")], {}, PREFIX, {}, former, on_deleted_copy="halt")
+    assert planned.create == (CreateTopic(topic("orders"), "eu.orders"),)
+    assert not planned.remarks
