@@ -21,13 +21,11 @@ Interval = tuple[int, int]
 
 def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
     """How many target offsets, for each lane with any."""
-    found: dict[LaneId, int] = {}
+    numbers = ((lane_id, _number(lane, state.progress.get(lane_id))) for lane_id, lane in state.lanes.items())
+    found = {lane_id: number for lane_id, number in numbers if number}
     sharing: dict[tuple[TopicId, int], list[LaneId]] = {}
-    for lane_id, lane in state.lanes.items():
+    for lane_id, lane in state.lanes.items() if found else ():
         sharing.setdefault(_where(lane), []).append(lane_id)
-        number = _number(lane, state.progress.get(lane_id))
-        if number:
-            found[lane_id] = number
     for lane_id in list(found):
         extent = _extent(state, lane_id)
         others = [each for each in sharing[_where(state.lanes[lane_id])] if each != lane_id]

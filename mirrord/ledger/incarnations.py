@@ -37,8 +37,8 @@ def copied_from(state: FlowState, key: LaneKey, target_topic: str) -> int | None
     firsts = [
         0 if lane.inherited is not None else first.offset
         for lane in state.lanes.values()
-        if (lane.key.source_topic_id, lane.partition) == (key.source_topic_id, key.partition)
-        and lane.target_topic == target_topic
+        if lane.target_topic == target_topic  # first: it is asked for every lane, and tells nearly all others apart
+        and (lane.key.source_topic_id, lane.partition) == (key.source_topic_id, key.partition)
         and lane.key.target_topic_id != key.target_topic_id
         and (first := lane.source_runs.first) is not None
     ]
