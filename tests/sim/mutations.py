@@ -217,6 +217,15 @@ def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume, "decided", lambda *_: NOT_YET)
 
 
+def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:
+    true = intake._skip
+
+    def skip(state: Lane, start: int, end: int, reason: Reason) -> None:
+        true(state, start, start if reason == "aborted" else end, reason)
+
+    patch.setattr(intake, "_skip", skip)
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -242,5 +251,6 @@ MUTATIONS = (
     Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
+    Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
 )

@@ -49,6 +49,12 @@ THEMES: dict[str, Shape] = {
                        faults=("expire", "expire", "takeover", "disconnect")),
     "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
                                       faults=("expire", "expire", "forget", "takeover")),
+    "all that a source does": Shape(transactions=True, compaction=True, retention=True, truncation=True,
+                                    elections=False, refusals=False, window=4, faults=(
+                                    "expire", "compact", "source-truncate", "takeover", "source-elect", "disconnect")),
+    "all that a source does, old records": Shape(record_age_ms=OLD_MS, forgetting=True, transactions=True,
+                                                 compaction=True, retention=True, elections=False, window=4,
+                                                 faults=("expire", "compact", "takeover", "forget", "disconnect")),
     "refused for what they hold": Shape(poison=True, transactions=True, compaction=True, elections=False,
                                         faults=("decide", "decide", "takeover", "disconnect")),
     "refused for what they hold, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, twice=True,
@@ -68,7 +74,8 @@ THEMES: dict[str, Shape] = {
 
 
 YOUNG = {
-    "retention", "retention of old records", "source truncated twice", "source truncated, old records",
+    "retention", "retention of old records", "all that a source does", "all that a source does, old records",
+    "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     "policies", "policies of old records",
 }  # fmt: skip

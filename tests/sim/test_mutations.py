@@ -28,6 +28,7 @@ SEEDS = {
     "higher epochs are not in a log that parts": 4,
     "resync on doubt": 99,
     "a loss is told": 1,
+    "each offset is copied or explained": 1,
     "what is bound is not asked again": 0,
     "trust, then check": 126,
     "3 the sandwich: wait for the high watermark": 42,

@@ -3,6 +3,7 @@
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
 from tests.sim.host import LANE
+from tests.sim.partition import unaccounted
 from tests.sim.world import World
 
 
@@ -167,6 +168,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     if falsely := sorted({offset_of[number] for number in world.source.expired & arrived} & world.lost):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
+    if record is not None and (wrong := unaccounted(world, numbers)):
+        raise Violation(wrong)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")

@@ -48,6 +48,7 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import (
     AnyFact,
@@ -107,6 +108,7 @@ class World:
         """Source offsets that the ledger says were deleted before they were copied."""
         self.truncated: list[Verdict] = []
         """What the ledger says that the source lost after it was copied."""
+        self.gaps = Gaps(FlowState(memory=no_room()))
         self.rejected: set[int] = set()
         """Source offsets that the ledger says were left out, because the target refuses them."""
         self.filtered: set[int] = set()
@@ -138,14 +140,14 @@ class World:
         self.ledger.append(entry)
         bound = fold(self.truth, entry, len(self.ledger) - 1)
         for fact, binds in zip(entry.facts, bound, strict=True):
+            if binds:
+                self.gaps.take(fact, 0)
             if binds and isinstance(fact, VerdictGiven):
-                named = [each for each in fact.verdicts if each.reason == "doubled"]
-                self.named.update(offset for each in named for offset in range(each.start, each.end))
+                self.named.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == "doubled"))
             if binds and isinstance(fact, SourceRun):
                 kinds = {"expired": self.lost, "rejected": self.rejected, "filtered": self.filtered}
                 for reason, offsets in kinds.items():
-                    told = [each for each in fact.verdicts if each.reason == reason]
-                    offsets.update(offset for each in told for offset in range(each.start, each.end))
+                    offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
         return len(self.ledger) - 1

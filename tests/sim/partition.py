@@ -1,0 +1,73 @@
+"""Each source offset exactly once: copied, or explained by one verdict that is true."""
+
+from collections import Counter
+
+from mirrord.flow.state import Lane
+from mirrord.model.facts import Reason
+from tests.sim.host import LANE
+from tests.sim.world import World
+
+
+def unaccounted(world: World, numbers: list[int]) -> str:
+    """What is wrong with it, or empty. `numbers` are the records that stand in the target.
+
+    Not asked of worlds where the order of the ordinals was mended: there an offset may rightly be copied and told as
+    well. Where the source was cut, offsets from there on may have been several records'.
+    """
+    record, source = world.truth.lanes[LANE], world.source
+    if world.excused or world.rebuilds or record.holes or world.named or world.target.leapt:
+        return ""
+    copied = Counter(source.offset_of[number] for number in numbers)
+    told, end, once = _told(world), _lane(world).position, min(source.parts, default=source.end)
+    if neither := [offset for offset in range(end) if offset not in copied and offset not in told]:
+        return f"source offsets that are neither copied nor told: {neither}"
+    # What was bound and not written before the source's epoch changed a filter may be asked about again.
+    both = [(offset, told[offset]) for offset in sorted(copied) if told.get(offset, "filtered") != "filtered"]
+    if both := [each for each in both if each[0] < once]:
+        return f"source offsets that are copied and told: {both}"
+    if beyond := [offset for offset in (*copied, *told) if end <= offset < once]:
+        return f"source offsets behind the position {end}: {beyond}"
+    false = [each for each in sorted(told.items()) if each[0] < once and not _is_true(world, *each)]
+    if false:
+        return f"verdicts that are not true: {false}"
+    counts = Counter(told.values())
+    counts.subtract(_untold(world).values())
+    if not source.cut and +counts != +Counter(record.verdicts.counts):
+        return f"the ledger counts {record.verdicts.counts}, and holds {dict(+counts)}"
+    return ""
+
+
+def _told(world: World) -> dict[int, Reason]:
+    told: dict[int, Reason] = {
+        offset: gap.reason for gap in world.gaps if gap.reason != "truncated" for offset in range(gap.start, gap.end)
+    }
+    return told | _untold(world)
+
+
+def _untold(world: World) -> dict[int, Reason]:
+    """What the lane has passed over behind its last run: verdicts travel with the run that follows them."""
+    return {offset: each.reason for each in _lane(world).skipped for offset in range(each.start, each.end)}
+
+
+def _lane(world: World) -> Lane:
+    """As its last holder has it."""
+    return next(host.lane for host in reversed(world.hosts) if host.alive)
+
+
+def _is_true(world: World, offset: int, reason: Reason) -> bool:
+    """Whether the source's own history says the same."""
+    source = world.source
+    number = {at: number for number, at in source.offset_of.items()}.get(offset)
+    match reason:
+        case "control":
+            return number is None
+        case "aborted" | "compacted":
+            return number in source.unwanted or (reason == "compacted" and source.at(offset) is None)
+        case "expired":
+            return offset < source.start
+        case "rejected":
+            return number in world.target.poison
+        case "filtered":
+            return number is not None
+        case _:
+            return False
