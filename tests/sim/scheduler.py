@@ -49,9 +49,8 @@ THEMES: dict[str, Shape] = {
                        faults=("expire", "expire", "takeover", "disconnect")),
     "retention of old records": Shape(record_age_ms=OLD_MS, retention=True, forgetting=True, transactions=True,
                                       faults=("expire", "expire", "forget", "takeover")),
-    "all that a source does": Shape(transactions=True, compaction=True, retention=True, truncation=True,
-                                    elections=False, refusals=False, window=4, faults=(
-                                    "expire", "compact", "source-truncate", "takeover", "source-elect", "disconnect")),
+    "all that a source does": Shape(transactions=True, compaction=True, retention=True, elections=False, refusals=False,
+                                    window=4, faults=("expire", "compact", "takeover", "source-elect", "disconnect")),
     "all that a source does, old records": Shape(record_age_ms=OLD_MS, forgetting=True, transactions=True,
                                                  compaction=True, retention=True, elections=False, window=4,
                                                  faults=("expire", "compact", "takeover", "forget", "disconnect")),
