@@ -242,6 +242,7 @@ def jump(lane: Lane) -> None:
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
+    lineage.recall_copied(lane, run.offset)
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
     lane.skipped.clear()

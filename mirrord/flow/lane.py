@@ -46,6 +46,7 @@ from mirrord.flow.signals import (
     StartTold,
     TargetMoved,
     VisibleTold,
+    Wake,
     Woken,
 )
 from mirrord.flow.state import Lane, Phase, Stage
@@ -122,6 +123,8 @@ def _woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
     if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
+        if lineage.is_cut_untold(lane):
+            return [Wake(ask(lane), now + lane.limits.poll_s)]
         begun = lane.check_from or lane.resumed_at
         if lane.acked > begun.ordinal:
             lane.later_check = ask(lane)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mirrord.model.facts import HoleFound, LaneHalted, TakeoverChecked
+from mirrord.model.facts import HoleFound, LaneHalted, TakeoverChecked, Verdict
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Runs
 
@@ -35,5 +35,7 @@ class LaneRecord(Protocol):
     def halted(self) -> LaneHalted | None: ...
     @property
     def last_check(self) -> TakeoverChecked | None: ...
+    @property
+    def newest_verdicts(self) -> Sequence[Verdict]: ...
     @property
     def quarantine(self) -> Quarantine: ...

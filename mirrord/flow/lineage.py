@@ -53,18 +53,32 @@ def recall(lane: Lane) -> None:
     record = lane.record
     told = record.epochs if record is not None else ()
     known = told_at(told, lane.resume_ordinal)
+    lane.told_since = lane.resume_ordinal
     if known >= 0:
         _seed(lane, told)
     elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:
         lane.seen.reach(lane.position)
+        lane.told_since = 0  # a change would stand in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
     if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
         lane.epoch = lane.found_epoch[1]
         lane.seen.begin(*lane.found_epoch)
     lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
-    lane.told_since = lane.resume_ordinal
     lane.epochs_told = True
     lane.new_epochs.clear()
+
+
+def recall_copied(lane: Lane, offset: int) -> None:
+    """The lane goes on at an offset behind what it has copied before: the source may have lost that since."""
+    record = lane.record
+    if record is None or offset <= lane.position or not record.holes:
+        return
+    pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
+    found = [first + offset - 1 - start for first, start, length in pieces if start < offset <= start + length]
+    epoch = epoch_at(known_epochs(lane, found[0]), found[0]) if found else UNKNOWN
+    if epoch >= 0 and not is_cut(record, found[0], offset - 1):
+        lane.seen.note(offset - 1, epoch)
+        lane.seen.reach(offset)
 
 
 def _seed(lane: Lane, told: Epochs) -> None:
@@ -101,6 +115,28 @@ def tell(lane: Lane, epoch: int) -> bool:
     lane.new_epochs.append((lane.next_ordinal, epoch))
     lane.told_since = lane.next_ordinal
     return True
+
+
+def is_cut_untold(lane: Lane) -> bool:
+    """The ledger does not know yet that the source has lost what was copied: a mark of now would hide it for good."""
+    ordinal, verdicts = lane.unbound
+    waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
+    return waits and any(verdict.reason == "truncated" for verdict in verdicts)
+
+
+def untold(lane: Lane) -> Epochs:
+    """The epochs of what was copied that only marks have told: those to come will tell of later ones."""
+    if lane.new_epochs:
+        return tuple(each for each in lane.new_epochs if each[0] < lane.next_ordinal)
+    told = told_at(lane.record.epochs, lane.told_since) if lane.record is not None else UNTOLD
+    if told == UNTOLD and lane.told_epoch >= 0 and lane.told_since < lane.next_ordinal:
+        return ((lane.told_since, lane.told_epoch),)
+    return ()
+
+
+def is_told_from(record: LaneRecord, ordinal: int) -> bool:
+    """The ledger tells of a hole or a change of epoch at an ordinal or behind it."""
+    return any(hole.first >= ordinal for hole in record.holes) or any(first >= ordinal for first, _ in record.epochs)
 
 
 def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:

@@ -1,5 +1,6 @@
 """What is told of a lane: its progress mark for the state topic, and a line of the status."""
 
+from mirrord.flow import lineage
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.model.assignment import LaneReport, SourceTold
 from mirrord.model.facts import Progress
@@ -35,9 +36,9 @@ def state(lane: Lane) -> str:
 def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     """The lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
 
-    None while the ledger does not yet know where the records below the mark stand.
+    None while the ledger does not yet know where the records below the mark stand, or what the source has lost of them.
     """
-    if lane.notes:
+    if lane.notes or lineage.is_cut_untold(lane):
         return None
     known, offset = mark(lane), source_offset(lane)
     return Progress(

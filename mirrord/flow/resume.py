@@ -11,6 +11,8 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
+from collections.abc import Iterator
+
 from mirrord.flow import intake, lineage, reading, rebuilding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
@@ -36,7 +38,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Wake,
 )
-from mirrord.flow.state import NOT_YET, Decided, Lane, Mark, Phase, Stage
+from mirrord.flow.state import NEVER, NOT_YET, Decided, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
 from mirrord.model.quarantine import skipped_ranges
@@ -183,6 +185,8 @@ def _decide(lane: Lane, now: float) -> Effects:
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.mark.ordinal and lane.record is not None:
         facts = reading.placed(lane, lane.record.target_runs.copy(), lane.mark.ordinal, lane.mark.target_offset)
+    if must_wait_to_void(lane, now, ordinal):
+        return _wait_to_mend(lane)
     return note(lane, facts) + _resume_at(lane, ordinal)
 
 
@@ -235,7 +239,7 @@ def _read(lane: Lane, now: float, found: Reading) -> Effects:
             f"its log ends with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
-    if must_wait_to_mend(lane, now, found):
+    if must_wait_to_mend(lane, now, found) or must_wait_to_void(lane, now, found.next_ordinal):
         return _wait_to_mend(lane)
     return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal)
 
@@ -244,6 +248,12 @@ def must_wait_to_mend(lane: Lane, now: float, found: Reading) -> bool:
     """Mending a hole gives the next ordinals another meaning. A broker that remembers the producer would still take
     them from a former holder, in their old meaning, so nobody else may be writing any more."""
     return bool(found.holes) and now < lane.dirty_until
+
+
+def must_wait_to_void(lane: Lane, now: float, ordinal: int) -> bool:
+    """The ledger tells of a hole or an epoch that begins at this ordinal or behind it. What was sent in that meaning
+    may still arrive, so it must not be taken back before nobody else may be writing."""
+    return now < lane.dirty_until and lane.record is not None and lineage.is_told_from(lane.record, ordinal)
 
 
 def _wait_to_mend(lane: Lane) -> Effects:
@@ -279,7 +289,7 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
         found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found)
-    if must_wait_to_mend(lane, now, found):
+    if must_wait_to_mend(lane, now, found) or must_wait_to_void(lane, now, found.next_ordinal):
         return _wait_to_mend(lane)
     ordinal = found.next_ordinal
     went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"
@@ -392,7 +402,25 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
     if last is None or last.ordinal <= ordinal:
         return NOT_YET
     pieces = sorted((offset, length) for _, offset, length in record.source_runs.between(ordinal, last.ordinal - 1))
-    return Decided(tuple(pieces), last.offset)
+    return Decided(tuple(pieces), last.offset, tuple(torn(record, ordinal)))
+
+
+def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
+    """Source offsets behind an ordinal of which the ledger tells neither that they are copied nor that they are not:
+    their fact was lost, and a later one was bound. Nothing behind it was produced."""
+    last = record.source_runs.last
+    if last is None or last.ordinal <= ordinal:
+        return
+    told = sorted((verdict.start, verdict.end) for verdict in record.newest_verdicts)
+    known = NEVER
+    for _, offset, length in (*record.source_runs.between(ordinal, last.ordinal - 1), (last.ordinal, last.offset, 0)):
+        for start, end in told:
+            if known < start < offset:
+                yield known, start
+            known = max(known, end) if start < offset else known
+        if known < offset:
+            yield known, offset
+        known = offset + length
 
 
 def facts_bound(lane: Lane) -> Effects:
@@ -427,7 +455,7 @@ def copy(lane: Lane) -> Effects:
     lane.plan.extend(planned(record, ordinal))
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
-    if any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
+    if lane.decided.open or any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
         effects += _tell_anew(lane, ordinal)
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
     lane.left_out = [each for each in skipped_ranges(record.quarantine) if each[1] > lowest]

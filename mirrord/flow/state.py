@@ -92,13 +92,17 @@ class Decided(msgspec.Struct, frozen=True):
     pieces: tuple[tuple[int, int], ...]
     """Ascending."""
     end: int
+    open: tuple[tuple[int, int], ...] = ()
+    """Offsets [start, end) of which it says nothing."""
 
     def keeps(self, offset: int) -> bool | None:
         """Whether it is copied; None: that is open."""
         if offset >= self.end:
             return None
         at = bisect_right(self.pieces, (offset, NEVER)) - 1
-        return at >= 0 and offset < sum(self.pieces[at])
+        if at >= 0 and offset < sum(self.pieces[at]):
+            return True
+        return None if any(start <= offset < end for start, end in self.open) else False
 
 
 NEVER = 1 << 62

@@ -8,10 +8,10 @@ That gives the next ordinals another meaning, as the mending of a hole does. So 
 answered and the target is asked what stands there, and nobody else may be writing any more.
 """
 
-from mirrord.flow import intake, resume
-from mirrord.flow.asking import append
+from mirrord.flow import intake, lineage, resume
+from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
-from mirrord.flow.signals import Chunk, Effects, Lost
+from mirrord.flow.signals import Chunk, Effects, Lost, Wake
 from mirrord.flow.state import NOT_YET, Lane, Phase
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
@@ -32,7 +32,7 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         line = f"the source log was truncated: offsets [{start}, {lane.position}) that were copied are gone"
         return halt(lane, "truncated", line, start, lane.position)
     if is_settled(lane, now):
-        return _go_back(lane, start)
+        return [*_check_anew(lane, now), *_go_back(lane, start)]
     if not lane.in_flight:
         until = max(lane.dirty_until, lane.former_until)
         return resume.begin(lane, now, max(until - now, 0.0))
@@ -49,6 +49,14 @@ def is_settled(lane: Lane, now: float) -> bool:
     return not held and now >= max(lane.dirty_until, lane.former_until)
 
 
+def _check_anew(lane: Lane, now: float) -> Effects:
+    """What a comparison is about to find may be what the source has just lost: it is made again behind the cut."""
+    if lane.later_check not in lane.questions:
+        return []
+    lane.questions.discard(lane.later_check)
+    return [Wake(ask(lane), now)]
+
+
 def _go_back(lane: Lane, start: int) -> Effects:
     gone = Verdict(start, lane.position, "truncated")
     line = f"source offsets [{start}, {lane.position}) were copied, and the source has lost them: an unclean election"
@@ -56,12 +64,13 @@ def _go_back(lane: Lane, start: int) -> Effects:
     lane.skipped.clear()
     lane.seen.part(start)
     lane.position = start
+    before = lineage.untold(lane)
     lane.epoch = lane.told_epoch = lane.seen.before(start)  # below 0 it is not known
     lane.told_since = lane.next_ordinal
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
-    epochs = ((lane.next_ordinal, lane.epoch),)
+    epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs),))
     lane.intents.append((effect.tag, lane.next_ordinal))

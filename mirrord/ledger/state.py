@@ -1,7 +1,7 @@
 """What the ledger says, folded: a flow and its lanes. Only `mirrord.ledger.fold` changes it, `snapshot` restores it."""
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
@@ -112,6 +112,11 @@ class LaneState:
     def partition(self) -> int:
         """The partition number, the same on both sides."""
         return self.key.partition
+
+    @property
+    def newest_verdicts(self) -> Sequence[Verdict]:
+        """Exact ranges, the newest last; of many only the newest are kept."""
+        return self.verdicts.recent
 
 
 @dataclass(slots=True)

@@ -81,6 +81,7 @@ async def lay_down(cluster: Cluster, topic: str, data: bytes, end: int) -> None:
     (folder / "00000000000000000000.log").write_bytes(data)
     await asyncio.to_thread(cluster.restart)
     # At first the broker does not know how far its log is replicated.
+    deadline = time.monotonic() + SECONDS
     while (await asyncio.to_thread(ends, cluster, topic))[0] != end:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)

@@ -69,6 +69,7 @@ def write_transactions(cluster: Cluster, topic: str, first: int, transactions: i
         for record in range(100):
             producer.produce(topic, b"%d of %d" % (record, number), partition=0)
         if number % 4 == 3:
+            producer.flush(SECONDS)  # else nothing may have been begun yet that could be aborted
             producer.abort_transaction(SECONDS)
         else:
             producer.commit_transaction(SECONDS)

@@ -42,7 +42,7 @@ from mirrord.flow.state import Lane
 from mirrord.ledger.fold import writer_text
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import OnReject
-from mirrord.model.facts import Entry, Mode
+from mirrord.model.facts import Entry, Mode, Progress
 from mirrord.model.names import LaneKey, TopicId
 
 if TYPE_CHECKING:
@@ -111,6 +111,10 @@ class Request:
     """It does not arrive before another replicator has sent something too."""
 
 
+def tells_epoch(mark: Progress | None) -> bool:
+    return mark is not None and mark.source_epoch >= 0 and mark.ordinal > 0
+
+
 @dataclass(eq=False)
 class Host:
     """A replicator with this lane: the shell of the simulation."""
@@ -149,7 +153,9 @@ class Host:
             # The lane writes into the buffer; what comes once more is as it was.
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
-        for effect in flow_lane.step(self.lane, self.world.now, signal):
+        effects = flow_lane.step(self.lane, self.world.now, signal)
+        self.world.torn |= bool(self.lane.decided.open)
+        for effect in effects:
             self.perform(effect)
 
     def hear_again(self) -> None:

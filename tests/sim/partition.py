@@ -30,18 +30,20 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     false = [each for each in sorted(told.items()) if each[0] < once and not _is_true(world, *each)]
     if false:
         return f"verdicts that are not true: {false}"
-    counts = Counter(told.values())
-    counts.subtract(_untold(world).values())
+    counts = Counter(_bound(world).values())
     if not source.cut and +counts != +Counter(record.verdicts.counts):
         return f"the ledger counts {record.verdicts.counts}, and holds {dict(+counts)}"
     return ""
 
 
 def _told(world: World) -> dict[int, Reason]:
-    told: dict[int, Reason] = {
+    return _bound(world) | _untold(world)
+
+
+def _bound(world: World) -> dict[int, Reason]:
+    return {
         offset: gap.reason for gap in world.gaps if gap.reason != "truncated" for offset in range(gap.start, gap.end)
     }
-    return told | _untold(world)
 
 
 def _untold(world: World) -> dict[int, Reason]:

@@ -99,6 +99,8 @@ def _translations(world: World) -> None:
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
     end, ordinal = places[-1][0] + 1, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
+    if cut and (world.progress is None or world.progress.ordinal < ordinal):
+        return  # a former holder wrote what the source lost since: it is met, and told, with the next record
     lane = LaneMap(record, Copied(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)
     for offset in range(world.source.end + 1):
@@ -149,8 +151,9 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     missing = [offset for offset in missing if offset not in filtered]
     both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
-    # With another leader of the source what was bound is told anew, and a filter may be asked about it once more.
-    if both and len(world.source.epochs) == 1:
+    # With another leader of the source, or when a fact was lost in front of a bound one, what was bound is told anew,
+    # and a filter may be asked about it once more.
+    if both and len(world.source.epochs) == 1 and not world.torn:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
     twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
     if world.named != twice and not world.target.leapt:
@@ -176,8 +179,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    begun = record.epochs and record.epochs[0][0] == 0
-    if world.source.cut and not begun and (world.progress is None or world.progress.source_epoch < 0):
+    if world.source.cut and world.unmarked:
         return True  # nobody had told yet in which epoch the lane began
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 

@@ -66,7 +66,7 @@ from mirrord.model.names import ClusterId
 from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape
+from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, tells_epoch
 from tests.sim.source import FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
 
@@ -89,11 +89,10 @@ class World:
         self.hosts: list[Host] = []
         self.wire: list[Request] = []
         self.progress: Progress | None = None
+        self.unmarked = self.torn = False  # a former holder had told no epoch; of two facts the later one was bound
         self.left_cleanly = False
-        self.slow_replication = shape.slow_replication
-        self.slow_wire = shape.slow_wire
-        self.saves = 0.8
-        self.producer_ids = 500
+        self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
+        self.saves, self.producer_ids = 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
@@ -175,6 +174,7 @@ class World:
         left = progress is not None and record is not None and progress.grant == record.grant
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
+        self.unmarked |= record is not None and not record.epochs and not tells_epoch(self.progress)
         host.take(Start(record, self.progress, name, barrier, left))
         return host
 

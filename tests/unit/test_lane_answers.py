@@ -60,6 +60,7 @@ class Record:
     epochs: tuple[tuple[int, int], ...] = ()
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
+    newest_verdicts: tuple[Verdict, ...] = ()
     quarantine: Quarantine = ()
 
 
