@@ -172,6 +172,7 @@ def ordinal_at(made: ToldMirror, there: int) -> int:
         ordinal
         for ordinal in range(floor(made.lane), made.ordinal)
         if made.lane.target_runs.offset_of(ordinal) == there
+        and not any(first <= ordinal <= last for first, last in voids(made.lane.holes))
     )
 
 
