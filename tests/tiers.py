@@ -31,9 +31,9 @@ class Tier:
 
 TIERS = (
     Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 3, ("-n", "2")),
-    Tier("kafka", ("kafka",), 18),
-    Tier("ray", ("ray",), 5),
-    Tier("spark", ("spark",), 4),
+    Tier("kafka", ("kafka",), 20),
+    Tier("ray", ("ray",), 7),
+    Tier("spark", ("spark",), 2),
 )
 
 
