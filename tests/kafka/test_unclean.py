@@ -1,5 +1,7 @@
 """Unclean elections on real brokers: what was acknowledged is taken back, and its offsets are used again."""
 
+import asyncio
+import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import aclosing
 
@@ -41,9 +43,9 @@ async def source_of(two: LabTarget, flow: Mirror) -> LabPartition:
     return partition
 
 
-async def values(flow: Mirror, partition: LabPartition) -> list[bytes]:
+async def values(flow: Mirror, topic: str) -> list[bytes]:
     """What the copy holds, in its order."""
-    _, copies = await flow.batches(partition.name)
+    _, copies = await flow.batches(topic)
     return [
         record.value or b""
         for batch in copies
@@ -73,6 +75,33 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
         assert list(lane.verdicts.recent) == [Verdict(20, 40, "truncated")]
         assert list(lane.source_runs) == [Run(0, 0), Run(40, 20)]
         wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 30)]
-        assert await values(flow, partition) == [each.value for each in wanted]
+        assert await values(flow, partition.name) == [each.value for each in wanted]
         told = LaneMap(lane, Copied(70, 70, 50)).to_target(25)
         assert (told.kind, told.offset) == ("exact", 45)
+
+
+async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two: LabTarget) -> None:
+    """It is copied again, in its order, and what comes after it follows."""
+    # The ledger stands on the brokers that go away, and nobody else wants the lease meanwhile.
+    async with mirror(lab_pair.source, two.cluster, lease_ttl_ms=300_000) as flow:
+        topic = f"t-{uuid.uuid4().hex[:8]}"
+        create_topic(flow.source, topic)
+        partition = await two.topic(name=copy_of(topic))
+        flow.topics.append(topic)
+        write(flow.source, topic, numbered("kept", 20))
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+
+        async def lost() -> None:
+            await asyncio.to_thread(write, flow.source, topic, numbered("lost", 20))
+            await until(lambda: ends(flow.target, partition.name)[0] == 40)
+
+        await partition.elect_unclean(lost)
+        await asyncio.to_thread(write, flow.source, topic, numbered("new", 30))
+        await flow.caught_up(replicator)
+        wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 30)]
+        assert await values(flow, topic) == [each.value for each in wanted]
+        epochs = {header.leader_epoch: header.base_offset for header, _ in reversed(await partition.batches())}
+        assert sorted(epochs.values())[:2] == [0, 20], "the election took nothing away"
+        await flow.store.read_to_end()
+        assert not flow.lane().verdicts.counts
