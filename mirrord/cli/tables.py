@@ -62,7 +62,7 @@ def lag_table(status: Status) -> RenderableType:
     """Lanes, the one that is furthest behind first."""
     table = _table(
         "flow", "partition", "target", "state", "replicator",
-        numbers=("copied up to", "source end", "lag", "time lag", "records/s"),
+        numbers=("copied up to", "source end", "lag", "time lag", "records/s", "proven up to"),
     )  # fmt: skip
     lanes = [(flow, lane) for flow in status.flows for lane in flow.lanes]
     for flow, lane in sorted(lanes, key=lambda pair: _behind(pair[1]), reverse=True):
@@ -77,6 +77,7 @@ def lag_table(status: Status) -> RenderableType:
             count(lane.lag_records),
             duration(lane.lag_s),
             count(lane.records_per_s),
+            count(lane.proof.source_offset if lane.proof else None),
         )
     return Group(_origin(status), table, *_remarks(status))
 

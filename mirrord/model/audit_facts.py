@@ -5,6 +5,9 @@ from typing import Literal
 from mirrord.model.fact import Fact
 from mirrord.model.names import LaneId
 
+ProvingLevel = Literal["digest", "records"]
+"""How closely was looked; an audit of the ledger alone proves nothing of the records."""
+
 
 class RangeAudited(Fact, frozen=True, tag="range_audited"):
     """An audit compared a lane's ordinals [first, end) and found no difference that is not explained.
@@ -15,7 +18,7 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     """
 
     lane: LaneId
-    level: Literal["digest", "records"]
+    level: ProvingLevel
     first: int
     end: int
     source_offset: int

@@ -174,7 +174,19 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_audited_timestamp_seconds", "gauge", "seconds", FLOW,
-        "When the last audit of the flow ended, seconds since the epoch; 0: never.",
+        "When the last audit that proved more of the flow ended, seconds since the epoch; 0: none did.",
+    ),
+    Metric(
+        "mirrord_unproven_records", "gauge", "records", FLOW,
+        "Records that were copied and that no audit has proven yet.",
+    ),
+    Metric(
+        "mirrord_proven_offset", "gauge", "", LANE,
+        "Each source offset below it is at the target or explained, by the audits. Missing before the first.",
+    ),
+    Metric(
+        "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
+        "The highest record time below that offset, seconds since the epoch.",
     ),
 )  # fmt: skip
 

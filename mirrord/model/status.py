@@ -10,6 +10,7 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.model.audit_facts import ProvingLevel
 from mirrord.model.names import Alias, ClusterId
 
 LaneState = Literal[
@@ -98,6 +99,17 @@ class OpenTransaction(msgspec.Struct, frozen=True, kw_only=True):
         return f" ({self.trouble})" if self.trouble else ""
 
 
+class ProofStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How far audits have proven a lane: each source offset below `source_offset` is at the target, or explained."""
+
+    level: ProvingLevel
+    source_offset: int
+    newest_ms: int | None = None
+    """The highest record time below it, as far as it is known."""
+    at_ms: int
+    """When the last audit that proved more of it ended."""
+
+
 class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One source partition on its way into one target partition."""
 
@@ -137,6 +149,10 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Source offsets that were not copied, by the reason."""
     foreign_offsets: int = 0
     """Target offsets between the lane's records that somebody else wrote, as far back as its map reaches."""
+    proof: ProofStatus | None = None
+    """None: no audit has proven anything of it."""
+    unproven_records: int | None = None
+    """Records that were copied and that no audit has proven yet."""
     note: str = ""
     """One line for people: why the lane is halted, what it waits for."""
 
@@ -206,6 +222,10 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Batches that went raw, of all; None before the first."""
     verdict_offsets: dict[str, int]
     foreign_offsets: int = 0
+    unproven_records: int | None = None
+    """None unless it is known of every lane."""
+    audited_ms: int | None = None
+    """When the last audit that proved more of any lane ended."""
 
     @staticmethod
     def of(lanes: Sequence[LaneStatus]) -> "Totals":
@@ -214,12 +234,11 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         raw = sum(lane.raw_batches for lane in lanes)
         batches = raw + sum(rebuilt.values())
         lags_s = [lane.lag_s for lane in lanes if lane.lag_s is not None]
-        lags_records = [lane.lag_records for lane in lanes if lane.lag_records is not None]
         return Totals(
             lanes=dict(sorted(Counter(lane.state for lane in lanes).items())),
             records_per_s=_sum(lane.records_per_s for lane in lanes),
             bytes_per_s=_sum(lane.bytes_per_s for lane in lanes),
-            lag_records=sum(lags_records) if lanes and len(lags_records) == len(lanes) else None,
+            lag_records=_sum_of_all([lane.lag_records for lane in lanes]),
             lag_s=max(lags_s) if lanes and len(lags_s) == len(lanes) else None,
             in_flight_bytes=sum(lane.in_flight_bytes for lane in lanes),
             copied_records=sum(lane.copied_records for lane in lanes),
@@ -229,6 +248,8 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
             raw_share=raw / batches if batches else None,
             verdict_offsets=_add(lane.verdict_offsets for lane in lanes),
             foreign_offsets=sum(lane.foreign_offsets for lane in lanes),
+            unproven_records=_sum_of_all([lane.unproven_records for lane in lanes]),
+            audited_ms=max((lane.proof.at_ms for lane in lanes if lane.proof is not None), default=None),
         )
 
 
@@ -333,6 +354,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 def _sum(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+def _sum_of_all(values: Sequence[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if values and len(known) == len(values) else None
 
 
 def _add(counts: Iterable[dict[str, int]]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.orders import Orders, origin_words, pausable
-from mirrord.model.status import HostState, LaneStatus, ReplicatorStatus
+from mirrord.model.status import HostState, LaneStatus, ProofStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
 from mirrord.shell.flow_figures import FlowFigures
 
@@ -95,6 +95,8 @@ def reported_lane(
         raw_batches=report.raw_batches,
         rebuilt_batches=report.rebuilt,
         verdict_offsets=_verdicts(ledger),
+        proof=_proof(ledger),
+        unproven_records=_unproven(ledger, report.ordinal),
         note=report.note,
     )
 
@@ -181,6 +183,7 @@ def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: in
             source_end=source_end,
             lag_records=lag(first.offset, source_end) if first else None,
             verdict_offsets=_verdicts(ledger),
+            proof=_proof(ledger),
             note=halted.line if halted else "",
         )
     if source_end is None and progress.source_end >= 0:
@@ -200,6 +203,8 @@ def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: in
         lag_s=lag_seconds(lag_records, progress.last_record_ms, now_ms),
         protected=progress.protected,
         verdict_offsets=_verdicts(ledger),
+        proof=_proof(ledger),
+        unproven_records=_unproven(ledger, progress.ordinal),
         note=halted.line if halted else "",
     )
 
@@ -228,3 +233,19 @@ def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_
 
 def _verdicts(ledger: LedgerLane | None) -> dict[str, int]:
     return {reason: count for reason, count in ledger.verdicts.counts.items() if count} if ledger else {}
+
+
+def _proof(ledger: LedgerLane | None) -> ProofStatus | None:
+    audited = ledger.audited if ledger else None
+    if audited is None:
+        return None
+    newest_ms = audited.newest_ms if audited.newest_ms >= 0 else None
+    return ProofStatus(
+        level=audited.level, source_offset=audited.source_offset, newest_ms=newest_ms, at_ms=audited.at_ms
+    )
+
+
+def _unproven(ledger: LedgerLane | None, ordinal: int) -> int | None:
+    if ordinal < 0:
+        return None
+    return max(0, ordinal - (ledger.audited.end if ledger and ledger.audited else 0))

@@ -114,8 +114,8 @@ def _of_flow(flow: FlowStatus) -> Iterator[tuple[str, float | None]]:
     yield "mirrord_in_flight_bytes", flow.totals.in_flight_bytes if holds else None
     yield "mirrord_foreign_offsets", flow.totals.foreign_offsets
     yield "mirrord_groups_followed", flow.groups_followed
-    # No audit is part of this version.
-    yield "mirrord_audited_timestamp_seconds", 0
+    yield "mirrord_audited_timestamp_seconds", _seconds(flow.totals.audited_ms or 0)
+    yield "mirrord_unproven_records", flow.totals.unproven_records
     if flow.rpo is not None:
         yield "mirrord_rpo_seconds", flow.rpo.rpo_s
         yield "mirrord_within_rpo", flow.rpo.within
@@ -162,6 +162,9 @@ def _of_lane(lane: LaneStatus, at_ms: int) -> Iterator[tuple[str, float | None]]
     if lane.lag_records and lane.source_offset is not None and lane.source_start is not None:
         yield "mirrord_retention_headroom_records", max(0, lane.source_offset - lane.source_start)
     yield "mirrord_retention_headroom_seconds", lane.retention_left_s
+    if lane.proof is not None:
+        yield "mirrord_proven_offset", lane.proof.source_offset
+        yield "mirrord_proven_timestamp_seconds", _seconds(lane.proof.newest_ms)
     if lane.open_transaction is not None:
         yield "mirrord_open_transaction_seconds", max(0, at_ms - lane.open_transaction.since_ms) / 1000
 

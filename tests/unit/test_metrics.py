@@ -30,6 +30,8 @@ def test_few_metrics_have_a_partition() -> None:
         "mirrord_retention_headroom_records",
         "mirrord_retention_headroom_seconds",
         "mirrord_open_transaction_seconds",
+        "mirrord_proven_offset",
+        "mirrord_proven_timestamp_seconds",
         "mirrord_lane_state",
     }
 

@@ -5,7 +5,13 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli.tables import status_table
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, Status, Totals
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
+from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.facts import LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, ProofStatus, Status, Totals
+from mirrord.shell.lane_view import recorded_lanes
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 
 def lane(partition: int, **known: object) -> LaneStatus:
@@ -39,6 +45,23 @@ def test_a_lag_that_one_lane_does_not_know_is_not_the_sum_of_the_others() -> Non
     totals = Totals.of([lane(0, lag_records=0, lag_s=0.0), lane(1)])
     assert (totals.lag_records, totals.lag_s) == (None, None)
     assert Totals.of([]).lag_records is None
+
+
+def test_what_audits_have_proven_is_told_without_a_daemon() -> None:
+    state, name = FlowState(), lane_id(0)
+    fold(state, entry(FLOW, epoch=0), 0)
+    fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
+    fold(state, entry(VerdictGiven(name, 1, (Verdict(3, 4, "control"),))), 2)
+    state.progress[name] = Progress(name, 1, 1, 50, 50, 0, 51, 51, 5, 6, True, "drained")
+
+    (line,) = recorded_lanes(state, state.lanes, {}, 10)
+    assert (line.proof, line.unproven_records) == (None, 50)
+    assert (Totals.of([line]).audited_ms, Totals.of([line]).unproven_records) == (None, 50)
+
+    fold(state, entry(RangeAudited(name, "digest", 0, 20, 21, -1, 7)), 3)
+    (line,) = recorded_lanes(state, state.lanes, {}, 10)
+    assert line.proof == ProofStatus(level="digest", source_offset=21, newest_ms=None, at_ms=7)
+    assert (Totals.of([line]).audited_ms, Totals.of([line]).unproven_records) == (7, 30)
 
 
 def test_the_document_survives_json() -> None:
