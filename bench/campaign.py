@@ -326,36 +326,32 @@ def _move_groups(arguments: argparse.Namespace, tell: Tell) -> bool:
         f"{dict(moved.kills)}, wrong: {dict(moved.wrong) or 'nothing'}{' - ' if moved.first_wrong else ''}"
         f"{moved.first_wrong}"
     )
-    passed = not moved.wrong and moved.moves > 0
-    result: report.Result = {
-        "variant": f"groups, {moved.moves:,} moves",
-        "engine": arguments.engine,
-        "seed": arguments.seed,
-        "records": moved.records,
-        "payload_bytes": 0,
-        "partitions": moving.PARTITIONS,
-        "kills": dict(moved.kills),
-        "while_copying": dict(moved.kills),
-        "seconds": round(moved.seconds, 1),
-        "difference": dict(moved.wrong),
-        "passed": passed,
-    }
-    if arguments.keep:
-        report.keep("campaign", result)
-    return passed
+    variant = f"groups, {moved.moves:,} moves"
+    return _judge(arguments, variant, moving.PARTITIONS, moved, passed=not moved.wrong and moved.moves > 0)
 
 
 def _copy_both_ways(arguments: argparse.Namespace, tell: Tell) -> bool:
     outcome = both_ways.run(arguments.engine, arguments.kills, arguments.seed, tell)
     tell(f"both ways: {outcome.records:,} records, {outcome.kills}, wrong: {outcome.wrong or 'nothing'}")
     passed = not outcome.wrong and outcome.records > 0
+    return _judge(arguments, "both-ways", both_ways.PARTITIONS, outcome, passed=passed)
+
+
+def _judge(
+    arguments: argparse.Namespace,
+    variant: str,
+    partitions: int,
+    outcome: moving.Moved | both_ways.Outcome,
+    *,
+    passed: bool,
+) -> bool:
     result: report.Result = {
-        "variant": "both-ways",
+        "variant": variant,
         "engine": arguments.engine,
         "seed": arguments.seed,
         "records": outcome.records,
         "payload_bytes": 0,
-        "partitions": both_ways.PARTITIONS,
+        "partitions": partitions,
         "kills": dict(outcome.kills),
         "while_copying": dict(outcome.kills),
         "seconds": round(outcome.seconds, 1),

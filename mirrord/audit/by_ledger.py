@@ -1,12 +1,8 @@
 """What the ledger and the ends of both logs prove of a range without reading a record: the level `ledger`."""
 
-from collections.abc import Iterable, Iterator
-
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained
 from mirrord.audit.records import merged, together
-
-Interval = tuple[int, int]
-"""[start, end)."""
+from mirrord.model.intervals import uncovered
 
 
 def compare_ledger(
@@ -35,15 +31,15 @@ def compare_ledger(
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
     told = [(verdict.start, verdict.end) for verdict in wanted.verdicts]
     for verdict in wanted.verdicts:
-        for start, end in _without((verdict.start, verdict.end), mapped):
+        for start, end in uncovered((verdict.start, verdict.end), mapped):
             low, high = max(start, wanted.source_start), min(end, wanted.source_end)
             if low < high:
                 explained.append(Explained(verdict.reason, "source", low, high))
     if verdicts_are_known:
-        for start, end in _without((wanted.source_start, wanted.source_end), [*mapped, *told]):
+        for start, end in uncovered((wanted.source_start, wanted.source_end), [*mapped, *told]):
             differences.append(Difference("missing", start, None, end - start))
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
-    for start, end in _without((max(wanted.target_start, target_start), min(wanted.target_end, target_end)), placed):
+    for start, end in uncovered((max(wanted.target_start, target_start), min(wanted.target_end, target_end)), placed):
         if others_write:
             explained.append(Explained("other-writers", "target", start, end))
         else:
@@ -51,16 +47,3 @@ def compare_ledger(
     missing = sum(each.length for each in differences if each.kind == "missing" and each.target is not None)
     equal = sum(piece.length for piece in wanted.pieces) - missing
     return Compared(equal, together(differences), merged(explained))
-
-
-def _without(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
-    """The parts of an interval that no other covers."""
-    position, end = whole
-    for start, behind in sorted(taken):
-        if start >= end:
-            break
-        if start > position:
-            yield position, start
-        position = max(position, behind)
-    if position < end:
-        yield position, end

@@ -13,10 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.translation import voids
 from mirrord.model.facts import Progress
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId, TopicId
-
-Interval = tuple[int, int]
-"""Target offsets [start, end)."""
 
 
 def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
@@ -37,21 +35,13 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
     """The ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
     where = _where(state.lanes[lane_id])
-    position, end = _extent(state, lane_id)
     ours = [
         interval
         for other, lane in state.lanes.items()
         if _where(lane) == where
         for interval in _own(lane, state.progress.get(other))
     ]
-    for start, behind in sorted(ours):
-        if start >= end:
-            break
-        if start > position:
-            yield position, start
-        position = max(position, behind)
-    if position < end:
-        yield position, end
+    return uncovered(_extent(state, lane_id), ours)
 
 
 def _where(lane: LaneState) -> tuple[TopicId, int]:
