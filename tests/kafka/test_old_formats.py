@@ -7,7 +7,6 @@ import asyncio
 import random
 import time
 from collections.abc import Generator, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import Stretches
 from mirrord.shell.records import decode
 from tests.fixtures.lab import LabPair
+from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, viewing, write
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages
 
@@ -67,26 +67,6 @@ def everything(chance: random.Random) -> Section:
     return section
 
 
-async def lay_down(cluster: Cluster, topic: str, data: bytes, end: int) -> None:
-    """Make this the whole log of the topic's only partition; it ends at this offset."""
-    folder = Path(cluster.folder) / "node-1" / "data" / f"{topic}-0"
-    deadline = time.monotonic() + SECONDS
-    while not (folder / "00000000000000000000.log").exists():
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-    await asyncio.to_thread(cluster.kill)
-    for path in folder.iterdir():
-        if path.suffix in {".index", ".timeindex", ".snapshot"}:
-            path.unlink()
-    (folder / "00000000000000000000.log").write_bytes(data)
-    await asyncio.to_thread(cluster.restart)
-    # At first the broker does not know how far its log is replicated.
-    deadline = time.monotonic() + SECONDS
-    while (await asyncio.to_thread(ends, cluster, topic))[0] != end:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
-
-
 async def copies(flow: Mirror, topic: str) -> list[Seen]:
     """What stands in the copy, in order."""
     _, stored = await flow.batches(topic)
@@ -112,7 +92,7 @@ async def test_old_segments_are_copied_record_by_record(source: Cluster, lab_pai
     old = everything(random.Random(seed))
     async with mirror(source, lab_pair.target) as flow:
         topic = flow.topic()
-        await lay_down(source, topic, old.data, old.offset)
+        await lay_down(source, topic, {0: LogFile(old.data, old.offset)})
         first = await flow.copying()
         (report,) = await flow.caught_up(first)
         assert report.rebuilt.keys() == {"old-format"}
@@ -157,7 +137,7 @@ async def test_an_old_message_that_cannot_be_read_halts_its_lane_alone(source: C
     async with mirror(source, lab_pair.target) as flow:
         topic, other = flow.topic(), flow.topic()
         await asyncio.to_thread(write, source, other, [Written(b"k", b"v")])
-        await lay_down(source, topic, data, 20)
+        await lay_down(source, topic, {0: LogFile(data, 20)})
         replicator = await flow.copying()
 
         def phases() -> dict[str, str]:

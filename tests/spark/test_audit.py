@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient
 
 from mirrord.cli.main import main
 from mirrord.flow.compare import Record
-from mirrord.lab.cluster import Cluster
 from mirrord.shell.reading import ReadBatch
 from mirrord.shell.records import decode
 from mirrord.wire.batch import HEADER, Header
 from tests.fixtures.lab import LabPair
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, ids, mirror, send, write
+from tests.fixtures.log_files import LogFile, lay_down
+from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches
 
 BEGUN_MS = int(time.time() * 1000) - 60_000
 COPIED, ALL = 20, 30
@@ -63,43 +63,28 @@ def swapped(records: list[Record]) -> list[Record]:
     return list(held.values())
 
 
-def damaged(place: str, copies: list[ReadBatch]) -> bytes | None:
+def damaged(place: str, copies: list[ReadBatch]) -> LogFile | None:
     """What is to be the whole log; None: it stays."""
+    starts = [each.header.base_offset for each in copies]
+    assert starts[:2] == [0, 10], "damage is done to the second batch"
     stored = [bytes(memoryview(each.buffer)[each.start : each.end]) for each in copies]
     changes = {"altered": altered, "missing": missing, "swapped": swapped}
     match place:
         case "tail":
-            return b"".join(stored[:2])
+            return LogFile(b"".join(stored[:2]), COPIED)
         case "recompressed":
             stored[1] = rewritten(copies[1], list, GZIP)
         case "altered" | "missing" | "swapped":
             stored[1] = rewritten(copies[1], changes[place])
         case _:
             return None
-    return b"".join(stored)
-
-
-async def lay_down(cluster: Cluster, topic: str, logs: Mapping[int, bytes]) -> None:
-    """Make these the whole logs of a topic's partitions, while the broker is away."""
-    await asyncio.to_thread(cluster.kill)
-    for partition, data in logs.items():
-        folder = Path(cluster.folder) / "node-1" / "data" / f"{topic}-{partition}"
-        for path in folder.iterdir():
-            if path.suffix in {".index", ".timeindex", ".snapshot"}:
-                path.unlink()
-        (folder / "00000000000000000000.log").write_bytes(data)
-    await asyncio.to_thread(cluster.restart)
-    deadline = time.monotonic() + SECONDS
-    # At first the broker does not know how far its logs are replicated.
-    while min((await asyncio.to_thread(ends, cluster, topic)).values()) < COPIED:
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.05)
+    return LogFile(b"".join(stored), ALL)
 
 
 async def damage(flow: Mirror, topic: str) -> None:
     """Copy, with strange records in between, and then change what stands at the target."""
-    await asyncio.to_thread(write, flow.source, topic, records_of(0, 10), batch_num_messages=10)
-    await asyncio.to_thread(write, flow.source, topic, records_of(10, COPIED), batch_num_messages=10)
+    await write_batches(flow.source, topic, records_of(0, 10))
+    await write_batches(flow.source, topic, records_of(10, COPIED))
     replicator = await flow.copying()
     await flow.caught_up(replicator)
     producer = Producer({"bootstrap.servers": flow.target.bootstrap})
@@ -107,14 +92,14 @@ async def damage(flow: Mirror, topic: str) -> None:
     send(producer, copy_of(topic), Written(b"who", b"knows", (), PLACES.index("foreign")))
     assert producer.flush(SECONDS) == 0
     del producer  # it would go on looking for a broker that is away
-    await asyncio.to_thread(write, flow.source, topic, records_of(COPIED, ALL), batch_num_messages=10)
+    await write_batches(flow.source, topic, records_of(COPIED, ALL))
     await flow.caught_up(replicator)
     lanes = await flow.lanes()
     assert await replicator.release(ids(lanes), SECONDS) == dict.fromkeys(ids(lanes), True)
     logs = {
-        partition: data
+        partition: log
         for partition, place in enumerate(PLACES)
-        if (data := damaged(place, (await flow.batches(topic, partition))[1])) is not None
+        if (log := damaged(place, (await flow.batches(topic, partition))[1])) is not None
     }
     await lay_down(flow.target, copy_of(topic), logs)
     admin = AdminClient({"bootstrap.servers": flow.target.bootstrap})
@@ -136,10 +121,11 @@ async def test_each_kind_of_damage_at_its_offsets(
 ) -> None:
     async def audit(*options: str) -> tuple[int, Any]:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", *options])
-        # In front of it stand log lines of what else runs in this process.
+        # Around it stand log lines of what else runs in this process.
         told = capsys.readouterr()
         assert code in {0, 3}, told.err
-        return code, json.loads(told.out.splitlines()[-1])
+        (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
+        return code, json.loads(document)
 
     async with mirror(lab_pair.source, lab_pair.target) as flow:
         topic = flow.topic(partitions=len(PLACES))
