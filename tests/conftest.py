@@ -1,4 +1,4 @@
-"""What every tier shares: one random seed, shown in the header, and the counts that `tests.tiers` adds up."""
+"""What every tier shares: one random seed, shown in the header, and the tally that `tests.tiers` sums up."""
 
 import json
 import os
@@ -35,8 +35,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         terminalreporter.write_line(f"the same again: {SEED}={os.environ[SEED]}")
     tally = os.environ.get(TALLY)
     if tally:
-        counts = {outcome: len(reports) for outcome, reports in terminalreporter.stats.items()}
-        Path(tally).write_text(json.dumps(counts))
+        stats = terminalreporter.stats
+        counts = {outcome: len(reports) for outcome, reports in stats.items()}
+        failed = [
+            f"{word} {report.nodeid}"
+            for word, outcome in (("FAILED", "failed"), ("ERROR", "error"))
+            for report in stats.get(outcome, ())
+        ]
+        Path(tally).write_text(json.dumps({"counts": counts, "failed": failed}))
 
 
 @pytest.fixture(scope="session")

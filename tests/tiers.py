@@ -1,4 +1,4 @@
-"""Runs the tests tier by tier, from the cheapest to the dearest, and ends with one closing line for all of them.
+"""Runs the tests tier by tier, from the cheapest to the dearest, and ends with the failed tests and one line for all.
 
 `python -m tests.tiers [TIER ...]`. A tier whose folders do not exist is left out. Each tier is one pytest process; the
 budget is what it should take on a machine with two cores, and three times that is where it is stopped.
@@ -7,15 +7,19 @@ budget is what it should take on a machine with two cores, and three times that 
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 STOPPED = 124
+ENDING_SECONDS = 60
 NO_TESTS = 5
 # In the order and with the names of pytest's own closing line.
 OUTCOMES: tuple[str, ...] = ("failed", "passed", "skipped", "deselected", "xfailed", "xpassed", "warnings", "error")
@@ -27,6 +31,14 @@ class Tier:
     folders: tuple[str, ...]
     budget_minutes: float
     options: tuple[str, ...] = ()
+
+
+class Ended(NamedTuple):
+    """How a tier ended. Each of `failed` is a word and a test, as in pytest's own summary."""
+
+    code: int
+    counts: Mapping[str, int]
+    failed: Sequence[str]
 
 
 TIERS = (
@@ -48,40 +60,56 @@ def main(names: list[str]) -> int:
     os.environ.setdefault("MIRRORD_SEED", str(random.SystemRandom().randrange(2**32)))
     started = time.monotonic()
     counts = dict.fromkeys(OUTCOMES, 0)
-    failed: list[str] = []
+    failed_tiers: list[str] = []
+    failed_tests: list[str] = []
     for tier in TIERS:
         folders = [f"tests/{folder}" for folder in tier.folders if (ROOT / "tests" / folder).is_dir()]
         if not folders or (names and tier.name not in names):
             continue
-        code, tally = run(tier, folders)
+        ended = run(tier, folders)
         for outcome in OUTCOMES:
-            counts[outcome] += tally.get(outcome, 0)
-        if code not in (0, NO_TESTS):
-            failed.append(tier.name)
-    if failed:
-        print(f"tiers that failed: {', '.join(failed)}; the same again: MIRRORD_SEED={os.environ['MIRRORD_SEED']}")
+            counts[outcome] += ended.counts.get(outcome, 0)
+        failed_tests += ended.failed
+        if ended.code not in (0, NO_TESTS):
+            failed_tiers.append(tier.name)
+    # Of a log that was cut the end is left.
+    for line in failed_tests:
+        print(line)
+    if failed_tiers:
+        print(
+            f"tiers that failed: {', '.join(failed_tiers)}; the same again: MIRRORD_SEED={os.environ['MIRRORD_SEED']}"
+        )
     print(closing_line(counts, time.monotonic() - started))
-    return 1 if failed else 0
+    return 1 if failed_tiers else 0
 
 
-def run(tier: Tier, folders: list[str]) -> tuple[int, dict[str, int]]:
-    """One tier's exit code and its counts by outcome."""
+def run(tier: Tier, folders: Sequence[str]) -> Ended:
+    """One tier."""
     print(f"\n--- tier {tier.name}: {' '.join(folders)} (budget {tier.budget_minutes:g} min)", flush=True)
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         tally = Path(folder) / "tally.json"
         command = [sys.executable, "-m", "pytest", *tier.options, *folders]
-        environment = os.environ | {"MIRRORD_TALLY": str(tally)}
+        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"MIRRORD_TALLY": str(tally)})
         try:
-            code = subprocess.run(
-                command, cwd=ROOT, env=environment, timeout=tier.budget_minutes * 180, check=False
-            ).returncode
+            code = process.wait(tier.budget_minutes * 180)
         except subprocess.TimeoutExpired:
             code = STOPPED
+            stop(process)
             print(f"tier {tier.name}: stopped at three times its budget")
-        counts = json.loads(tally.read_text()) if tally.exists() else {"error": 1}
+        told = json.loads(tally.read_text()) if tally.exists() else {"counts": {"error": 1}, "failed": []}
     print(f"--- tier {tier.name}: {(time.monotonic() - started) / 60:.1f} of {tier.budget_minutes:g} min", flush=True)
-    return code, counts
+    return Ended(code, told["counts"], told["failed"])
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """Interrupted, pytest tells what it has seen and ends the brokers; if it cannot, it is killed."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(ENDING_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def closing_line(counts: dict[str, int], seconds: float) -> str:

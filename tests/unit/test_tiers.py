@@ -1,0 +1,82 @@
+"""The runner of the tiers: whatever fails, its last lines name it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import tiers
+from tests.tiers import Tier
+
+SECONDS = 120
+BROKEN = """
+import pytest
+
+@pytest.fixture
+def broken():
+    raise AssertionError("no")
+
+def test_good(): pass
+def test_bad(): assert False
+def test_broken(broken): pass
+"""
+HANGING = """
+import time
+from pathlib import Path
+
+def test_hanging():
+    Path(__file__).with_suffix(".begun").touch()
+    time.sleep(600)
+"""
+OPTIONS = ("-p", "tests.conftest", "-p", "no:cacheprovider", "-q")
+
+
+def folder_with(folder: Path, name: str, text: str) -> Path:
+    folder.mkdir(parents=True)
+    test = folder / f"test_{name}.py"
+    test.write_text(text)
+    return test
+
+
+def test_the_last_lines_name_what_failed_in_every_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("first", "second"):
+        folder_with(tmp_path / "tests" / name, name, BROKEN)
+    monkeypatch.setenv("PYTHONPATH", str(tiers.ROOT))
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    monkeypatch.setattr(tiers, "TIERS", tuple(Tier(name, (name,), SECONDS, OPTIONS) for name in ("first", "second")))
+    assert tiers.main([]) == 1
+    *_, bad, broken, second_bad, second_broken, names, closing = capfd.readouterr().out.splitlines()
+    assert [line.split()[0] for line in (bad, broken)] == ["FAILED", "ERROR"]
+    assert [line.rpartition("/")[2] for line in (bad, broken, second_bad, second_broken)] == [
+        "test_first.py::test_bad",
+        "test_first.py::test_broken",
+        "test_second.py::test_bad",
+        "test_second.py::test_broken",
+    ]
+    assert names.startswith("tiers that failed: first, second; the same again: MIRRORD_SEED=")
+    assert " 2 failed, 2 passed, 2 error in " in closing
+
+
+def test_a_tier_that_is_stopped_has_told_what_failed_before(tmp_path: Path) -> None:
+    test = folder_with(tmp_path / "hanging", "hanging", BROKEN + HANGING)
+    tally = tmp_path / "tally.json"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", *OPTIONS, str(test)],
+        cwd=tiers.ROOT,
+        env=os.environ | {"MIRRORD_TALLY": str(tally)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + SECONDS
+    while not test.with_suffix(".begun").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    tiers.stop(process)
+    told = [line.rpartition("::")[2] for line in json.loads(tally.read_text())["failed"]]
+    assert told == ["test_bad", "test_broken"]
