@@ -64,10 +64,21 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
     return Piece(min(limit, cut.end), cut.most)
 
 
-def without_left_out(lane: Lane) -> tuple[list[Run], list[tuple[int, int]]]:
-    """What is to be copied again from here on, as runs without what is left out; and the source offsets that are."""
+class Rest(NamedTuple):
+    """What is to be copied again without what is left out."""
+
+    runs: list[Run]
+    pieces: list[tuple[int, int, int]]
+    """(ordinal, ordinal so far, length) of these runs."""
+    gone: list[tuple[int, int]]
+    """The source offsets that are left out."""
+
+
+def without_left_out(lane: Lane) -> Rest:
+    """What is to be copied again from here on, without what is left out."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
     gone: list[tuple[int, int]] = []
     ordinal = begin.ordinal
     for run, following in pairwise((begin, *lane.plan)):
@@ -78,6 +89,7 @@ def without_left_out(lane: Lane) -> tuple[list[Run], list[tuple[int, int]]]:
             kept = max(min(start, end) - offset, 0)
             if kept:
                 runs.append(Run(ordinal, offset))
+                pieces.append((ordinal, run.ordinal + offset - run.offset, kept))
                 ordinal += kept
             offset = max(offset, min(behind, end))
     offset = lane.plan[-1].offset
@@ -85,7 +97,7 @@ def without_left_out(lane: Lane) -> tuple[list[Run], list[tuple[int, int]]]:
         if start <= offset < behind:
             gone.append((offset, behind))
             offset = behind
-    return [*runs, Run(ordinal, offset)], gone
+    return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
 
 
 def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:

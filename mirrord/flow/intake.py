@@ -92,7 +92,7 @@ def leave_out(lane: Lane) -> Effects:
     if not lane.plan:
         end = next((end for start, end in lane.left_out if start <= lane.position < end), None)
         return [] if end is None else leap(lane, end, "rejected")
-    runs, gone = cutting.without_left_out(lane)
+    runs, pieces, gone = cutting.without_left_out(lane)
     if not gone:
         return []
     lane.plan.clear()
@@ -100,7 +100,7 @@ def leave_out(lane: Lane) -> Effects:
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
     verdicts = tuple(Verdict(start, end, "rejected") for start, end in gone)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, lineage.tell_anew(lane)),))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, lineage.tell_anew(lane, pieces)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     lane.declared = -1
     return [effect]

@@ -6,7 +6,7 @@ produced, a `SourceRun` tells the ordinal from which on it counts (intent before
 ordinals that stand for records that were taken away.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from mirrord.flow.signals import Checked, LaneRecord
 from mirrord.flow.state import Lane
@@ -29,6 +29,30 @@ def told_at(epochs: Epochs, ordinal: int) -> int:
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
     """The source's leader epoch of an ordinal, or -1 when it is not known."""
     return max(told_at(epochs, ordinal), UNKNOWN)
+
+
+def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
+    """What is told of ordinals, or of source offsets, as it is to be told of the ordinals to which they come: `pieces`
+    are (ordinal, ordinal or offset so far, length)."""
+    found: list[tuple[int, int]] = []
+    for ordinal, former, length in pieces:
+        begun = (former, max(told_at(told, former), UNKNOWN))
+        for at, epoch in (begun, *(each for each in told if former < each[0] < former + length)):
+            if not found or found[-1][1] != epoch:
+                found.append((ordinal + at - former, epoch))
+    return tuple(found)
+
+
+def mended_until(record: LaneRecord, ordinal: int) -> int:
+    """The ordinal behind what the mending of holes in front of this one still has to copy again, or -1."""
+    return max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
+
+
+def in_front(record: LaneRecord, ordinal: int) -> int:
+    """An ordinal whose epoch is that of the source's record in front of the one that this ordinal stands for. What was
+    told of the ordinal itself may never have been copied, and be of a history that is lost."""
+    told_itself = any(ordinal == first for first, _ in record.cuts) or ordinal <= mended_until(record, ordinal)
+    return ordinal if told_itself else ordinal - 1
 
 
 def is_cut(record: LaneRecord, ordinal: int, offset: int) -> bool:
@@ -71,6 +95,9 @@ def recall(lane: Lane) -> None:
 def recall_copied(lane: Lane, offset: int) -> None:
     """The lane goes on at an offset behind what it has copied before: the source may have lost that since."""
     record = lane.record
+    known = told_at(record.epochs, lane.next_ordinal) if record is not None else UNTOLD
+    if known != UNTOLD:
+        lane.told_epoch, lane.told_since = known, lane.next_ordinal
     if record is None or offset <= lane.position or not record.holes:
         return
     pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
@@ -136,19 +163,26 @@ def untold(lane: Lane) -> Epochs:
 
 def is_told_from(record: LaneRecord, ordinal: int) -> bool:
     """The ledger tells of a hole or a change of epoch at an ordinal or behind it."""
-    return any(hole.first >= ordinal for hole in record.holes) or any(first >= ordinal for first, _ in record.epochs)
+    limit = max(mended_until(record, ordinal), ordinal - 1)
+    return any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs)
 
 
 def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
     """The ledger tells of an epoch that was to begin at the next ordinal or behind it; it may begin elsewhere now."""
-    ordinal, epoch = lane.resume_ordinal, lane.epoch
+    ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
+    if limit > ordinal:
+        return any(first > limit for first, _ in record.epochs)  # what is copied again has the epochs that it had
     return any(first > ordinal or (first == ordinal and told != epoch) for first, told in record.epochs)
 
 
-def tell_anew(lane: Lane) -> Epochs:
-    """What is to be told so that nothing counts that was told behind the present ordinal."""
-    lane.told_epoch = max(lane.epoch, UNKNOWN)
-    return ((lane.resume_ordinal, lane.told_epoch),)
+def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
+    """What is to be told so that nothing counts that was told behind the present ordinal, but for what is copied again
+    (`carried`)."""
+    record, ordinal = lane.record, lane.resume_ordinal
+    epochs = carried(record.epochs, pieces) if record is not None and record.epochs else ()
+    epochs = epochs or ((ordinal, max(lane.epoch, UNKNOWN)),)
+    lane.told_epoch = epochs[0][1]
+    return epochs
 
 
 def leap(lane: Lane) -> None:

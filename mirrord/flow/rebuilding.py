@@ -16,7 +16,7 @@ ledger, so the next holder begins with step 2 and never with copying.
 
 from collections.abc import Sequence
 
-from mirrord.flow import reading, resume, sequences
+from mirrord.flow import lineage, reading, resume, sequences
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, Located, OwnBatch, Relocated, Wake
@@ -177,6 +177,15 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     return found
 
 
+def _epochs(lane: Lane, runs: Runs, located: Located) -> lineage.Epochs:
+    """The source's epochs of what is told anew. What follows it goes on in the one in front of it."""
+    begin, last = runs.first, runs.last
+    if begin is None or last is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
+        return ()
+    pieces = (*runs.between(begin.ordinal, last.ordinal - 1), (last.ordinal, last.offset - 1, 1))
+    return lineage.carried(located.epochs, pieces)
+
+
 def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Reading, located: Located) -> list[LaneFact]:
     ordinal = read.next_ordinal
     runs = list(located.runs)
@@ -199,7 +208,7 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
         f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
     )
     return [
-        SourceRun(lane.id, lane.grant, tuple(Runs(runs))),
+        SourceRun(lane.id, lane.grant, tuple(Runs(runs)), (), _epochs(lane, Runs(runs), located)),
         # What is told anew fills all holes behind its beginning; those that are there still are told once more.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         *read.facts,

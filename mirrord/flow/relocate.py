@@ -37,6 +37,8 @@ class Original(NamedTuple):
     end: int
     contents: Mapping[int, Hashable]
     copied: bool = True
+    epoch: int = -1
+    """The leader epoch of the batch, or -1 when it has none."""
 
 
 class Unplaced(Exception):
@@ -163,7 +165,18 @@ def locate(
     for ordinal, offset in zip(ordinals, offsets, strict=True):
         runs.add(ordinal, offset)
     wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
-    return Located(tuple(runs), told_twice, missing, top + 1, *wrong)
+    return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals))
+
+
+def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
+    """From which source offset on which leader epoch counts. What was removed is of the epoch of what follows it."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for each in originals:
+        if each.epoch != (found[-1][1] if found else -1):
+            found.append((start, each.epoch))
+        start = each.end
+    return tuple(found)
 
 
 def _anchored(source: _Source, batch: Standing) -> list[int | None]:

@@ -304,8 +304,9 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     """The log went back below a hole, or below a change of the source's epoch: these ordinals are used again, so what
     the ledger declared behind here is void."""
     lane.open_run = Run(ordinal, lane.position)
-    runs = (lane.open_run, *(planned(lane.record, ordinal) if lane.record is not None else ()))
-    effect = append(lane, (SourceRun(lane.id, lane.grant, runs, (), lineage.tell_anew(lane)),))
+    runs = (lane.open_run, *lane.plan)
+    pieces = ((ordinal, ordinal, lane.plan[-1].ordinal - ordinal + 1),) if lane.plan else ()
+    effect = append(lane, (SourceRun(lane.id, lane.grant, runs, (), lineage.tell_anew(lane, pieces)),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]
@@ -375,25 +376,30 @@ def _bind_holes(lane: Lane) -> Effects:
 def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     begin_at = ordinal = lane.resume_ordinal
     runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
     begins: list[tuple[int, int, int]] = []
     for first, last in lane.holes:
         begins.append((first, last, ordinal))
         for start, end in reading.but_not_void(record.holes, first, last):
-            for _, offset, length in lineage.standing(record, start, end):
+            for former, offset, length in lineage.standing(record, start, end):
                 runs.append(Run(ordinal, offset))
+                pieces.append((ordinal, former, length))
                 ordinal += length
     after = record.source_runs.offset_of(begin_at)
     runs.append(Run(ordinal, lane.position if after is None else after))
+    pieces.append((ordinal, lineage.in_front(record, begin_at), 1))
     # An older hole may still be in the middle of its mending: what it planned comes behind this one.
-    runs += [Run(run.ordinal + ordinal - begin_at, run.offset) for run in planned(record, begin_at)]
+    older = planned(record, begin_at)
+    runs += [Run(run.ordinal + ordinal - begin_at, run.offset) for run in older]
+    pieces += [(ordinal, begin_at, older[-1].ordinal - begin_at + 1)] if older else []
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
-    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs))]
+    epochs = lineage.carried(record.epochs, pieces) if record.epochs else ()
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]
 
 
 def planned(record: LaneRecord, ordinal: int) -> list[Run]:
     """The jumps behind an ordinal that the mending of holes still has to make."""
-    limit = max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
-    return list(record.source_runs.beginning_in(ordinal + 1, limit))
+    return list(record.source_runs.beginning_in(ordinal + 1, lineage.mended_until(record, ordinal)))
 
 
 def decided(record: LaneRecord, ordinal: int) -> Decided:

@@ -184,6 +184,8 @@ class Located(msgspec.Struct, frozen=True):
     start: int
     end: int
     """[start, end) is what the batches were found to hold."""
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(source offset, leader epoch of the source) where that changes, ascending; -1: it is not known."""
 
 
 class Relocated(msgspec.Struct, frozen=True):

@@ -104,11 +104,12 @@ class Relocation:
             records = _decode(batch) if copied else ()
             size = _bounded(size + len(records))
             contents = {record.offset: digest(record, timed=timed) for record in records}
-            originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied))
+            epoch = -1 if batch.is_old else header.leader_epoch
+            originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied, epoch))
             headers.append(header)
         if self._copies is not None:
             for at in await self._copies(self._source_partition, headers):
-                originals[at] = Original(originals[at].start, originals[at].end, {}, copied=False)
+                originals[at] = originals[at]._replace(contents={}, copied=False)
         return originals
 
 

@@ -450,7 +450,7 @@ class World:
         searched = Range(searched.start, max(min(searched.end, self.source.last_stable), searched.start))
         lost = self.source_aborted_offsets()
         originals = [
-            Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied)
+            Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied, each.epoch)
             for each in self.source.log
             for uncopied in (bool(each.attributes & CONTROL) or each.base in lost,)
             if each.last >= searched.start and each.base < searched.end

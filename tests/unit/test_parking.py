@@ -1,7 +1,7 @@
 """What a lane does with a batch that the target refuses for what it holds: it splits it, waits, goes on when told."""
 
 from mirrord.cluster.parked import rule
-from mirrord.flow.cutting import without_left_out
+from mirrord.flow.cutting import Rest, without_left_out
 from mirrord.flow.lane import step
 from mirrord.flow.signals import Answer, Append, AskEnd, Effects, Halted, Released
 from mirrord.flow.state import Cut, Lane, Phase
@@ -98,7 +98,7 @@ def test_a_decision_for_a_lane_that_does_not_wait_changes_nothing() -> None:
     assert step(lane, 0.0, Released()) == []
 
 
-def plan(lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]) -> tuple[list[Run], list[tuple[int, int]]]:
+def plan(lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]) -> Rest:
     lane.next_ordinal, lane.position, lane.left_out = 50, 10, left_out
     lane.plan.extend(jumps)
     return without_left_out(lane)
@@ -110,13 +110,15 @@ def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
     lane = in_flight()[0]
     assert plan(lane, *jumps, left_out=[(12, 13), (31, 40)]) == (
         [Run(50, 10), Run(52, 13), Run(54, 30), Run(55, 100)],
+        [(50, 50, 2), (52, 53, 2), (54, 55, 1), (55, 58, 1)],
         [(12, 13), (31, 33)],
     )
     assert plan(in_flight()[0], *jumps, left_out=[(10, 15), (100, 105)]) == (
         [Run(50, 30), Run(53, 105)],
+        [(50, 55, 3), (53, 58, 1)],
         [(10, 15), (100, 105)],
     )
-    assert plan(in_flight()[0], *jumps, left_out=[(0, 10), (15, 30), (99, 100)])[1] == []
+    assert plan(in_flight()[0], *jumps, left_out=[(0, 10), (15, 30), (99, 100)])[2] == []
 
 
 WAITS: Quarantine = (Parked(5, 6, 10, "refused"),)

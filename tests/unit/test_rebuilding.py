@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from mirrord.flow.lane import step
@@ -150,6 +151,20 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     assert play.lane.phase is Phase.COPYING
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
     assert (fetch.position, list(play.lane.plan)) == (12, [Run(18, 17)])
+
+
+def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
+    play.bind(play.differ())
+    play.sandwich(16)
+    told = play.relocated()
+    assert told.located is not None
+    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    # Offset 12 follows as ordinal 16, and is of the old epoch.
+    assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
+    (fetch,) = [effect for effect in play.sandwich(16) if isinstance(effect, FetchFrom)]
+    assert (fetch.position, fetch.last_epoch) == (12, 3)
 
 
 def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:

@@ -86,6 +86,16 @@ def test_what_cannot_be_placed_is_said(target: str, text: str, why: str) -> None
         found(target, text)
 
 
+def test_the_epochs_of_the_source_are_told() -> None:
+    batches = [
+        Original(0, 2, {0: "a", 1: "b"}, epoch=3),
+        Original(4, 5, {}, False, 5),
+        Original(5, 6, {5: "c"}, epoch=5),
+    ]
+    located = locate([Standing(0, "ab"), Standing(2, "c")], batches, [], -1, Range(0, 6))
+    assert located.epochs == ((0, 3), (2, 5))
+
+
 def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> None:
     assert found("bxc xd", "abxcxd", covered=1, first=1).runs == (Run(1, 1),)
 
