@@ -90,6 +90,13 @@ def some_flows(config: Config, arguments: argparse.Namespace) -> Config:
     return config
 
 
+def offset(word: str) -> int:
+    """What argparse makes an offset of. Raises ArgumentTypeError."""
+    if not (word.isascii() and word.isdecimal()):
+        raise argparse.ArgumentTypeError(f'found "{word}"; allowed: an offset, 0 or more')
+    return int(word)
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     """How an answer is printed."""
     parser.add_argument("--json", action="store_true", help="print the status document instead of tables")

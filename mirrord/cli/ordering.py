@@ -27,11 +27,14 @@ Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names no
 --dry-run 3: it would change something."""
 
 
-def add_order(
-    parser: argparse.ArgumentParser, name: str, what: str, *, reason: str = "--reason", required: bool = False
-) -> None:
-    """The arguments of every order; `name` is the metavar of what it is about, `reason` the option that says why."""
+def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
+    """The arguments of an order that needs one name alone; `name` is its metavar."""
     parser.add_argument("name", metavar=name, help=what)
+    add_order_options(parser)
+
+
+def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
+    """What all orders take behind the words that say what they are about; `reason` is the option that says why."""
     add_conf(parser)
     parser.add_argument("--flow", metavar="NAME", help="only in this flow")
     why = "why; it is recorded and shown"
@@ -45,12 +48,20 @@ def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
     parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
 
 
-def give(arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int = -1, until: int = -1) -> int:
+def give(
+    arguments: argparse.Namespace,
+    verb: Verb,
+    *,
+    to: str = "",
+    offset: int = -1,
+    until: int = -1,
+    reason_option: str = "--reason",
+) -> int:
     """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
     reason: str = arguments.reason
     if len(reason) > LONGEST_REASON or not reason.isprintable():
-        raise ConfigError(f"--reason: one line of at most {LONGEST_REASON} characters")
+        raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
     order = Order(
         verb=verb,
         name=arguments.name,

@@ -9,8 +9,8 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
-from mirrord.cli.ordering import EPILOG, add_order, give
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
+from mirrord.cli.ordering import EPILOG, add_order_options, give
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
@@ -26,6 +26,7 @@ with who and why. `replay` tries it again, for example with another max.message.
 "skip" the flow leaves such records out by itself.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
+WHY = "--why"
 _LIST_EPILOG = "No daemon has to run. Exit code 3 when a partition waits for somebody to decide."
 
 
@@ -45,19 +46,23 @@ def register(verbs: Verbs) -> None:
     listing = add_verb(steps, "list", "List what waits for somebody to decide, and what was left out.", _LIST_EPILOG)
     _add_reading(listing)
     show = add_verb(steps, "show", "Show one entry.", _LIST_EPILOG)
-    show.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
-    show.add_argument("offset", metavar="OFFSET", type=int, help="a source offset in the entry")
+    _add_entry(show)
     _add_reading(show)
     for name, summary in (
         ("skip", "Leave out the records that a partition waits at."),
         ("replay", "Try the records that a partition waits at once more."),
     ):
         step = add_verb(steps, name, summary, EPILOG)
-        add_order(step, "LANE", "a partition of the source, such as orders-3", reason="--why", required=name == "skip")
-        step.add_argument("offset", metavar="OFFSET", type=int, help="a source offset in the entry")
+        _add_entry(step)
+        add_order_options(step, reason=WHY, required=name == "skip")
         if name == "skip":
             until = "leave out all source offsets below this one (default: where the entry ends)"
-            step.add_argument("--until", metavar="OFFSET", type=int, default=-1, help=until)
+            step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
+
+
+def _add_entry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
+    parser.add_argument("offset", metavar="OFFSET", type=offset, help="a source offset in the entry")
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
@@ -70,9 +75,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints entries, or gives the order. Raises ConfigError, EnvironmentFault."""
     match arguments.quarantine_verb:
         case "skip":
-            return give(arguments, "skip", offset=arguments.offset, until=arguments.until)
+            if not arguments.reason.strip():
+                raise ConfigError(f"{WHY}: it is empty; say why the records are left out: it is recorded and shown")
+            return give(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
         case "replay":
-            return give(arguments, "replay", offset=arguments.offset)
+            return give(arguments, "replay", offset=arguments.offset, reason_option=WHY)
         case _:
             return _show(arguments)
 
@@ -84,15 +91,14 @@ def _show(arguments: argparse.Namespace) -> int:
     found = asyncio.run(_read(config))
     if arguments.quarantine_verb == "show":
         name: str = arguments.name
-        offset: int = arguments.offset
+        at: int = arguments.offset
         chosen = [
             each
             for each in found
-            if f"{each.topic}-{each.partition}" == name and each.entry.start <= offset
-            if offset < each.entry.end
+            if f"{each.topic}-{each.partition}" == name and each.entry.start <= at < each.entry.end
         ]
         if not chosen:
-            raise ConfigError(f"{name} has no entry with source offset {offset}; `mirrord quarantine list` shows all")
+            raise ConfigError(f"{name} has no entry with source offset {at}; `mirrord quarantine list` shows all")
         found = chosen
     if arguments.json:
         print(msgspec.json.encode({"quarantine": found}).decode())

@@ -29,6 +29,10 @@ def rule(
             if verb == "replay":
                 fact = QuarantineReplayed(lane, entry.start, entry.end, origin)
                 return Ruling(fact, f"{name} tries source offsets [{entry.start}, {entry.end}) again")
+            if 0 <= order.until < entry.end:
+                raise ConfigError(
+                    f"--until: found {order.until}; allowed: {entry.end}, where the entry of {name} ends, or more"
+                )
             end = max(entry.end, order.until)
             fact = QuarantineSkipped(lane, entry.start, end, origin)
             return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")

@@ -66,6 +66,42 @@ def test_an_order_says_who_gave_it_and_why(daemons: Daemons, conf: str, capsys: 
     assert capsys.readouterr().out == ("topic orders of eu-us is paused\n    partitions: orders-0\none more thing\n")
 
 
+def test_orders_about_records_are_given_as_their_help_says(daemons: Daemons, conf: str) -> None:
+    assert cli.main(["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]) == 0
+    assert cli.main(["quarantine", "skip", "orders-3", "1207", conf, "--until", "1300", "--why", "too large"]) == 0
+    assert cli.main(["quarantine", "replay", "orders-3", "1207", conf]) == 0
+    told = [(order.verb, order.name, order.offset, order.until, order.reason) for _, order, _ in daemons.taken]
+    assert told == [
+        ("skip", "orders-3", 1207, -1, "too large"),
+        ("skip", "orders-3", 1207, 1300, "too large"),
+        ("replay", "orders-3", 1207, -1, ""),
+    ]
+
+
+@pytest.mark.parametrize("why", ["", " ", "two\nlines", "x" * 501])
+def test_leaving_records_out_needs_a_reason_in_one_line(
+    daemons: Daemons, conf: str, why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["quarantine", "skip", "orders-3", "1207", conf, "--why", why]) == 2
+    assert capsys.readouterr().err.startswith("mirrord: --why: ")
+    assert daemons.taken == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["skip", "o-3", "-1", "--why", "x"], ["skip", "o-3", "x", "--why", "x"], ["show", "o-3", "-1"], ["replay", "o-3"]],
+)
+def test_an_offset_is_a_number_of_0_or_more(
+    daemons: Daemons, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["quarantine", *arguments, "--flow", "eu-us"])
+    assert ended.value.code == 2
+    told = capsys.readouterr().err
+    assert "allowed: an offset, 0 or more" in told or "required: OFFSET" in told
+    assert daemons.taken == []
+
+
 def test_each_verb_gives_its_order(daemons: Daemons, conf: str) -> None:
     assert cli.main(["resume", "eu-us:orders-0", conf]) == 0
     assert cli.main(["move", "orders-0", conf, "--to", "replicator-1", "--flow", "eu-us"]) == 0

@@ -148,9 +148,9 @@ def test_which_entry_an_order_means() -> None:
     def order(offset: int, until: int = -1) -> Order:
         return Order(verb="skip", name="orders-0", offset=offset, until=until, by="ada@host")
 
-    def refusal(offset: int, quarantine: Quarantine, verb: str = "skip") -> str:
+    def refusal(offset: int, quarantine: Quarantine, verb: str = "skip", until: int = -1) -> str:
         try:
-            rule("skip" if verb == "skip" else "replay", order(offset), "orders-0", {LANE: quarantine}, ADA)
+            rule("skip" if verb == "skip" else "replay", order(offset, until), "orders-0", {LANE: quarantine}, ADA)
         except ConfigError as error:
             return str(error)
         return ""
@@ -163,3 +163,5 @@ def test_which_entry_an_order_means() -> None:
     assert "cannot be tried again" in refusal(5, decided, "replay")
     assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
     assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it waits at nothing"
+    told = "--until: found 5; allowed: 6, where the entry of orders-0 ends, or more"
+    assert refusal(5, WAITS, until=5) == told, "less than the entry cannot be left out"
