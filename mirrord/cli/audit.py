@@ -4,9 +4,9 @@ import argparse
 import asyncio
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -20,10 +20,19 @@ from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
-from mirrord.model.errors import ConfigError
-from mirrord.shell.audit_plan import FlowPlan, audit_by_ledger, plan_flow
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
 from mirrord.shell.audit_proof import tell
-from mirrord.shell.audit_results import LaneSummary, Level, Results, Row, proven, summary
+from mirrord.shell.audit_results import (
+    LaneSummary,
+    Level,
+    RangeKey,
+    Results,
+    Row,
+    proven,
+    range_key,
+    summary,
+)
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.translating import time_words
 
@@ -86,10 +95,9 @@ def run(arguments: argparse.Namespace) -> int:
     begin_ms = since_ms(arguments.since)
     settings = _settings(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
+    known = results.known(arguments.level) if results and arguments.resume else {}
     plans = [plan for plan in (_plan(config, flow.name, arguments, begin_ms) for flow in config.flows) if plan]
-    found = _audit(config, plans, arguments, settings, results)
-    if arguments.level != "ledger":
-        _tell(config, plans, found, arguments.level)
+    found = _audit(config, plans, arguments, settings, results, known)
     sums = [
         summary(plan, lane, found.get((plan.flow, lane.lane), []), level=arguments.level)
         for plan in plans
@@ -101,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(msgspec.json.encode(document).decode())
     else:
         console().print(_tables(sums, differences))
+    if arguments.level != "ledger":
+        _tell(config, plans, found, arguments.level)
     return 3 if any(each.differences for each in sums) else 0
 
 
@@ -108,6 +118,9 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
     """Spark's, by the command line; with what else can be wrong there. Raises ConfigError."""
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")
+    if arguments.level == "ledger" and (arguments.sample < 1 or arguments.spark):
+        option = "--spark" if arguments.spark else "--sample"
+        raise ConfigError(f"{option} has no meaning beside --level ledger, which reads no record and needs no Spark")
     if arguments.resume and arguments.out:
         raise ConfigError("--out has no meaning beside --resume, which names the folder")
     for pattern in arguments.topics:
@@ -125,21 +138,26 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def _tell(config: Config, plans: Sequence[FlowPlan], found: dict[Key, list[RangeResult]], level: Level) -> None:
-    """Let the ledger know what is proven."""
+    """Let the ledger know what is proven. An audit that could not is an audit all the same."""
     for plan in plans:
         told = [
             fact
             for lane in plan.lanes
             if (fact := proven(lane, found.get((plan.flow, lane.lane), []), level, SystemClock().wall_ms()))
         ]
-        if told:
+        if not told:
+            continue
+        try:
             asyncio.run(tell(config, config.flow(plan.flow), plan, told))
+        except EnvironmentFault as fault:
+            line = f"what is proven of {plan.flow} is not kept, so the next audit reads it again: {fault}"
+            print(f"mirrord: {line}", file=sys.stderr)
 
 
 def _plan(config: Config, flow: str, arguments: argparse.Namespace, begin_ms: int | None) -> FlowPlan | None:
-    level = "ledger" if arguments.again else arguments.level
+    wanted = (config, config.flow(flow), arguments.level, arguments.topics, begin_ms)
     try:
-        return asyncio.run(plan_flow(config, config.flow(flow), level, arguments.topics, begin_ms))
+        return asyncio.run(plan_flow(*wanted, again=arguments.again))
     except LedgerMissing:
         return None  # it has never run, so nothing is copied
 
@@ -150,18 +168,21 @@ def _audit(
     arguments: argparse.Namespace,
     settings: dict[str, str],
     results: Results | None,
+    known: Mapping[RangeKey, RangeResult],
 ) -> dict[Key, list[RangeResult]]:
-    """All results by flow and lane, kept on the way."""
+    """All results by flow and lane, kept on the way; `known` are those of an audit that was broken off."""
     found: dict[Key, list[RangeResult]] = {}
-    known = results.known(arguments.level) if results and arguments.resume else {}
-    for (flow, lane, _, _), result in known.items():
-        found.setdefault((flow, lane), []).append(result)
-    fresh = _fresh(config, plans, arguments, settings, set(known))
+    for plan in plans:
+        for lane in plan.lanes:
+            done = [known.get(range_key(plan.flow, wanted)) for wanted in lane.ranges]
+            found[plan.flow, lane.lane] = [result for result in done if result is not None]
+    fresh = _fresh(config, [_left(plan, known) for plan in plans], arguments, settings)
     lanes = {(plan.flow, lane.lane): lane for plan in plans for lane in plan.lanes}
+    ranges = {(key, wanted.first): wanted for key, lane in lanes.items() for wanted in lane.ranges}
     rows: list[Row] = []
     try:
         for flow, result in fresh:
-            found.setdefault((flow, result.lane), []).append(result)
+            found[flow, result.lane].append(result)
             audited = lanes[flow, result.lane].audited
             rows.append(
                 Row(
@@ -170,6 +191,7 @@ def _audit(
                     target_topic=audited.target.topic,
                     level=arguments.level,
                     audited_at_ms=SystemClock().wall_ms(),
+                    wanted=ranges[(flow, result.lane), result.first],
                     result=result,
                 )
             )
@@ -183,12 +205,18 @@ def _audit(
     return found
 
 
+def _left(plan: FlowPlan, known: Collection[RangeKey]) -> FlowPlan:
+    """Without what is known."""
+
+    def left(lane: PlannedLane) -> PlannedLane:
+        ranges = tuple(wanted for wanted in lane.ranges if range_key(plan.flow, wanted) not in known)
+        return msgspec.structs.replace(lane, ranges=ranges)
+
+    return msgspec.structs.replace(plan, lanes=tuple(map(left, plan.lanes)))
+
+
 def _fresh(
-    config: Config,
-    plans: Sequence[FlowPlan],
-    arguments: argparse.Namespace,
-    settings: dict[str, str],
-    known: set[Any],
+    config: Config, plans: Sequence[FlowPlan], arguments: argparse.Namespace, settings: dict[str, str]
 ) -> Iterator[tuple[str, RangeResult]]:
     if arguments.level == "ledger":
         for plan in plans:
@@ -198,12 +226,7 @@ def _fresh(
         return
     from mirrord.jobs.audit import audit, works  # noqa: PLC0415 - Spark is loaded for what needs it
 
-    wanted = [
-        work
-        for plan in plans
-        for work in works(plan)
-        if (work.flow, work.wanted.lane, work.wanted.first, work.wanted.end) not in known
-    ]
+    wanted = [work for plan in plans for work in works(plan)]
     if arguments.sample < 1:
         some = max(1, round(len(wanted) * arguments.sample))
         wanted = random.sample(wanted, min(some, len(wanted)))
@@ -269,7 +292,7 @@ def _table(*names: str, numbers: Sequence[str] = (), behind: Sequence[str] = ())
     for name in names:
         table.add_column(name)
     for name in numbers:
-        table.add_column(cast(Any, name), justify="right")
+        table.add_column(name, justify="right")
     for name in behind:
         table.add_column(name)
     return table

@@ -4,7 +4,6 @@ target offsets somebody else wrote."""
 import argparse
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing
 from functools import partial
 
 import msgspec
@@ -16,9 +15,9 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.since import since_ms
 from mirrord.cli.tables import count
 from mirrord.cli.watching import console
-from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable
+from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.foreign import foreign_counts, foreign_ranges
-from mirrord.ledger.gaps import Gap, Gaps
+from mirrord.ledger.gaps import Gap
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError
@@ -28,8 +27,7 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.hazards import read_state
 from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_log import LogTrimmed
-from mirrord.shell.ledger_reading import LedgerReading
+from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.ledger_store import LedgerStore
 
 _EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, unexplained) and
@@ -105,24 +103,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
-    gaps: Gaps | None = None
     try:
-        async with aclosing(reading.entries(follow=False)) as entries:
-            async for read in entries:
-                if gaps is None:
-                    # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
-                    gaps = Gaps(reading.state)
-                if isinstance(read.entry, LedgerCorrupt):
-                    raise read.entry  # what it told would be missing in silence
-                for number, fact in enumerate(read.entry.facts):
-                    if read.bound is None or read.bound[number]:
-                        gaps.take(fact, read.entry.at_ms)
+        gaps = await read_gaps(reading)
     except LedgerMissing:
         return []
-    except LogTrimmed:
-        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
     lanes = reading.state.lanes
-    return [_line(flow.name, gap, reading.state) for gap in gaps or Gaps(reading.state) if gap.lane in lanes]
+    return [_line(flow.name, gap, reading.state) for gap in gaps if gap.lane in lanes]
 
 
 def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:

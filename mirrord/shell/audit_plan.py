@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import aclosing
 
 import msgspec
 
 from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, RangeResult
 from mirrord.audit.ranges import ranges
-from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
-from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
@@ -22,8 +19,7 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.auditing import AuditedLane, is_compacted
 from mirrord.shell.effective import topic_settings
 from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_log import LogTrimmed
-from mirrord.shell.ledger_reading import LedgerReading
+from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.log_offsets import log_offsets, offsets_at
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.topics import KafkaTopicAdmin
@@ -64,14 +60,20 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def plan_flow(
-    config: Config, flow: FlowConfig, level: str, topics: Sequence[str] = (), since_ms: int | None = None
+    config: Config,
+    flow: FlowConfig,
+    level: str,
+    topics: Sequence[str] = (),
+    since_ms: int | None = None,
+    *,
+    again: bool = False,
 ) -> FlowPlan:
     """What of a flow is to be audited: all below its marks, of topics that match one of the regexes, if any; of a topic
     that was made anew the newest copy alone.
 
-    What earlier audits have proven as closely as `level` would is left out, if that is "digest" or "records". With
-    `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and other
-    EnvironmentFaults.
+    What earlier audits have proven as closely as `level` would is left out, if that is "digest" or "records" and not
+    `again`. With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and
+    other EnvironmentFaults.
     """
     state, verdicts = await _read(config, flow)
     patterns = [re.compile(pattern) for pattern in topics]
@@ -81,7 +83,7 @@ async def plan_flow(
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
     there = await _Clusters.look(config, flow, lanes, since_ms)
-    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there, level) for lane in lanes]
+    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there, level, again=again) for lane in lanes]
     planned.sort(key=lambda each: each.audited.source)
     return FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned))
 
@@ -156,7 +158,14 @@ async def _compacted(config: Config, alias: Alias, topics: Collection[str]) -> f
 
 
 def _plan(
-    flow: FlowConfig, state: FlowState, lane: LaneState, verdicts: Sequence[Verdict], there: _Clusters, level: str
+    flow: FlowConfig,
+    state: FlowState,
+    lane: LaneState,
+    verdicts: Sequence[Verdict],
+    there: _Clusters,
+    level: str,
+    *,
+    again: bool,
 ) -> PlannedLane:
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
@@ -181,7 +190,7 @@ def _plan(
         skipped = "nothing of it is copied yet"
     if skipped or mark is None:
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
-    proven = lane.audited if _is_enough(lane.audited, level) else None
+    proven = lane.audited if not again and _is_enough(lane.audited, level) else None
     first = max(floor(lane), proven.end if proven else 0)
     found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts))
     if there.since is not None:
@@ -218,20 +227,9 @@ async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, dict[LaneI
     finally:
         await store.close()
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
-    gaps: Gaps | None = None
-    try:
-        async with aclosing(reading.entries(follow=False)) as entries:
-            async for read in entries:
-                gaps = gaps or Gaps(reading.state)
-                if isinstance(read.entry, LedgerCorrupt):
-                    raise read.entry
-                for number, fact in enumerate(read.entry.facts):
-                    if read.bound is None or read.bound[number]:
-                        gaps.take(fact, read.entry.at_ms)
-    except LogTrimmed:
-        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+    gaps = await read_gaps(reading)
     reading.state.progress = progress
     verdicts: dict[LaneId, list[Verdict]] = {}
-    for gap in gaps or Gaps(reading.state):
+    for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
     return reading.state, verdicts

@@ -4,6 +4,7 @@ A file is written whole under another name and then renamed, so a reader sees wh
 broken off can go on with what is there (`--resume`).
 """
 
+import hashlib
 import importlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,6 +39,7 @@ _SCHEMA: Any = arrow.schema(
         ("by", arrow.string()),
         ("first_ordinal", arrow.int64()),
         ("end_ordinal", arrow.int64()),
+        ("map", arrow.string()),
         ("equal", arrow.int64()),
         ("newest_ms", arrow.int64()),
         ("read_bytes", arrow.int64()),
@@ -47,7 +49,17 @@ _SCHEMA: Any = arrow.schema(
     ]
 )
 _SUFFIX = ".parquet"
+_MAP_BYTES = 16
 Level = Literal["ledger", "digest", "records"]
+
+RangeKey = tuple[str, LaneId, int, int, str]
+"""A range as it was audited: flow, lane, ordinals, and a digest of the map that told what belongs together."""
+
+
+def range_key(flow: str, wanted: AuditRange) -> RangeKey:
+    """Of a range that is to be audited."""
+    told = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=_MAP_BYTES).hexdigest()
+    return flow, wanted.lane, wanted.first, wanted.end, told
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +70,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     target_topic: str
     level: str
     audited_at_ms: int
+    wanted: AuditRange
     result: RangeResult
 
 
@@ -67,14 +80,14 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def known(self, level: str) -> dict[tuple[str, LaneId, int, int], RangeResult]:
-        """What an audit that was broken off has found at this level, by flow, lane and ordinals.
+    def known(self, level: str) -> dict[RangeKey, RangeResult]:
+        """What an audit that was broken off has found at this level.
 
         Raises ConfigError when the folder is not there, EnvironmentFault when it cannot be read.
         """
         if not self.folder.is_dir():
             raise ConfigError(f"--resume: {self.folder} is no folder of an audit")
-        found: dict[tuple[str, LaneId, int, int], RangeResult] = {}
+        found: dict[RangeKey, RangeResult] = {}
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
             try:
                 rows = _parquet.read_table(path, schema=_SCHEMA).to_pylist()
@@ -83,7 +96,7 @@ class Results:
             for row in rows:
                 if row["level"] == level:
                     result = _result(row)
-                    found[row["flow"], result.lane, result.first, result.end] = result
+                    found[row["flow"], result.lane, result.first, result.end, row["map"]] = result
         return found
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -116,6 +129,7 @@ def _plain(row: Row) -> dict[str, Any]:
         "by": result.by,
         "first_ordinal": result.first,
         "end_ordinal": result.end,
+        "map": range_key(row.flow, row.wanted)[-1],
         "equal": result.compared.equal,
         "newest_ms": result.newest_ms,
         "read_bytes": result.read_bytes,

@@ -1,16 +1,18 @@
 """The entries of a ledger from its beginning on, for people: nothing is created, nothing is written."""
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import NamedTuple
 
 from mirrord.ledger.codec import decode_entry
-from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
 from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.snapshot import Rows, restore
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import Entry
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
-from mirrord.shell.ledger_log import LedgerLog, LedgerRow
+from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.shell.ledger_outbox import Bound
 
 
@@ -64,3 +66,25 @@ class LedgerReading:
             return ReadEntry(row.offset, error, None, left)
         is_folded = row.offset < self.state.next_offset
         return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)
+
+
+async def read_gaps(reading: LedgerReading) -> Gaps:
+    """Every verdict that the ledger still holds, read to its end.
+
+    Raises LedgerCorrupt, because what such an entry told would be missing in silence; LedgerMissing, LedgerUnavailable.
+    """
+    gaps: Gaps | None = None
+    try:
+        async with aclosing(reading.entries(follow=False)) as entries:
+            async for read in entries:
+                if gaps is None:
+                    # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
+                    gaps = Gaps(reading.state)
+                if isinstance(read.entry, LedgerCorrupt):
+                    raise read.entry
+                for number, fact in enumerate(read.entry.facts):
+                    if read.bound is None or read.bound[number]:
+                        gaps.take(fact, read.entry.at_ms)
+    except LogTrimmed:
+        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+    return gaps or Gaps(reading.state)

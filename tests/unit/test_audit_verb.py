@@ -1,21 +1,30 @@
 """`mirrord audit` without brokers: what is refused, what the ledger proves, and what is kept."""
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult
+from mirrord.cli import audit
 from mirrord.cli.main import main
+from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.errors import ConfigError
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_features import RecordsConfig
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import Verdict
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
+from mirrord.shell import audit_plan
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
-from mirrord.shell.audit_results import Results, Row, proven, summary
+from mirrord.shell.audit_results import Results, Row, proven, range_key, summary
 from mirrord.shell.auditing import AuditedLane, is_compacted
 from tests.fixtures.ledger import lane_id
+from tests.unit.test_cli import CONF
 
 ORDERS = TopicPartition("orders", 0)
 RANGE = AuditRange(
@@ -41,6 +50,9 @@ RANGE = AuditRange(
         (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
         (["--since", "yesterday"], '--since: "yesterday" is neither a time nor a duration'),
         (["--out", "a", "--resume", "b"], "--out has no meaning beside --resume"),
+        (["--resume", "nowhere"], "--resume: nowhere is no folder of an audit"),
+        (["--level", "ledger", "--sample", "0.5"], "--sample has no meaning beside --level ledger"),
+        (["--level", "ledger", "--spark", "spark.master=local"], "--spark has no meaning beside --level ledger"),
         (["--flow", "eu-uss"], 'no flow "eu-uss" in the configuration; there are: eu-us. Did you mean "eu-us"?'),
     ],
 )
@@ -142,20 +154,110 @@ def test_a_target_topic_that_is_gone_is_a_difference() -> None:
     assert summary(flow, lane, [], level="digest").differences == {"missing": 12}
 
 
+def row(wanted: AuditRange, found: RangeResult) -> Row:
+    return Row(
+        flow="eu-us",
+        source=ORDERS,
+        target_topic="eu.orders",
+        level="ledger" if found.by == "ledger" else "digest",
+        audited_at_ms=5,
+        wanted=wanted,
+        result=found,
+    )
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> FlowPlan:
+    """What `mirrord audit` finds to do: three ranges."""
+    made = FlowPlan(flow="eu-us", source="eu", target="us", lanes=(planned(following(3)),))
+
+    async def plan_flow(*_: object, again: bool) -> FlowPlan:
+        assert not again
+        return made
+
+    monkeypatch.setattr(audit, "plan_flow", plan_flow)
+    return made
+
+
+@pytest.fixture
+def conf(tmp_path: Path) -> str:
+    path = tmp_path / "conf.toml"
+    path.write_text(CONF)
+    return str(path)
+
+
+def test_an_audit_that_is_taken_up_again_counts_each_record_once(
+    plan: FlowPlan, conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The mark has moved since, so the last range reaches further; and of one range the map was told anew."""
+    ranges, results = plan.lanes[0].ranges, Results(tmp_path / "audit")
+    shorter = msgspec.structs.replace(ranges[2], end=25, pieces=(Piece(20, 120, 30, 5),))
+    elsewhere = msgspec.structs.replace(ranges[1], pieces=(Piece(10, 110, 21, 10),))
+    for stale in (shorter, elsewhere):
+        results.write([row(stale, msgspec.structs.replace(result(stale, Difference("altered", 1, 1)), by="ledger"))])
+    kept = msgspec.structs.replace(result(ranges[0], Difference("missing", 101, 11)), by="ledger")
+    results.write([row(ranges[0], kept)])
+    assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--resume", str(results.folder), "--json"]) == 3
+    told = json.loads(capsys.readouterr().out)
+    (lane,) = told["partitions"]
+    assert (lane["records"], lane["equal"], lane["differences"]) == (30, 29, {"missing": 1})
+    assert [each["difference"]["kind"] for each in told["differences"]] == ["missing"]
+
+
+@pytest.mark.usefixtures("plan")
+def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
+    conf: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def tell(*_: object) -> None:
+        raise EnvironmentFault("the ledger is away")
+
+    def fresh(_: Config, plans: Sequence[FlowPlan], *__: object) -> Iterator[tuple[str, RangeResult]]:
+        return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
+
+    monkeypatch.setattr(audit, "tell", tell)
+    monkeypatch.setattr(audit, "_fresh", fresh)
+    assert main(["audit", conf, "--flow", "eu-us", "--json"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["partitions"][0]["proven_to"] == 130
+    assert told.err == (
+        "mirrord: what is proven of eu-us is not kept, so the next audit reads it again: the ledger is away\n"
+    )
+
+
+@pytest.mark.parametrize("again", [False, True])
+async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
+    again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = LaneKey(TopicId("S"), 0, TopicId("T"))
+    lane = LaneState(key, "orders", "eu.orders", 4, 0, "read_committed", "sequence")
+
+    async def read(*_: object) -> tuple[FlowState, dict[LaneId, list[Verdict]]]:
+        return FlowState(lanes={key.id: lane}), {}
+
+    async def look(*_: object) -> object:
+        ids = {"source_ids": {"orders": "S"}, "target_ids": {"eu.orders": "T"}}
+        places = {"target_logs": {TopicPartition("eu.orders", 0): (0, 9)}, "since": None, "others_write": False}
+        return SimpleNamespace(**ids, **places, source_compacted=(), target_compacted=())
+
+    monkeypatch.setattr(audit_plan, "_read", read)
+    monkeypatch.setattr(audit_plan, "_Clusters", SimpleNamespace(look=look))
+    flow = FlowConfig("eu-us", Alias("eu"), Alias("us"), (".*",), records=RecordsConfig(transform="headers"))
+    made = await audit_plan.plan_flow(Config({}, (flow,)), flow, "digest", again=again)
+    assert "transformed" in made.lanes[0].skipped
+
+
 def test_results_are_kept_and_taken_up_again(tmp_path: Path) -> None:
     results = Results(tmp_path / "audit")
-    found = [result(each, Difference("missing", 3, None)) for each in following(3)]
-    rows = [
-        Row(flow="eu-us", source=ORDERS, target_topic="eu.orders", level="digest", audited_at_ms=5, result=each)
-        for each in found
-    ]
+    ranges = following(3)
+    found = [result(each, Difference("missing", 3, None)) for each in ranges]
+    rows = [row(*each) for each in zip(ranges, found, strict=True)]
     results.write(rows[:2])
     results.write([])
     results.write(rows[2:])
     (results.folder / "000003.unfinished").write_bytes(b"half a file")
     known = results.known("digest")
     assert list(known.values()) == found
-    assert list(known) == [("eu-us", LaneId(lane_id(0)), each.first, each.end) for each in found]
+    assert list(known) == [range_key("eu-us", each) for each in ranges]
     assert results.known("records") == {}
     with pytest.raises(ConfigError, match="is no folder of an audit"):
         Results(tmp_path / "other").known("digest")
