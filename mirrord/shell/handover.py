@@ -50,6 +50,10 @@ class FlowHandover:
         left = len(self._engine.running(self._prefix))
         return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
 
+    def has(self, name: str) -> bool:
+        """Whether the replicator of this name is one of the flow, and goes by the other daemon's orders."""
+        return self.is_handed and name.startswith(self._prefix)
+
     def went_to(self, holder: Holder | None) -> bool:
         """Whether the one that the flow went to is the announced one."""
         return holder is not None and self.successor is not None and holder.http == self.successor.http
@@ -125,16 +129,19 @@ class Handover:
             case "found":
                 return self._found(call, terms.instance)
             case "end":
-                self.dismiss(call.successor)
-                return HandoverAnswer()
+                return HandoverAnswer(refused=self._end(call.successor))
             case _:
                 return await self._pass_on(call)
 
-    def dismiss(self, successor: Successor | None) -> None:
-        """Nothing is left to do here."""
+    def _end(self, successor: Successor | None) -> str:
+        """Whoever asks for it has all flows that it knows of; `apply` may have brought another one."""
+        kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
+        if kept:
+            return f"not handed over: {', '.join(kept)}"
         self.replaced_by = successor
         log.info("daemon_replaced", by=successor)
         self._dismissed()
+        return ""
 
     def _begin(self, call: HandoverCall) -> str:
         flow = self._flows.get(call.flow)
@@ -165,7 +172,7 @@ class Handover:
         """One that belongs to a flow that was handed over. Raises ReplicatorDead, ReplicatorUnsure."""
         for handle in self._engine.running(name):
             if handle.name == name:
-                if not any(flow.handover.is_handed for flow in self._flows.values()):
+                if not any(flow.handover.has(name) for flow in self._flows.values()):
                     raise ReplicatorUnsure(f"{name} is not handed over")
                 return handle
         raise ReplicatorDead(f"{name} has ended")

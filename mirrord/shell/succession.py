@@ -29,7 +29,7 @@ ANSWER_S = 4.0
 """How much longer than its own deadline a call may take: the old daemon asks its replicator."""
 RETRY_S = 0.2
 LET_GO_S = 15.0
-"""How long the old daemon may take to let a flow go."""
+"""How long the old daemon may take to let a flow go, and in the end to hear that it may end."""
 LOOK_S = 0.5
 
 log = structlog.get_logger()
@@ -91,13 +91,15 @@ class Succession:
         return []
 
     async def dismiss(self, left: Callable[[], bool]) -> None:
-        """Tell the old daemon to end as soon as nothing is left there."""
+        """Tell the old daemon to end as soon as nothing is left there; should it not hear, it stands aside on."""
         while left():
             await self._clock.sleep(LOOK_S)
-        try:
-            await self.call("end")
-        except (NoAnswer, Refused) as fault:
-            log.warning("predecessor_silent", reason=str(fault))
+        deadline = self._clock.monotonic() + LET_GO_S
+        while reason := await self._end():
+            if self._clock.monotonic() > deadline:
+                log.warning("predecessor_stays", reason=reason)
+                break
+            await self._clock.sleep(RETRY_S)
         self.over = True
         log.info("daemon_upgraded", before=self.predecessor, now=self.successor)
 
@@ -109,6 +111,13 @@ class Succession:
             verb=verb, successor=self.successor, flow=flow, name=name, lanes=tuple(lanes), deadline_s=deadline_s
         )
         return await hand_over(self.predecessor.http, self._config, call, max(CALL_S, deadline_s + ANSWER_S))
+
+    async def _end(self) -> str:
+        """Why the old daemon does not end, or empty."""
+        try:
+            return (await self.call("end")).refused
+        except (NoAnswer, Refused) as fault:
+            return str(fault)
 
     def _has_it(self, state: FlowState) -> bool:
         holder: Holder | None = state.holder

@@ -14,8 +14,9 @@ from mirrord.model.facts import LeaseContinued, LeaseTaken
 from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
 from mirrord.shell import fleet, handover, succession
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
-from mirrord.shell.handover import Handover
+from mirrord.shell.handover import FlowHandover, Handover
 from mirrord.shell.http import HttpServer
 from mirrord.shell.program import program
 from mirrord.shell.remote import NoAnswer
@@ -171,6 +172,82 @@ async def test_nothing_is_passed_on_before_a_flow_is_handed_over(
     assert "no flow" in (await told(HandoverCall(verb="begin", flow="us-eu", successor=successor))).refused
     assert (await told(HandoverCall(verb="terms"))).terms == TERMS
     assert old.status().state == "running"
+
+
+class Flow:
+    """A flow that runs, as far as `Handover` goes by it."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self.handover = FlowHandover(engine, f"mirrord/{name}/", SystemClock())
+
+    def refusal(self) -> str:
+        return ""
+
+
+class Replicators:
+    """An engine with a replicator of each of two flows."""
+
+    def __init__(self) -> None:
+        self.killed: list[str] = []
+        self.all = [Replicator(f"mirrord/{flow}/replicator-0.g1.1/1", self.killed) for flow in ("eu-us", "us-eu")]
+
+    def running(self, prefix: str) -> "list[Replicator]":
+        return [each for each in self.all if each.name.startswith(prefix)]
+
+
+class Replicator:
+    def __init__(self, name: str, killed: list[str]) -> None:
+        self.name = name
+        self._killed = killed
+
+    async def kill(self) -> None:
+        self._killed.append(self.name)
+
+
+async def test_flows_that_are_not_handed_over_are_left_alone() -> None:
+    replicators = Replicators()
+    engine = as_any(replicators)
+    flows = {name: Flow(engine, name) for name in ("eu-us", "us-eu")}
+    dismissed: list[bool] = []
+    door = Handover(engine, flows, lambda: dismissed.append(True))
+    flows["eu-us"].handover.is_handed = True
+    one, other = (each.name for each in replicators.all)
+
+    async def told(call: HandoverCall) -> str:
+        return (await door.answer(call, TERMS)).refused
+
+    assert await told(HandoverCall(verb="kill", name=other)) == f"{other} is not handed over"
+    assert await told(HandoverCall(verb="kill", name=one)) == ""
+    assert replicators.killed == [one]
+    end = HandoverCall(verb="end", successor=Successor(NEW, program()))
+    assert await told(end) == "not handed over: us-eu"
+    assert (dismissed, door.replaced_by) == ([], None)
+    flows["us-eu"].handover.is_handed = True
+    assert await told(end) == ""
+    assert (dismissed, door.replaced_by) == ([True], Successor(NEW, program()))
+
+
+@pytest.mark.parametrize("patience_s", [60.0, 0.0])
+async def test_the_old_daemon_is_told_to_end_until_it_hears(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, patience_s: float
+) -> None:
+    answers = [NoAnswer("nothing in time"), HandoverAnswer(refused="not yet"), HandoverAnswer(), HandoverAnswer()]
+    asked: list[str] = []
+
+    async def ask(_: str, __: Config, call: HandoverCall, ___: float) -> HandoverAnswer:
+        asked.append(call.verb)
+        answer = answers[len(asked) - 1]
+        if isinstance(answer, NoAnswer):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(succession, "hand_over", ask)
+    monkeypatch.setattr(succession, "RETRY_S", 0.0)
+    monkeypatch.setattr(succession, "LET_GO_S", patience_s)
+    taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
+    await taking.dismiss(lambda: False)
+    assert (taking.over, asked) == (True, ["end"] * (3 if patience_s else len(asked)))
+    assert patience_s or len(asked) < len(answers), "an old daemon that is gone is not waited for"
 
 
 class Held:
