@@ -33,7 +33,9 @@ LIVE = frozenset(
     }
 )
 """Fields of a flow that lanes do not work by."""
-_DAEMONS = ("instance", "runtime", "ray", "http", "logs")
+DAEMONS_OWN = ("instance", "ray", "http", "logs")
+"""What two daemons of the same flows differ in: where each runs, writes and is found."""
+_DAEMONS = ("runtime", *DAEMONS_OWN)
 
 
 class FlowChange(msgspec.Struct, frozen=True):

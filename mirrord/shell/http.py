@@ -124,7 +124,7 @@ class HttpServer:
         reason = ""
         for address in self._candidates():
             try:
-                await web.TCPSite(self._runner, address.host, address.port).start()
+                await self._listen_at(address)
             except OSError as error:
                 reason = error.strerror or str(error)
                 if error.errno != errno.EADDRINUSE:
@@ -142,7 +142,7 @@ class HttpServer:
         """Listens at the given address as well, as soon as that is free."""
         while self._listen is not None and not self._moved_in:
             with suppress(OSError):
-                await web.TCPSite(self._runner, self._listen.host, self._listen.port).start()
+                await self._listen_at(self._listen)
                 self._moved_in = True
                 return
             await asyncio.sleep(MOVE_IN_S)
@@ -150,6 +150,15 @@ class HttpServer:
     async def close(self) -> None:
         """Stops listening and ends open connections."""
         await self._runner.cleanup()
+
+    async def _listen_at(self, address: HostPort) -> None:
+        """Raises OSError."""
+        site = web.TCPSite(self._runner, address.host, address.port)
+        try:
+            await site.start()
+        except OSError:
+            await site.stop()  # else the runner keeps it, and `move_in` tries for as long as it takes
+            raise
 
     def _candidates(self) -> Iterator[HostPort]:
         if self._listen is not None:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from mirrord.model.config import Config
-from mirrord.model.config_changes import ConfigChanges, FlowChange
+from mirrord.model.config_changes import DAEMONS_OWN, ConfigChanges, FlowChange
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.remote import order_apply
+from mirrord.shell.remote import Refused, order_apply
 
 EVERY_S = 30.0
 SOON_S = 2.0
@@ -34,26 +34,29 @@ class StandbyLook:
         """Until it is cancelled."""
         while True:
             holders = self._holders()
-            known = [await self._ask(http) for http in sorted(set(holders.values()))]
-            changes = dict(zip(sorted(set(holders.values())), known, strict=True))
+            changes = {http: await self._ask(http) for http in set(holders.values())}
             told = {flow: _difference(flow, http, changes[http]) for flow, http in holders.items()}
             for flow, line in told.items():
                 if line and self.remarks.get(flow) != line:
                     log.warning("standby_differs", flow=flow, reason=line)
             self.remarks = {flow: line for flow, line in told.items() if line}
-            await asyncio.sleep(EVERY_S if holders and None not in known else SOON_S)
+            await asyncio.sleep(EVERY_S if holders and None not in changes.values() else SOON_S)
 
     async def _ask(self, http: str) -> ConfigChanges | None:
+        """None while that is not known."""
         try:
             return await order_apply(http, self._config(), dry_run=True)
+        except Refused:
+            return ConfigChanges()  # it takes no orders from here, and will not soon
         except EnvironmentFault:
-            return None  # it may be about to end, or takes no orders from here
+            return None  # it may be about to end
 
 
 def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:
     if changes is None:
         return ""
-    lines = [*changes.refused, *(_line(change) for change in changes.flows if change.flow == flow)]
+    refused = [line for line in changes.refused if line.partition(":")[0] not in DAEMONS_OWN]
+    lines = [*refused, *(_line(change) for change in changes.flows if change.flow == flow)]
     lines += changes.replicators
     if not lines:
         return ""

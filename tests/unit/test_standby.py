@@ -7,7 +7,7 @@ import pytest
 from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges, FlowChange
 from mirrord.shell import standby
-from mirrord.shell.remote import NoAnswer
+from mirrord.shell.remote import NoAnswer, Refused
 from mirrord.shell.standby import StandbyLook
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
@@ -23,6 +23,7 @@ HTTP = "http://127.0.0.1:8182"
         (ConfigChanges(flows=(FlowChange("eu-us", "changed", ("topics: a", "rpo: 3 s")),)), "topics: a; rpo: 3 s"),
         (ConfigChanges(flows=(FlowChange("eu-us", "added"),), replicators=("count: 2",)), "added (and 1 more)"),
         (ConfigChanges(refused=("clusters.eu: bootstrap",)), "clusters.eu: bootstrap"),
+        (ConfigChanges(refused=("http: it is read when a daemon starts", "instance: as well")), ""),
     ],
 )
 async def test_the_holder_is_asked_what_differs(
@@ -50,4 +51,21 @@ async def test_the_holder_is_asked_what_differs(
     assert set(asked) == {HTTP}
     holders.clear()
     await eventually(lambda: look.remarks == {})
+    running.cancel()
+
+
+async def test_a_holder_that_takes_no_orders_from_here_is_not_pressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
+        asked.append(http)
+        raise Refused(f"{http} takes orders from its own machine: {config}, {dry_run}")
+
+    monkeypatch.setattr(standby, "order_apply", order_apply)
+    monkeypatch.setattr(standby, "SOON_S", 0.0)
+    look = StandbyLook(lambda: as_any(object()), lambda: {"eu-us": HTTP})
+    running = asyncio.create_task(look.run())
+    await eventually(lambda: bool(asked))
+    await asyncio.sleep(0.05)
+    assert (asked, look.remarks) == ([HTTP], {})
     running.cancel()

@@ -9,6 +9,7 @@ import pytest
 
 from mirrord.cli import upgrade
 from mirrord.model.config import Config, RuntimeConfig
+from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import LeaseContinued, LeaseTaken
 from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
@@ -331,8 +332,17 @@ async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypa
     other = await second.start()
     assert other != taken
     moving = asyncio.create_task(second.move_in())
-    await asyncio.sleep(0.05)
+    tries: list[HostPort] = []
+    listen_at = second._listen_at
+
+    async def counted(address: HostPort) -> None:
+        tries.append(address)
+        await listen_at(address)
+
+    monkeypatch.setattr(second, "_listen_at", counted)
+    await eventually(lambda: len(tries) > 5)
     assert not moving.done()
+    assert len(second._runner.sites) <= 2, "but for the present try, what could not be opened is not kept"
     await first.close()
     await moving
     with pytest.raises(EnvironmentFault, match="cannot listen"):
