@@ -18,6 +18,7 @@ What binds:
 
 import msgspec
 
+from mirrord.ledger.decided import answered_anew
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
@@ -347,6 +348,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
+    if again := answered_anew(lane.source_runs, fact.runs, lane.verdicts.decided):
+        lane.verdicts.answered_anew(again)
     # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
     if fact.runs:
         lowest = min(run.ordinal for run in fact.runs)

@@ -1,7 +1,7 @@
 """Which source offsets were not copied, and why: the verdicts of a ledger, each offset once.
 
-A later word counts: a lane that was taken over states the verdicts around its take-over once more. What was truncated
-stands beside it, as its offsets are in use again for other records.
+A later word counts: a lane that was taken over states the verdicts around its take-over once more, and copies what was
+decided otherwise before. What was truncated stands beside it, as its offsets are in use again for other records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -9,8 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
+from mirrord.ledger.decided import DECIDED, answered_anew
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import AnyFact, Reason, SourceRun, Verdict, VerdictGiven
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
 
 
@@ -26,9 +28,13 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Gaps:
-    """Takes in a ledger's verdicts in its order, from the newest state that a trimmed ledger left on."""
+    """Takes in a ledger's verdicts in its order, from the newest state that a trimmed ledger left on; the state goes on
+    with the facts, and has them before they are taken."""
 
     def __init__(self, state: FlowState) -> None:
+        self._state = state
+        self._decided: dict[LaneId, int] = {}
+        """No verdict of a lane that somebody decided reaches beyond this offset."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """By lane, in the order of their offsets."""
         self._truncated: list[Gap] = []
@@ -40,6 +46,8 @@ class Gaps:
         """A fact that binds, or one that the state tells already."""
         match fact:
             case SourceRun() | VerdictGiven():
+                if isinstance(fact, SourceRun):
+                    self._answered_anew(fact)
                 for verdict in fact.verdicts:
                     self._add(fact.lane, verdict, at_ms)
             case _:
@@ -55,17 +63,42 @@ class Gaps:
         if verdict.end <= verdict.start:
             return
         gap = Gap(lane, verdict.start, verdict.end, verdict.reason, at_ms)
+        if gap.reason in DECIDED:
+            self._decided[lane] = max(gap.end, self._decided.get(lane, 0))
         if gap.reason == "truncated":
             self._truncated = [each for each in self._truncated if not _is_same(each, gap)] + [gap]
             return
+        self._put(lane, (gap.start, gap.end), [gap])
+
+    def _answered_anew(self, fact: SourceRun) -> None:
+        known, decided = self._state.lanes.get(fact.lane), self._decided.get(fact.lane)
+        if known is None or decided is None:
+            return
+        for start, end in answered_anew(known.source_runs, fact.runs, decided):
+            stays = [each for each in self._within(fact.lane, (start, end)) if each.reason not in DECIDED]
+            self._put(fact.lane, (start, end), stays)
+
+    def _within(self, lane: LaneId, where: Interval) -> list[Gap]:
+        """The gaps in a range, cut to it."""
+        gaps, (start, end) = self._lanes.get(lane, []), where
+        return [_cut(each, max(each.start, start), min(each.end, end)) for each in gaps[slice(*_touched(gaps, where))]]
+
+    def _put(self, lane: LaneId, where: Interval, instead: list[Gap]) -> None:
+        """Let these be what is known of a range."""
         gaps = self._lanes.setdefault(lane, [])
-        first = bisect_right(gaps, gap.start, key=lambda each: each.end)
-        behind = bisect_left(gaps, gap.end, key=lambda each: each.start)
-        left: list[Gap] = []
-        for old in gaps[first:behind]:
-            pieces = ((old.start, gap.start), (gap.end, old.end))
-            left += [msgspec.structs.replace(old, start=start, end=end) for start, end in pieces if end > start]
-        gaps[first:behind] = sorted([*left, gap], key=lambda each: each.start)
+        first, behind = _touched(gaps, where)
+        left = [_cut(old, *piece) for old in gaps[first:behind] for piece in uncovered((old.start, old.end), [where])]
+        gaps[first:behind] = sorted([*left, *instead], key=lambda each: each.start)
+
+
+def _touched(gaps: list[Gap], where: Interval) -> Interval:
+    """The positions of the gaps that reach into a range."""
+    first = bisect_right(gaps, where[0], key=lambda each: each.end)
+    return first, bisect_left(gaps, where[1], key=lambda each: each.start)
+
+
+def _cut(gap: Gap, start: int, end: int) -> Gap:
+    return msgspec.structs.replace(gap, start=start, end=end)
 
 
 def _is_same(one: Gap, other: Gap) -> bool:

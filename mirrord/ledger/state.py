@@ -1,9 +1,11 @@
 """What the ledger says, folded: a flow and its lanes. Only `mirrord.ledger.fold` changes it, `snapshot` restores it."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
+from mirrord.ledger.decided import DECIDED
 from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
 from mirrord.model.acls import AclRule
 from mirrord.model.audit_facts import RangeAudited
@@ -18,6 +20,7 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
+from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.orders import Orders
 from mirrord.model.quarantine import Quarantine
@@ -25,6 +28,7 @@ from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
 
 RECENT_VERDICTS = 128
+_OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
 
 
 @dataclass(slots=True)
@@ -32,17 +36,20 @@ class VerdictTally:
     """How many source offsets got which verdict, and the newest ranges exactly; the ledger holds them all.
 
     A lane that was taken over states the verdicts around its take-over once more. The newer word counts: what it
-    overlaps among the newest ranges is taken back first. A truncated range stands: its offsets are in use again for
-    other records.
+    overlaps among the newest ranges is taken back first, and so is what was decided of a record that is copied now. A
+    truncated range stands: its offsets are in use again for other records.
     """
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
     beyond: int = field(default=0, compare=False, repr=False)
     """No recent range reaches beyond this offset: a filter tells thousands at once, each behind the one before."""
+    decided: int = field(default=0, compare=False, repr=False)
+    """No recent one that somebody decided (`mirrord.ledger.decided`) does."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)
+        self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
         """Count verdicts."""
@@ -50,27 +57,32 @@ class VerdictTally:
             if verdict.end <= verdict.start:
                 continue
             if verdict.start < self.beyond:
-                self._take_back(verdict)
+                self._take_back([(verdict.start, verdict.end)], _OVERRULED)
             self.beyond = max(self.beyond, verdict.end)
+            if verdict.reason in DECIDED:
+                self.decided = max(self.decided, verdict.end)
             self.counts[verdict.reason] = self.counts.get(verdict.reason, 0) + verdict.end - verdict.start
             self.recent.append(verdict)
             if len(self.recent) > RECENT_VERDICTS:
                 self.recent.popleft()
 
-    def _take_back(self, newer: Verdict) -> None:
-        def stands(old: Verdict) -> bool:
-            return old.reason == "truncated" or old.end <= newer.start or newer.end <= old.start
+    def answered_anew(self, ranges: Sequence[Interval]) -> None:
+        """What was decided of these source offsets no longer counts."""
+        self._take_back(ranges, DECIDED)
+        self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
-        if all(map(stands, self.recent)):
+    def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
+        if not any(old.reason in reasons and start < old.end and old.start < end
+                   for start, end in ranges for old in self.recent):  # fmt: skip
             return
         kept: deque[Verdict] = deque()
         for old in self.recent:
-            if stands(old):
+            if old.reason not in reasons:
                 kept.append(old)
                 continue
-            self.counts[old.reason] -= min(old.end, newer.end) - max(old.start, newer.start)
-            pieces = (Verdict(old.start, newer.start, old.reason), Verdict(newer.end, old.end, old.reason))
-            kept.extend(piece for piece in pieces if piece.end > piece.start)
+            pieces = [Verdict(*piece, old.reason) for piece in uncovered((old.start, old.end), ranges)]
+            self.counts[old.reason] -= old.end - old.start - sum(piece.end - piece.start for piece in pieces)
+            kept.extend(pieces)
         self.recent = kept
 
 

@@ -42,7 +42,8 @@ def new_topic(cluster: Cluster, replicas: int = 1) -> str:
 
 def produce(cluster: Cluster, topic: str, values: list[bytes], **settings: str) -> None:
     failures: list[KafkaError] = []
-    producer = Producer({**client_settings(cluster), "acks": "all", **settings})
+    # Sent again, a batch keeps its place.
+    producer = Producer({**client_settings(cluster), "enable.idempotence": True, **settings})
     for value in values:
         producer.produce(topic, value, on_delivery=lambda error, _: failures.append(error) if error else None)
     assert producer.flush(SECONDS) == 0

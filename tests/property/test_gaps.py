@@ -5,11 +5,12 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import Reason, SourceRun, Verdict, VerdictGiven
+from mirrord.model.facts import LaneTaken, LeaseTaken, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
-from tests.fixtures.ledger import lane_id
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 REASONS: tuple[Reason, ...] = ("control", "aborted", "compacted", "expired", "doubled")
 Range = tuple[int, int, Reason, int]
@@ -41,3 +42,38 @@ def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
     gaps.take(VerdictGiven(lane, 1, (Verdict(4, 5, "control"),), ""), 3)
     told = [(gap.start, gap.end, gap.reason, gap.at_ms) for gap in gaps]
     assert told == [(4, 5, "control", 3), (3, 9, "truncated", 2)]
+
+
+@given(st.lists(st.lists(st.booleans(), min_size=1, max_size=12), min_size=1, max_size=8), st.data())
+def test_a_filter_that_is_asked_again_is_told_once(answers: list[list[bool]], data: st.DataObject) -> None:
+    """Each holder goes back to an offset that was told already, asks again about what follows and tells runs and
+    answers in one fact or in several; some facts of the one before stand behind what it tells first."""
+    state, lane = FlowState(), lane_id(0)
+    gaps = Gaps(state)
+    facts: list[SourceRun] = []
+    kept: dict[int, bool] = {}
+    for holder in answers:
+        offset = data.draw(st.integers(0, len(kept)))
+        for at in range(offset, len(kept)):
+            del kept[at]
+        ordinal = sum(kept.values())
+        for keeps in holder:
+            kept[offset] = keeps
+            if keeps:
+                start = offset
+                while start and not kept[start - 1]:
+                    start -= 1
+                verdicts = (Verdict(start, offset, "filtered"),) if start < offset else ()
+                facts.append(SourceRun(lane, 1, (Run(ordinal, offset),), verdicts))
+                ordinal += 1
+            offset += 1
+    entries = [(FLOW,), (LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(lane, 1, "r1")), *((fact,) for fact in facts)]
+    for at, told in enumerate(entries):
+        fold(state, entry(*told, epoch=min(at, 1)), at)
+        for fact in told:
+            gaps.take(fact, at)
+    last = max((offset for offset, keeps in kept.items() if keeps), default=-1)
+    left_out = {offset for gap in gaps for offset in range(gap.start, gap.end)}
+    wanted = {offset for offset, keeps in kept.items() if not keeps and offset < last}
+    assert {offset for offset in left_out if offset <= last} == wanted
+    assert state.lanes[lane].verdicts.counts.get("filtered", 0) == len(left_out)

@@ -21,9 +21,7 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     told, end, once = _told(world), _lane(world).position, min(source.parts, default=source.end)
     if neither := [offset for offset in range(end) if offset not in copied and offset not in told]:
         return f"source offsets that are neither copied nor told: {neither}"
-    # What was bound and not written before the source's epoch changed a filter may be asked about again.
-    both = [(offset, told[offset]) for offset in sorted(copied) if told.get(offset, "filtered") != "filtered"]
-    if both := [each for each in both if each[0] < once]:
+    if both := [(offset, told[offset]) for offset in sorted(copied) if offset in told and offset < once]:
         return f"source offsets that are copied and told: {both}"
     if beyond := [offset for offset in (*copied, *told) if end <= offset < once]:
         return f"source offsets behind the position {end}: {beyond}"

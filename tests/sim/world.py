@@ -107,7 +107,7 @@ class World:
         """Source offsets that the ledger says were deleted before they were copied."""
         self.truncated: list[Verdict] = []
         """What the ledger says that the source lost after it was copied."""
-        self.gaps = Gaps(FlowState(memory=no_room()))
+        self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that the ledger says were left out, because the target refuses them."""
         self.filtered: set[int] = set()

@@ -1,0 +1,31 @@
+"""Verdicts that are somebody's answer, not a fact of the source: asked again, a filter may answer otherwise.
+
+Whoever takes a lane over asks again about what nobody had told the ledger. What was told behind that is void then, runs
+and answers alike, and is told anew.
+"""
+
+from collections.abc import Sequence
+
+from mirrord.model.facts import Reason
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run, Runs
+
+DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected"})
+EVERYTHING_BEHIND = 1 << 63
+
+
+def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:
+    """The source offsets of which runs that were just told say that they are copied, or that the lane comes to them
+    again: what was decided about those before no longer counts. Nothing when all of them lie above an offset."""
+    if not told:
+        return []
+    lowest, last = min(run.ordinal for run in told), max(run.ordinal for run in told)
+    before = runs.run_at(lowest - 1)
+    if before is not None and min(before.offset, *(run.offset for run in told)) >= above:
+        return []
+    first = lowest if before is None else before.ordinal
+    found = [(offset, offset + length) for _, offset, length in runs.between(first, last - 1)]
+    newest, behind = runs.last, runs.offset_of(last)
+    if newest is not None and newest.ordinal <= last and behind is not None:
+        found.append((behind, EVERYTHING_BEHIND))
+    return found
