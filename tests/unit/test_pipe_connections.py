@@ -35,7 +35,7 @@ from mirrord.wire.apis import METADATA
 from mirrord.wire.errors import UnsupportedBroker
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
-QUICK = ConnectionOptions(connect_timeout_s=0.3)
+PATIENT = ConnectionOptions(connect_timeout_s=60)
 SASL = Security("SASL_PLAINTEXT", "PLAIN", "mirrord", Secret.parse("env:MIRRORD_TEST_PASSWORD"))
 
 
@@ -91,7 +91,7 @@ async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def open_to(port: int, security: Security | None = None, host: str = "127.0.0.1") -> Connection:
-    return await connect(host, port, security or Security(), BufferPool(), QUICK)
+    return await connect(host, port, security or Security(), BufferPool(), PATIENT)
 
 
 async def test_what_is_used_of_aiokafka_is_there() -> None:
@@ -178,7 +178,7 @@ async def test_nobody_there() -> None:
 async def test_somebody_silent() -> None:
     async with server(silent) as port:
         with pytest.raises(Unreachable, match=r"did not answer within 0\.3 s$"):
-            await open_to(port)
+            await connect("127.0.0.1", port, Security(), BufferPool(), ConnectionOptions(connect_timeout_s=0.3))
 
 
 async def test_somebody_who_hangs_up() -> None:
