@@ -233,8 +233,19 @@ def _audit(state: FlowState, fact: RangeAudited, offset: int) -> bool:
             newest_ms = max(fact.newest_ms, known.newest_ms)
             fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)
     lane.audited = fact
+    _clip_proof(lane)
     lane.changed_at = offset
     return True
+
+
+def _clip_proof(lane: LaneState) -> None:
+    """What the source lost behind the ordinals that were audited is there again, as something that nobody has seen."""
+    fact = lane.audited
+    if fact is None:
+        return
+    lost = min((start for ordinal, start in lane.cuts if ordinal >= fact.end), default=fact.source_offset)
+    if lost < fact.source_offset:
+        lane.audited = msgspec.structs.replace(fact, source_offset=lost, newest_ms=-1)
 
 
 def _doubt(lane: LaneState, ordinal: int) -> None:
@@ -361,6 +372,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         cut = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.cuts += tuple((lowest, start) for start in cut)
+        _clip_proof(lane)
         # What is written at these offsets now is something else.
         lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(cut, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])

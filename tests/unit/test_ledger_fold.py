@@ -189,6 +189,17 @@ def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact
     assert ledger.lane.audited == (audited(0, 10) if at == 10 else None)
 
 
+@pytest.mark.parametrize("told_last", ["truncation", "proof"])
+def test_what_a_truncated_source_writes_anew_is_not_proven(ledger: Ledger, told_last: str) -> None:
+    """Ordinals 0 to 9 were audited, which stood at source offsets up to 109; from 103 on others will stand there."""
+    facts = [audited(0, 10), SourceRun(LANE, 1, (Run(10, 103),), (Verdict(103, 110, "truncated"),))]
+    ledger.add(*(facts if told_last == "truncation" else reversed(facts)))
+    assert ledger.lane.audited == RangeAudited(LANE, "digest", 0, 10, 103, -1, 0)
+    # An audit that has seen them.
+    ledger.add(RangeAudited(LANE, "digest", 10, 15, 108, 7, 0))
+    assert ledger.lane.audited == RangeAudited(LANE, "digest", 0, 15, 108, 7, 0)
+
+
 def test_topics_are_created_once_and_only_grow(ledger: Ledger) -> None:
     created = TopicCreated("orders", TopicId("s"), "eu.orders", TopicId("t"), 3)
     assert ledger.add(created, created) == (True, False)
