@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mirrord.audit.model import AuditRange, Compared, Explained
+from mirrord.audit.model import WITHHELD, AuditRange, Compared, Explained
 from mirrord.audit.records import merged
 from mirrord.flow.compare import same_bytes
 from mirrord.wire.batch import Header
@@ -34,8 +34,7 @@ def compare_batches(
 
     The batches are those that a reader of the source is given, and all of the target but markers, which hold no
     records. None among them is a batch of an older format. With `others_write` what others wrote at the target says
-    nothing. Offsets that stand in no batch must be accounted for by void ordinals or verdicts: what is only missing
-    leaves the range open.
+    nothing. A record that the map has and no batch holds leaves the range open.
     """
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
@@ -55,13 +54,17 @@ def compare_batches(
         if original is None:
             return None
         header = original.header
+        if not header.record_count:
+            continue  # the cleaner keeps a producer's last batch without its records
         # What of a batch lies in another range is compared there once more.
         first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
         at = bisect_right(starts, first) - 1
         piece = pieces[at] if at >= 0 else None
         if piece is None or first >= piece.source + piece.length:
-            verdict = next((each for each in wanted.verdicts if each.start <= first and last < each.end), None)
-            if verdict is None or (at + 1 < len(starts) and starts[at + 1] <= last):
+            verdict = wanted.verdict_at(first)
+            if verdict is None or verdict.reason not in WITHHELD or last >= verdict.end:
+                return None
+            if at + 1 < len(starts) and starts[at + 1] <= last:
                 return None
             explained.append(Explained(verdict.reason, "source", first, last + 1))
             continue

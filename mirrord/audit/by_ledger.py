@@ -2,7 +2,7 @@
 
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained
 from mirrord.audit.records import merged, together
-from mirrord.model.intervals import uncovered
+from mirrord.model.intervals import uncovered, within
 
 
 def compare_ledger(
@@ -23,20 +23,20 @@ def compare_ledger(
     for piece in wanted.pieces:
         lost = max(piece.target, target_end)
         if lost < piece.target + piece.length:
-            source = None if piece.truncated else piece.source + lost - piece.target
-            differences.append(Difference("missing", source, lost, piece.target + piece.length - lost))
+            here = None if piece.truncated else piece.source + lost - piece.target
+            differences.append(Difference("missing", here, lost, piece.target + piece.length - lost))
         gone = min(target_start, piece.target + piece.length)
         if gone > piece.target:
             explained.append(Explained("target-retention", "target", piece.target, gone))
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
     told = [(verdict.start, verdict.end) for verdict in wanted.verdicts]
+    source = (wanted.source_start, wanted.source_end)
+    unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
-        for start, end in uncovered((verdict.start, verdict.end), mapped):
-            low, high = max(start, wanted.source_start), min(end, wanted.source_end)
-            if low < high:
-                explained.append(Explained(verdict.reason, "source", low, high))
+        for start, end in within((verdict.start, verdict.end), unmapped):
+            explained.append(Explained(verdict.reason, "source", start, end))
     if verdicts_are_known:
-        for start, end in uncovered((wanted.source_start, wanted.source_end), [*mapped, *told]):
+        for start, end in uncovered(source, [*mapped, *told]):
             differences.append(Difference("missing", start, None, end - start))
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     for start, end in uncovered((max(wanted.target_start, target_start), min(wanted.target_end, target_end)), placed):

@@ -1,5 +1,6 @@
 """What an audit compares and what it finds."""
 
+from bisect import bisect_right
 from typing import Literal
 
 import msgspec
@@ -23,6 +24,14 @@ Cause = (
 "other-writers": by the configuration others write into the target's topic, too; the rest happened after the copy."""
 
 
+WITHHELD: frozenset[Reason] = frozenset(
+    ("expired", "recreated", "filtered", "copied-from-target", "rejected", "unexplained")
+)
+"""Verdicts by which the target lacks a record that the source holds. By the others there is no such record ("control",
+"compacted") or nobody is to see it ("aborted"), or the record was copied ("truncated", "doubled"): whoever sees one
+there all the same has found a record that was left out."""
+
+
 class Piece(msgspec.Struct, frozen=True, array_like=True):
     """A part of the exact map: `length` records with consecutive offsets on both sides."""
 
@@ -38,6 +47,7 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """What is compared at one go: ordinals of a lane, with the offsets around them on both sides.
 
     The ranges of a lane follow each other without gap or overlap on both sides, so each offset is looked at once.
+    Pieces that are truncated lie in it at the target alone.
     """
 
     lane: LaneId
@@ -52,6 +62,16 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     pieces: tuple[Piece, ...]
     """In the order of their ordinals; ordinals that stand in none are void."""
     verdicts: tuple[Verdict, ...] = ()
+    """On what is in none of the pieces, in the order of the offsets; no two on the same one."""
+
+    def verdict_at(self, offset: int) -> Verdict | None:
+        """The one on a source offset."""
+        at = bisect_right(self.verdicts, offset, key=_start) - 1
+        return self.verdicts[at] if at >= 0 and offset < self.verdicts[at].end else None
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +79,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     source_log_start: int = 0
     target_log_start: int = 0
+    source_committed: bool = True
+    """Of the source no aborted records are seen."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False

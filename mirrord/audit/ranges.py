@@ -4,19 +4,21 @@ A cut is made only where all in front of it has lower offsets than all behind it
 at the turns of the runs (`Runs.turns`): around these a range is as long as it must be.
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
 from mirrord.audit.model import AuditRange, Piece
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import voids
-from mirrord.model.facts import Verdict
+from mirrord.model.facts import Reason, Verdict
 from mirrord.model.runs import Runs
 
 MOST_PIECES = 50_000
 """Of one range, where it can be cut."""
 _NEVER = 1 << 63
+_BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
+"""Verdicts on records that were copied; they say nothing of what the source holds at these offsets."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
@@ -60,9 +62,12 @@ def ranges(
     """The ordinals [first, end) in ranges of about so many records; without any, there is none.
 
     Offsets between the pieces of two ranges belong to the first one. What lies in front of the first piece, and behind
-    the last one, belongs to none: the next audit begins there.
+    the last one, belongs to none: the next audit begins there. Of the source only records that it still has count:
+    where some were truncated, other records have their offsets by now, or will have.
+
+    The verdicts are those of `mirrord.ledger.gaps`: but for "truncated" and "doubled" each offset has one at most.
     """
-    told = sorted((each for each in verdicts if each.reason != "doubled"), key=lambda verdict: verdict.start)
+    told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
     source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
     group: list[Piece] = []
     held = 0
@@ -76,14 +81,16 @@ def ranges(
         is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
         if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
             start = start or _starts(group)
-            yield _range(lane, group, start, lowest, told)
+            yield _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
             group, held, start = [], 0, lowest
         group.append(piece)
         held += piece.length
-        source_end = max(source_end, piece.source + piece.length)
+        if not piece.truncated:
+            source_end = max(source_end, piece.source + piece.length)
         target_end = max(target_end, piece.target + piece.length)
     if group:
-        yield _range(lane, group, start or _starts(group), (source_end, target_end), told)
+        start = start or _starts(group)
+        yield _range(lane, group, start, (max(start[0], source_end), target_end), told)
 
 
 def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:
@@ -111,8 +118,16 @@ def _range(
         target_start=start[1],
         target_end=end[1],
         pieces=tuple(group),
-        verdicts=tuple(each for each in told if each.start < end[0] and each.end > start[0]),
+        verdicts=tuple(told[bisect_right(told, start[0], key=_end) : bisect_left(told, end[0], key=_start)]),
     )
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start
+
+
+def _end(verdict: Verdict) -> int:
+    return verdict.end
 
 
 class _Turns:

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.audit.model import (
+    WITHHELD,
     AuditRange,
     Cause,
     Compared,
@@ -25,6 +26,7 @@ from mirrord.audit.model import (
     Seen,
     Surroundings,
 )
+from mirrord.model.facts import Reason
 
 Content = Callable[[Seen], tuple[bytes, int]]
 _NOWHERE = -1
@@ -107,15 +109,24 @@ class _Comparison:
                     self._judge_gone(piece, here, there)
         for offset in self._source:
             if offset not in self._sources:
-                # The newest word counts.
-                told = (verdict for verdict in reversed(self._wanted.verdicts) if verdict.start <= offset < verdict.end)
-                verdict = next(told, None)
-                if verdict is not None:
+                verdict = self._wanted.verdict_at(offset)
+                if verdict is not None and self._withholds(verdict.reason):
                     self._explain(verdict.reason, "source", offset)
                 else:
                     self._alone[offset] = _NOWHERE
         self._strange += [offset for offset in self._target if offset not in self._targets]
         self._strange.sort()
+
+    def _withholds(self, reason: Reason) -> bool:
+        """Whether the verdict says why a record that is there was not copied."""
+        match reason:
+            case "aborted":
+                return not self._around.source_committed
+            case "compacted":
+                # Each replica is compacted for itself: another leader may still hold what the former one had not.
+                return self._around.source_compacted
+            case _:
+                return reason in WITHHELD
 
     def _find_elsewhere(self) -> None:
         """Pair what holds the same, in the order of both logs."""

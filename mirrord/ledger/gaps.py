@@ -1,7 +1,8 @@
 """Which source offsets were not copied, and why: the verdicts of a ledger, each offset once.
 
 A later word counts: a lane that was taken over states the verdicts around its take-over once more, and copies what was
-decided otherwise before. What was truncated stands beside it, as its offsets are in use again for other records.
+decided otherwise before. What was truncated takes back what was told before of these offsets, and stands beside what is
+told later: they are in use again for other records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -67,8 +68,7 @@ class Gaps:
             self._decided[lane] = max(gap.end, self._decided.get(lane, 0))
         if gap.reason == "truncated":
             self._truncated = [each for each in self._truncated if not _is_same(each, gap)] + [gap]
-            return
-        self._put(lane, (gap.start, gap.end), [gap])
+        self._put(lane, (gap.start, gap.end), [] if gap.reason == "truncated" else [gap])
 
     def _answered_anew(self, fact: SourceRun) -> None:
         known, decided = self._state.lanes.get(fact.lane), self._decided.get(fact.lane)

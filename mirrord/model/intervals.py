@@ -1,6 +1,7 @@
 """Ranges of offsets."""
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 
 Interval = tuple[int, int]
 """[start, end)."""
@@ -17,3 +18,13 @@ def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
         position = max(position, behind)
     if position < end:
         yield position, end
+
+
+def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
+    """What of the parts lies in an interval; they ascend and do not overlap."""
+    begin, end = whole
+    for at in range(bisect_right(parts, begin, key=lambda part: part[1]), len(parts)):
+        start, behind = parts[at]
+        if start >= end:
+            return
+        yield max(start, begin), min(behind, end)

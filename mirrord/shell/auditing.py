@@ -118,6 +118,7 @@ class _Both:
                 if seen.key is not None:
                     newest[seen.key] = seen.offset
         around = Surroundings(
+            source_committed=self._lane.committed,
             source_log_start=self._source_bounds[0],
             target_log_start=self._target_bounds[0],
             source_compacted=self._lane.source_compacted,

@@ -7,6 +7,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, Compared, Difference, Seen, Surroundings
 from mirrord.audit.ranges import ranges
 from mirrord.audit.records import compare_records, together
@@ -91,7 +92,8 @@ def test_ranges_are_the_map_once_and_do_not_overlap(seed: int, most: int) -> Non
         assert before.target_end == after.target_start
     for each in found:
         for piece in each.pieces:
-            assert each.source_start <= piece.source <= piece.source + piece.length <= each.source_end
+            if not piece.truncated:
+                assert each.source_start <= piece.source <= piece.source + piece.length <= each.source_end
             assert each.target_start <= piece.target <= piece.target + piece.length <= each.target_end
 
 
@@ -99,6 +101,23 @@ def test_ranges_are_the_map_once_and_do_not_overlap(seed: int, most: int) -> Non
 def test_whole_histories_are_cut_where_they_are_full(seed: int, most: int) -> None:
     made = mirror(seed, WHOLE)
     assert all(sum(piece.length for piece in each.pieces) <= most for each in whole(made, most))
+
+
+@given(SEEDS, st.integers(1, 12))
+def test_what_is_left_out_in_silence_is_missing_whatever_was_told_of_its_offsets_before(seed: int, most: int) -> None:
+    made = mirror(seed, tuple(kind for kind in WILD if kind != "prune"))
+    first = made.lane.source_runs.first
+    assert first is not None
+    made.lose_end(max(first.offset, len(made.source) - made.chance.randrange(12)))
+    left_out = made.leave_out()
+    made.copy()
+    logs = log(made.source, made.starts[0]), log(made.target, made.starts[1])
+    for compared in (
+        [audit(made, *logs, each) for each in whole(made, most)],
+        [compare_ledger(each, 0, len(made.target), verdicts_are_known=True) for each in whole(made, most)],
+    ):
+        found = [each for one in compared for each in one.differences if each.kind == "missing"]
+        assert [(each.source, each.length) for each in together(found)] == [(left_out[0], len(left_out))]
 
 
 def naive(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> list[Difference]:
@@ -119,10 +138,7 @@ def naive(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> lis
         for there, (here, cut) in sorted(places.items(), key=lambda item: ordinal_at(made, item[0]))
         if not cut and here in source and there not in done
     }
-    told = [verdict for verdict in made.lane.verdicts.recent if verdict.reason != "doubled"]
-    for here in sources:
-        if here not in mapped and not any(verdict.start <= here < verdict.end for verdict in told):
-            alone[here] = -1
+    alone |= {here: -1 for here in sources if here not in mapped}
     strange = [there for there in targets if there not in done]
     moved = elsewhere(source, target, sorted(alone), strange)
     held = {source[here] for _, here in equal + moved}

@@ -37,11 +37,12 @@ def test_the_newest_word_on_each_offset_counts(ranges: list[Range], chance: rand
 
 def test_what_was_truncated_stands_beside_what_came_in_its_place() -> None:
     gaps, lane = Gaps(FlowState()), lane_id(0)
+    gaps.take(VerdictGiven(lane, 1, (Verdict(0, 7, "filtered"),), ""), 0)
     for at_ms in (1, 2):
         gaps.take(VerdictGiven(lane, 1, (Verdict(3, 9, "truncated"),), ""), at_ms)
     gaps.take(VerdictGiven(lane, 1, (Verdict(4, 5, "control"),), ""), 3)
     told = [(gap.start, gap.end, gap.reason, gap.at_ms) for gap in gaps]
-    assert told == [(4, 5, "control", 3), (3, 9, "truncated", 2)]
+    assert told == [(0, 3, "filtered", 0), (4, 5, "control", 3), (3, 9, "truncated", 2)]
 
 
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=12), min_size=1, max_size=8), st.data())

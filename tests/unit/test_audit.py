@@ -8,7 +8,7 @@ import pytest
 from mirrord.audit.batches import SeenBatch, compare_batches
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Kind, Piece, Seen, Surroundings
 from mirrord.audit.records import compare_records
-from mirrord.model.facts import Verdict
+from mirrord.model.facts import Reason, Verdict
 from mirrord.wire.batch import CODEC_MASK, LOG_APPEND_TIME, Header
 from tests.fixtures.ledger import lane_id
 
@@ -126,6 +126,30 @@ def test_a_verdict_explains_what_was_not_copied() -> None:
     assert compare("ABCDEFGHIJ", "ABCDGHIJ", told) == Compared(8, (), (Explained("filtered", "source", 104, 106),))
 
 
+@pytest.mark.parametrize("reason", ["control", "compacted", "aborted"])
+def test_a_record_is_there_whatever_a_verdict_says(reason: Reason) -> None:
+    """By these there is none that a reader sees."""
+    holed = msgspec.structs.replace(
+        TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14, verdicts=(Verdict(104, 110, reason),)
+    )
+    assert compare("ABCDEFGHIJ", "ABCD", holed).differences == (Difference("missing", 104, None, 6),)
+    assert compare_batches(holed, SOURCE, COPY[:1]) is None
+    assert compare("ABCD......", "ABCD", holed) == Compared(4)
+    assert compare_batches(holed, SOURCE[:1], COPY[:1]) == Compared(4)
+
+
+def test_a_record_may_be_there_again_for_a_reader_who_sees_more() -> None:
+    holed = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14)
+    seeing: dict[Reason, Surroundings] = {
+        "aborted": Surroundings(source_committed=False),
+        "compacted": Surroundings(source_compacted=True),
+    }
+    for reason, around in seeing.items():
+        told = msgspec.structs.replace(holed, verdicts=(Verdict(104, 110, reason),))
+        found = compare("ABCDEFGHIJ", "ABCD", told, around)
+        assert found == Compared(4, (), (Explained(reason, "source", 104, 110),))
+
+
 def test_what_the_source_lost_and_uses_again_is_explained() -> None:
     again = msgspec.structs.replace(
         TEN, pieces=(Piece(0, 100, 10, 6), Piece(6, 106, 16, 4, truncated=True), Piece(10, 106, 20, 4)), target_end=24
@@ -164,6 +188,13 @@ def test_equal_batches_prove_a_range() -> None:
 )
 def test_anything_else_leaves_it_open(copy: list[SeenBatch | None]) -> None:
     assert compare_batches(TEN, SOURCE, copy) is None
+
+
+def test_a_batch_without_records_is_passed_over() -> None:
+    emptied = msgspec.structs.replace(SOURCE[1], header=SOURCE[1].header._replace(record_count=0))
+    half = msgspec.structs.replace(TEN, pieces=(Piece(0, 100, 10, 4),), end=4, target_end=14)
+    assert compare_batches(half, [SOURCE[0], emptied], COPY[:1]) == Compared(4)
+    assert compare_batches(TEN, [SOURCE[0], emptied], COPY[:1]) is None
 
 
 def test_batches_of_which_offsets_are_missing_leave_it_open() -> None:
