@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import aclosing, asynccontextmanager
 
 from mirrord.cluster.topics import Topic
+from mirrord.flow.answers import Fetched, fetched
 from mirrord.model.config import ClusterConfig
 from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError, EnvironmentFault
@@ -24,18 +25,6 @@ from mirrord.wire.errors import ErrorCode
 
 PATIENCE_S = 30.0
 """How long a partition may bring nothing, or have no leader."""
-_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
-_PASSING = frozenset(
-    {
-        int(ErrorCode.NETWORK_EXCEPTION),
-        int(ErrorCode.LEADER_NOT_AVAILABLE),
-        int(ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        int(ErrorCode.FENCED_LEADER_EPOCH),
-        int(ErrorCode.UNKNOWN_LEADER_EPOCH),
-        int(ErrorCode.OFFSET_NOT_AVAILABLE),
-        int(ErrorCode.REPLICA_NOT_AVAILABLE),
-    }
-)
 
 
 class RangeGone(EnvironmentFault):
@@ -74,12 +63,14 @@ class LogReader:
         Raises EnvironmentFault, ConfigError.
         """
         partition = self.partition(named)
-        await self._led(partition)
-        try:
-            end, start = await bounds(self._asks, partition)
-            return start, await self._stable_end(partition) if committed else end
-        except ReadFailed as failed:
-            raise _told(named, failed) from failed
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            await self._led(partition)
+            try:
+                end, start = await bounds(self._asks, partition)
+                return start, await self._stable_end(partition) if committed else end
+            except ReadFailed as failed:
+                await self._wait(named, failed, deadline)
 
     async def read(
         self, named: TopicPartition, start: int, end: int, *, committed: bool
@@ -102,12 +93,16 @@ class LogReader:
                         deadline = loop.time() + self._patience_s
                 return
             except ReadFailed as failed:
-                if failed.error == _OUT_OF_RANGE:
+                if fetched(failed.error) is Fetched.RANGE:
                     raise await self._gone(named, position, end, failed) from failed
-                if failed.error not in _PASSING or loop.time() > deadline:
-                    raise _told(named, failed) from failed
-            self._view.refresh()
-            await asyncio.sleep(0.1)
+                await self._wait(named, failed, deadline)
+
+    async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
+        """A moment, before what passes by itself is tried again."""
+        if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
+            raise _told(named, failed) from failed
+        self._view.refresh()
+        await asyncio.sleep(0.1)
 
     async def _gone(self, named: TopicPartition, position: int, end: int, failed: ReadFailed) -> EnvironmentFault:
         try:

@@ -1,0 +1,100 @@
+"""A job's reader of a log, without a broker: what passes by itself is tried again, all else is told."""
+
+# ruff: noqa: ARG002 - the stubs are called like what they stand for
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from mirrord.cluster.topics import Topic
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId, TopicPartition
+from mirrord.shell import log_reader
+from mirrord.shell.log_reader import LogReader, RangeGone
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.reading import ReadBatch, ReadFailed
+from mirrord.wire.batch import Header
+from mirrord.wire.errors import ErrorCode
+
+ORDERS = TopicPartition("orders", 0)
+PATIENCE_S = 60.0
+
+
+class View:
+    """A cluster with a leader for everything."""
+
+    error = ""
+
+    def __init__(self) -> None:
+        self.on_change: list[Callable[[], None]] = []
+
+    def watch(self, name: str, topic_id: str) -> None: ...
+    def refresh(self) -> None: ...
+    def leader(self, partition: PartitionId) -> str:
+        return "leader"
+
+
+class Log:
+    """Ten offsets in batches of one; at some of them, once each, reading fails with an error."""
+
+    def __init__(self, failures: dict[int, ErrorCode]) -> None:
+        self.failures = failures
+
+    async def read(
+        self, partition: PartitionId, start: int, end: int, *, committed: bool
+    ) -> AsyncGenerator[ReadBatch, None]:
+        for offset in range(start, end):
+            await asyncio.sleep(0)
+            if failure := self.failures.pop(offset, None):
+                raise ReadFailed(int(failure))
+            yield ReadBatch(Header(offset, 0, 0, 2, 0, 0, 0, 0, 0, -1, -1, -1, 1), b"", 0, 0)
+
+
+def reader_of(monkeypatch: pytest.MonkeyPatch, *asked: ErrorCode, failures: dict[int, ErrorCode] | None = None) -> Any:
+    """A reader of a log that begins at 3 and ends at 10; asked for that, it fails so first."""
+    errors = list(asked)
+
+    async def bounds(asks: object, partition: PartitionId) -> tuple[int, int]:
+        if errors:
+            raise ReadFailed(int(errors.pop(0)))
+        return 10, 3
+
+    monkeypatch.setattr(log_reader, "bounds", bounds)
+    topics = {"orders": Topic("orders", TopicId("orders-id"), 1, 1)}
+    reader: Any = LogReader(cast(ClusterView, View()), topics, PATIENCE_S)
+    reader._stretches = Log(failures or {})
+    return reader
+
+
+PASSING: Sequence[ErrorCode] = (
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NETWORK_EXCEPTION,
+)
+
+
+async def test_a_leader_that_moves_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reader_of(monkeypatch, *PASSING, failures=dict(zip((3, 5, 6, 9), PASSING, strict=True)))
+    assert await reader.bounds(ORDERS, committed=False) == (3, 10)
+    read = [batch.header.base_offset async for batch in reader.read(ORDERS, 3, 10, committed=True)]
+    assert read == list(range(3, 10))
+
+
+async def test_what_does_not_pass_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    reader = reader_of(monkeypatch, denied, failures={4: denied})
+    with pytest.raises(EnvironmentFault, match="orders-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
+        await reader.bounds(ORDERS, committed=False)
+    with pytest.raises(EnvironmentFault, match="orders-0 cannot be read: TOPIC_AUTHORIZATION_FAILED"):
+        async for _ in reader.read(ORDERS, 3, 10, committed=True):
+            pass
+
+
+async def test_retention_while_it_is_read_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = reader_of(monkeypatch, failures={1: ErrorCode.OFFSET_OUT_OF_RANGE})
+    with pytest.raises(RangeGone, match="orders-0: the offsets 1 to 2 are gone, it begins at 3"):
+        async for _ in reader.read(ORDERS, 0, 10, committed=True):
+            pass
