@@ -154,7 +154,6 @@ class Host:
             fresh = isinstance(signal, Chunk)
             self.heard.append(replace(signal, buffer=bytearray(signal.buffer)) if fresh else signal)
         effects = flow_lane.step(self.lane, self.world.now, signal)
-        self.world.torn |= bool(self.lane.decided.open)
         for effect in effects:
             self.perform(effect)
 

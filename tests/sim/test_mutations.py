@@ -29,7 +29,7 @@ SEEDS = {
     "resync on doubt": 99,
     "a loss is told": 1,
     "each offset is copied or explained": 1,
-    "what is bound is not asked again": 0,
+    "what is bound is not asked again": 160,
     "trust, then check": 126,
     "3 the sandwich: wait for the high watermark": 42,
 }

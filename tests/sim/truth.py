@@ -74,7 +74,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
             raise Violation(f"source offset {world.source.offset_of[number]} arrived before it was stable")
         if at != last + 1:
             lost = [world.source.offset_of[each] for each in wanted[last + 1 : at]]
-            if not excused and not world.filtered.issuperset(lost):
+            if not excused and not _filtered(world).issuperset(lost):
                 raise Violation(f"lost or reordered in front of offset {world.source.offset_of[number]}: {lost}")
         last = at
 
@@ -129,6 +129,12 @@ def _left_out(world: World, arrived: set[int]) -> None:
         raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
 
 
+def _filtered(world: World) -> set[int]:
+    """Source offsets that the ledger says a filter has left out."""
+    told = world.gaps if world.shape.policies else ()
+    return {offset for gap in told if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
+
+
 def _passed_over(world: World) -> set[int]:
     """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet."""
     live = [host.lane for host in world.hosts if host.alive]
@@ -146,14 +152,12 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
-    filtered = world.filtered | _passed_over(world)
+    filtered = _filtered(world) | _passed_over(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     missing = [offset for offset in missing if offset not in filtered]
     both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
-    # With another leader of the source, or when a fact was lost in front of a bound one, what was bound is told anew,
-    # and a filter may be asked about it once more.
-    if both and len(world.source.epochs) == 1 and not world.torn:
+    if both:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
     twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
     if world.named != twice and not world.target.leapt:

@@ -89,7 +89,7 @@ class World:
         self.hosts: list[Host] = []
         self.wire: list[Request] = []
         self.progress: Progress | None = None
-        self.unmarked = self.torn = False  # a former holder had told no epoch; of two facts the later one was bound
+        self.unmarked = False  # a former holder had told no epoch
         self.left_cleanly = False
         self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
         self.saves, self.producer_ids = 0.8, 500
@@ -110,8 +110,6 @@ class World:
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that the ledger says were left out, because the target refuses them."""
-        self.filtered: set[int] = set()
-        """Source offsets that the ledger says a filter has left out."""
         self.rebuilds = 0
         self.attempts = 0
         self.faults = True
@@ -144,8 +142,7 @@ class World:
             if binds and isinstance(fact, VerdictGiven):
                 self.named.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == "doubled"))
             if binds and isinstance(fact, SourceRun):
-                kinds = {"expired": self.lost, "rejected": self.rejected, "filtered": self.filtered}
-                for reason, offsets in kinds.items():
+                for reason, offsets in (("expired", self.lost), ("rejected", self.rejected)):
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
