@@ -18,8 +18,9 @@ from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.options import HEALTH
-from mirrord.model.assignment import Greeting, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import Progress
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
 from mirrord.shell.engine import (
@@ -53,6 +54,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 _ray: Any = ray
 
 _assignments = msgspec.msgpack.Encoder()
+_word = msgspec.msgpack.Decoder(Progress)
 _greeting = msgspec.msgpack.Decoder(Greeting)
 _report = msgspec.msgpack.Decoder(ReplicatorReport)
 _news = msgspec.msgpack.Decoder(GroupsNews)
@@ -198,10 +200,11 @@ class ReplicatorCalls(ActorCalls):
         """Give it lanes."""
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
         """Let it drain lanes."""
         answer = self._actor.release.remote(list(lanes), deadline_s, self._orders)
-        return await call(answer, deadline_s + ANSWER_S)
+        told: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
+        return {lane: _parting(each) for lane, each in told.items()}
 
     async def report(self) -> ReplicatorReport:
         """How it is now."""
@@ -227,6 +230,11 @@ class GroupCalls(ActorCalls):
     async def report(self, *, reverse: bool = False) -> GroupsReport:
         """All groups as they are now."""
         return _groups.decode(await call(self._actor.report.remote(reverse), REPORT_S))
+
+
+def _parting(told: bytes | bool) -> Parting:
+    """A replicator of an older version says only whether it left the lane cleanly."""
+    return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
 
 
 def _node_line(error: ActorDiedError) -> str:

@@ -64,10 +64,11 @@ class ReplicatorActor:
         self._check(orders)
         await self._replicator.assign(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bool]:
-        """Drain lanes."""
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float, orders: str) -> dict[LaneId, bytes]:
+        """Drain lanes; for each its last mark as msgpack, or nothing when it was not left cleanly."""
         self._check(orders)
-        return await self._replicator.release(lanes, deadline_s)
+        partings = await self._replicator.part_with(lanes, deadline_s)
+        return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}
 
     async def close(self, deadline_s: float, orders: str) -> None:
         """Drain all lanes and close."""

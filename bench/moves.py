@@ -20,6 +20,7 @@ from bench.arrivals import Arrivals, Stream, Times, largest_gap_ms
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.load import Topic
+from bench.move_phases import Move, phases_of
 from mirrord.lab.checker import TopicPair, compare
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
@@ -56,6 +57,8 @@ class Moves(msgspec.Struct, frozen=True, kw_only=True):
     """For each window without a move, the longest that any partition brought nothing."""
     source_ms: list[float]
     """For each move, the same as a reader of the source saw it: what the brokers and the writer do."""
+    phases: list[Move]
+    """What each move waited for, the slowest first."""
     records: int
     difference: str
     """Empty: the copy holds the same records, each once and in order."""
@@ -132,15 +135,18 @@ def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed
         run = Run(source, target, engine, seed, Path(folder))
         tell(f"moves, engine {engine}: {moves} moves of one of {PARTITIONS} partitions")
         arrivals = run.run(moves)
+        gaps_ms = [largest_gap_ms(arrivals.target[_MOVED : _MOVED + 1], *window) for window in run.moves]
+        phases = phases_of(Path(folder), run.moves, gaps_ms)
     tell(f"moves, engine {engine}: comparing")
     found = compare(source.bootstrap, target.bootstrap, [run.pair])
     return Moves(
         engine=engine,
         records_per_s=RECORDS_PER_S,
-        moved_ms=_gaps(arrivals.target[_MOVED : _MOVED + 1], run.moves),
+        moved_ms=sorted(gaps_ms),
         others_ms=_gaps(arrivals.target[_MOVED + 1 :], run.moves),
         quiet_ms=_gaps(arrivals.target, run.quiet),
         source_ms=_gaps(arrivals.source, run.moves),
+        phases=phases,
         records=found.records,
         difference="" if found.is_exact else found.describe(),
     )

@@ -12,6 +12,7 @@ from bench import groups as bench_groups
 from bench import moves as bench_moves
 from bench import recovery as bench_recovery
 from bench import topics as bench_topics
+from bench.move_phases import PHASES
 from bench.sampler import PARTS
 
 Result = dict[str, Any]
@@ -32,6 +33,7 @@ _WAIT_GOALS = {
     ("ray", bench_recovery.NEW_TOPIC): "6",
 }
 _COST_GOALS = {bench_discovery.AT_REST: "1", bench_discovery.CHANGED: "1"}
+_SLOWEST = 5
 _RIGHT_GOAL = "1,000 at most"
 _FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
@@ -296,6 +298,7 @@ def moves(results: Sequence[Result]) -> list[Table]:
         )
     ]
     copies = [[each["engine"], f"{each['records']:,}", each["difference"] or "none"] for each in results]
+    phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
     stands = (
         f"The longest that a partition brings nothing while a busy one is moved to another replicator, milliseconds "
         f"({bench_moves.RECORDS_PER_S:,} records a second in {bench_moves.PARTITIONS} partitions)"
@@ -303,10 +306,31 @@ def moves(results: Sequence[Result]) -> list[Table]:
     return [
         Table(stands, ["engine, partition", "windows", "median", "p99", "most", "goal at most, p99"], rows),
         Table(
+            "What moves wait for, milliseconds: all of them (p50, p99), and the slowest ones by their gaps",
+            ["engine, move", "gap", *PHASES],
+            phases,
+        ),
+        Table(
             "The copy after all moves, compared record by record",
             ["engine", "records", "lost, doubled, altered"],
             copies,
         ),
+    ]
+
+
+def _phases(engine: str, told: Sequence[Result]) -> list[list[str]]:
+    moves = [each for each in told if each["phases"]]
+    if not moves:
+        return []
+    rows: list[list[str]] = []
+    for what, share in (("p50", 0.5), ("p99", 0.99)):
+        values = [sorted(each["phases"][phase] for each in moves) for phase in PHASES]
+        at = max(0, math.ceil(len(moves) * share) - 1)
+        rows.append([f"{engine}: {what}", f"{sorted(each['gap_ms'] for each in moves)[at]:.0f}"])
+        rows[-1] += [f"{each[at]:.1f}" for each in values]
+    return rows + [
+        [f"{engine}: slow", f"{each['gap_ms']:.0f}", *(f"{each['phases'][phase]:.1f}" for phase in PHASES)]
+        for each in moves[:_SLOWEST]
     ]
 
 

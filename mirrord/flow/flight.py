@@ -217,6 +217,7 @@ def drain(lane: Lane, now: float) -> Effects:
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
+    lane.handed = None
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
         return effects

@@ -7,6 +7,7 @@ clock in seconds.
 
 from mirrord.flow import (
     flight,
+    handed,
     intake,
     lineage,
     opening,
@@ -62,7 +63,8 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             copies = lane.phase is Phase.COPYING or lane.phase not in STILL
             return flight.answered(lane, now, signal) if copies else []
         case Chunk():
-            return _chunk(lane, now, signal) if lane.phase is Phase.COPYING and answers(lane, signal.question) else []
+            copies = lane.phase is Phase.COPYING and answers(lane, signal.question)
+            return _chunk(lane, now, signal) if copies else handed.fetched(lane, signal)
         case Drain():
             return flight.drain(lane, now)
         case Fenced():
@@ -99,6 +101,8 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return opening.producer_id_told(lane, now, signal)
         case StartTold():
             return opening.start_told(lane, now, signal)
+        case EndTold() | ProducersTold() if lane.handed is not None:
+            return _early(lane, now, handed.told(lane, now, signal))
         case EndTold() if lane.confirming:
             return flight.confirmed(lane, now, signal)
         case EndTold():
@@ -155,7 +159,7 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
 
 def _bound(lane: Lane, now: float, told: Bound) -> Effects:
     if lane.phase is Phase.OPENING:
-        return opening.bound(lane, now, told) if told.tag == lane.facts_tag else []
+        return _early(lane, now, opening.bound(lane, now, told)) if told.tag == lane.facts_tag else []
     if not all(told.bound):
         return leave(lane, "another replicator took the lane")
     if told.tag in lane.notes:
@@ -180,6 +184,14 @@ def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) ->
         lane.unread = lane.told
     lane.notes.discard(told.tag)
     return flight.drained(lane, now) if not lane.in_flight else []
+
+
+def _early(lane: Lane, now: float, effects: Effects) -> Effects:
+    """Take what was fetched before the lane could copy."""
+    if lane.handed is None or lane.phase is not Phase.COPYING:
+        return effects
+    chunk, lane.handed = lane.handed.chunk, None
+    return effects if chunk is None else effects + _chunk(lane, now, chunk)
 
 
 def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:

@@ -6,7 +6,7 @@ stood there. A producer id that did not bind is never used.
 
 import msgspec
 
-from mirrord.flow import resume
+from mirrord.flow import handed, resume
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt, leave
@@ -52,14 +52,15 @@ def start(lane: Lane, start: Start) -> Effects:
     if record is not None and record.last_check is not None and record.last_check.outcome == "different":
         lane.differs = record.last_check
         lane.halt_line = record.halted.line if record.halted is not None else ""
-    progress = start.progress
+    word = start.handed if start.left_cleanly and handed.is_last(start.handed, record) else None
+    progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
         lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
         lane.told = lane.mark
         lane.trusted = progress.ordinal
         lane.seen.begin(progress.source_offset, progress.source_epoch)
         lane.epochs_told = progress.epochs_told
-    return _ask(lane)
+    return _ask(lane) + (handed.begin(lane, word, record) if word is not None and record is not None else [])
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
@@ -144,7 +145,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.check_later = lane.barrier_s > 0
     if len(record.source_runs) == 0:
         return [AskStart(ask(lane))]
-    return resume.begin(lane, now)
+    return resume.begin(lane, now) if lane.handed is None else handed.bound(lane, now, record.grant)
 
 
 def start_told(lane: Lane, now: float, told: StartTold) -> Effects:

@@ -144,7 +144,7 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
         lane.trouble = f"target offsets {missing} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log_start = told.log_start
-    return _decide(lane, now)
+    return decide(lane, now)
 
 
 def covers(lane: Lane, told: VisibleTold) -> bool:
@@ -162,7 +162,8 @@ def barrier_until(lane: Lane) -> float:
     return lane.dirty_until
 
 
-def _decide(lane: Lane, now: float) -> Effects:
+def decide(lane: Lane, now: float) -> Effects:
+    """The target has said everything: where to go on, or what to read first."""
     if lane.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
@@ -181,7 +182,7 @@ def _decide(lane: Lane, now: float) -> Effects:
         start = max(lane.mark.target_offset - (1 if lane.mark.ordinal > 0 else 0), lane.log_start)
         lane.stage = Stage.SCAN
         return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
-    ordinal = _next_by_entry(lane)
+    ordinal = next_by_entry(lane)
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.mark.ordinal and lane.record is not None:
         facts = reading.placed(lane, lane.record.target_runs.copy(), lane.mark.ordinal, lane.mark.target_offset)
@@ -190,7 +191,8 @@ def _decide(lane: Lane, now: float) -> Effects:
     return note(lane, facts) + _resume_at(lane, ordinal)
 
 
-def _next_by_entry(lane: Lane) -> int:
+def next_by_entry(lane: Lane) -> int:
+    """The ordinal behind what the broker remembers."""
     if lane.entry is None:
         return lane.mark.ordinal
     return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.mark.ordinal)
@@ -198,7 +200,7 @@ def _next_by_entry(lane: Lane) -> int:
 
 def went_back(lane: Lane) -> bool:
     """The broker remembers a lower sequence than what was recorded. That alone does not mean that records were lost."""
-    return lane.entry is not None and _next_by_entry(lane) < lane.mark.ordinal
+    return lane.entry is not None and next_by_entry(lane) < lane.mark.ordinal
 
 
 def must_read(lane: Lane) -> bool:
@@ -208,7 +210,7 @@ def must_read(lane: Lane) -> bool:
         return True
     if lane.entry is None or not lane.protected or lane.suspicious:
         return appended > 0 or lane.suspicious
-    return appended != _next_by_entry(lane) - lane.mark.ordinal
+    return appended != next_by_entry(lane) - lane.mark.ordinal
 
 
 def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
@@ -231,11 +233,11 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
 def _read(lane: Lane, now: float, found: Reading) -> Effects:
     if found.doubled is not None:
         return reading.stand_still(lane, found.doubled)
-    if lane.entry is not None and found.next_ordinal > _next_by_entry(lane) and not went_back(lane):
+    if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
         return _again(lane, now)  # a former holder's batch came in after the broker was asked
-    if lane.protected and found.next_ordinal < _next_by_entry(lane):
+    if lane.protected and found.next_ordinal < next_by_entry(lane):
         line = (
-            f"the target broker remembers ordinal {_next_by_entry(lane) - 1} as the lane's last one, "
+            f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
             f"its log ends with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)

@@ -76,6 +76,8 @@ class Start(msgspec.Struct, frozen=True):
     """How long a former holder, if any, may still write: lease + request timeout, less when it is known dead."""
     left_cleanly: bool
     """The former holder drained the lane: nothing of it is on its way."""
+    handed: Progress | None = None
+    """Its last mark as it told it itself when it left (`mirrord.flow.handed`)."""
 
 
 class ProducerIdTold(msgspec.Struct, frozen=True):

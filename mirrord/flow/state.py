@@ -14,7 +14,7 @@ import msgspec
 
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.provenance import Doubt, Origins
-from mirrord.flow.signals import Batch, LaneRecord, ProducerEntry
+from mirrord.flow.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
 from mirrord.model.config import OnLoss, OnReject
 from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
@@ -56,6 +56,7 @@ class Stage(Enum):
     LOCATE = "locate"
     FACTS = "facts"
     RELEASED = "released"
+    HANDED = "handed"
     DONE = "done"
 
 
@@ -148,6 +149,21 @@ Rebuilder = Callable[[Rebuild], Rebuilt | None]
 PolicyRefused when a policy gives no answer."""
 
 
+@dataclass(slots=True, eq=False)
+class Handed:
+    """What was asked beside the taking of a lane that was handed over, and what came of it so far."""
+
+    grant: int
+    """Of the former holder."""
+    fetch: int
+    """The question whose answer is the first records."""
+    position: int
+    epoch: int
+    end: EndTold | None = None
+    producers: ProducersTold | None = None
+    chunk: Chunk | None = None
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a lane may hold and how long it waits. Times in seconds of the shell's monotonic clock."""
 
@@ -224,6 +240,9 @@ class Lane:
     """A mark below which the ledger is known to explain everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
+
+    handed: Handed | None = None
+    """While the lane is taken by its former holder's word."""
 
     # resume
     end_epoch: int = -1

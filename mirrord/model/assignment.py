@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.facts import Mode
+from mirrord.model.facts import Mode, Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LaneState, OpenTransaction, RequestsStatus
 
@@ -23,6 +23,8 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     former: Former
     grant: int = -1
     """The lane's grant when `former` was found out: when it is another one by now, nothing is known. -1: not known."""
+    word: Progress | None = None
+    """What the former holder said when it left (`Parting`)."""
 
     @property
     def lane(self) -> LaneId:
@@ -32,6 +34,18 @@ class LaneAssignment(msgspec.Struct, frozen=True):
     def former_under(self, grant: int) -> Former:
         """What is known of the former holder when this is the lane's grant."""
         return self.former if self.grant in {-1, grant} else "unknown"
+
+
+class Parting(msgspec.Struct, frozen=True):
+    """How a replicator left a lane."""
+
+    clean: bool
+    """Nothing of it is on its way."""
+    word: Progress | None = None
+    """Its last mark, if it was left cleanly. The state topic gets it, too, but nobody has to wait for that."""
+
+
+NOT_LEFT = Parting(clean=False)
 
 
 class FlowSetup(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.assignment import Greeting
+from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId
 
 Verb = Literal["terms", "begin", "found", "greet", "release", "report", "close", "kill", "end"]
@@ -67,5 +68,7 @@ class HandoverAnswer(msgspec.Struct, frozen=True, kw_only=True):
     greeting: Greeting | None = None
     left: dict[LaneId, bool] = {}
     """For each released lane whether it was left cleanly."""
+    words: dict[LaneId, Progress] = {}
+    """The last marks of those."""
     report: bytes = b""
     """The `ReplicatorReport` of a replicator, as msgpack."""

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup, Former, LaneAssignment
+from mirrord.model.assignment import FlowSetup, Former, LaneAssignment, Parting
 from mirrord.model.names import LaneId
 from mirrord.shell.members import Held, former_of, grant_of
 
@@ -29,8 +29,11 @@ class Custody:
 
     def give(self, lane: LaneId, name: str, now: float) -> None:
         """A replicator is about to be told of a lane."""
-        former = self._former(lane, now)
-        self._held[lane] = Held(name, former, now + self._setup.barrier_s(former), grant_of(self._ledger(), lane))
+        former, before = self._former(lane, now), self._held.get(lane)
+        word = before.parting if before is not None and former == "left" else None
+        until = now + self._setup.barrier_s(former)
+        grant = grant_of(self._ledger(), lane) if word is None else word.grant
+        self._held[lane] = Held(name, former, until, grant, word=word)
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
@@ -45,11 +48,11 @@ class Custody:
             self._held.pop(lane, None)
             self.orphans.add(lane)
 
-    def left(self, lane: LaneId, name: str, *, clean: bool) -> None:
-        """A replicator has a lane no longer; `clean`: nothing of it is on its way."""
+    def left(self, lane: LaneId, name: str, parting: Parting) -> None:
+        """A replicator has a lane no longer."""
         held = self._held.get(lane)
         if held is not None and held.name == name:
-            self._held[lane] = held._replace(left=clean)
+            self._held[lane] = held._replace(left=parting.clean, parting=parting.word)
 
     def taken_away(self, lane: LaneId) -> None:
         """Somebody else has it: who that is stands in the ledger."""
@@ -63,7 +66,7 @@ class Custody:
     def assignment(self, lane: PlannedLane) -> LaneAssignment:
         """What the replicator that has it is told."""
         held = self._held[lane.lane]
-        return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant)
+        return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant, held.word)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
         """Forget lanes but these, and replicators that had none but those."""

@@ -7,7 +7,7 @@ then nothing more can be written by it than what was already on its way. Everyth
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
@@ -46,8 +46,8 @@ class ReplicatorHandle(Protocol):
         """Give it lanes; they start by themselves. A lane that it has already is left as it is."""
         ...
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
-        """Let it drain lanes; for each whether it was left cleanly: nothing of it is on its way."""
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
+        """Let it drain lanes; for each how it was left."""
         ...
 
     async def report(self) -> ReplicatorReport:

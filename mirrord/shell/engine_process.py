@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
@@ -107,10 +107,10 @@ class _Task:
         self._check()
         await self._replicator.assign(lanes)
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
         """Let it drain lanes."""
         self._check()
-        return await self._replicator.release(lanes, deadline_s)
+        return await self._replicator.part_with(lanes, deadline_s)
 
     async def report(self) -> ReplicatorReport:
         """How it is now."""

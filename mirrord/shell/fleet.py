@@ -27,7 +27,7 @@ from mirrord.cluster.topics import PlannedLane
 from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
 from mirrord.ledger.records import Tenure
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
@@ -315,7 +315,7 @@ class Fleet:
             member.leaving.difference_update(lanes)
             return
         for lane in lanes:
-            self._give_back(member, lane, left=left.get(lane, False))
+            self._give_back(member, lane, left.get(lane, NOT_LEFT))
         self.changed.set()
 
     async def _stop(self, member: Member) -> None:
@@ -323,11 +323,11 @@ class Fleet:
         self._log.info("replicator_stopped", replicator=member.name)
         self.changed.set()
 
-    def _give_back(self, member: Member, lane: LaneId, *, left: bool) -> None:
+    def _give_back(self, member: Member, lane: LaneId, parting: Parting = NOT_LEFT) -> None:
         member.lanes.discard(lane)
         member.leaving.discard(lane)
         member.told.pop(lane, None)
-        self._custody.left(lane, member.name, clean=left)
+        self._custody.left(lane, member.name, parting)
 
     async def _greet(self, member: Member) -> None:
         try:
@@ -418,7 +418,7 @@ class Fleet:
             told = member.told.get(lane, asked)
             if phases.get(lane) == "gone":
                 self._custody.taken_away(lane)
-                self._give_back(member, lane, left=False)
+                self._give_back(member, lane)
                 self.changed.set()
             elif lane in phases:
                 member.told.pop(lane, None)
@@ -426,7 +426,7 @@ class Fleet:
                 member.told[lane] = asked
             elif asked - told > REPEAT_S and lane in self._wanted:
                 if member.state != "serving":
-                    self._give_back(member, lane, left=False)
+                    self._give_back(member, lane)
                     continue
                 self._log.warning("lane_told_again", replicator=member.name, lane=lane)
                 self._tell(member, [lane])

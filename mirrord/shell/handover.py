@@ -183,7 +183,9 @@ async def _order(handle: ReplicatorHandle, call: HandoverCall) -> HandoverAnswer
         case "greet":
             return HandoverAnswer(greeting=await handle.greet())
         case "release":
-            return HandoverAnswer(left=await handle.release(call.lanes, call.deadline_s))
+            partings = await handle.release(call.lanes, call.deadline_s)
+            words = {lane: each.word for lane, each in partings.items() if each.word is not None}
+            return HandoverAnswer(left={lane: each.clean for lane, each in partings.items()}, words=words)
         case "report":
             return HandoverAnswer(report=msgspec.msgpack.encode(await handle.report()))
         case "close":

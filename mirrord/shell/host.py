@@ -38,7 +38,6 @@ from mirrord.flow.signals import (
     Gone,
     Halted,
     Input,
-    LaneRecord,
     Lost,
     Produce,
     ProducerEntry,
@@ -57,7 +56,7 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane, Limits, Phase
 from mirrord.ledger.incarnations import copied_from, is_again
 from mirrord.ledger.state import LaneState
-from mirrord.model.assignment import FlowSetup, LaneAssignment, LaneReport
+from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Entry
 from mirrord.model.names import LaneId
@@ -86,12 +85,6 @@ BEAT_S = 1.0
 TIMER_GRAIN_S = 0.002
 
 log = structlog.get_logger()
-
-
-def _known(hosted: Hosted) -> LaneRecord:
-    if hosted.lane.record is None:
-        raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
-    return hosted.lane.record
 
 
 class Host:
@@ -132,6 +125,7 @@ class Host:
         self._lanes: dict[LaneId, Hosted] = {}
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._last_saves: set[asyncio.Task[None]] = set()
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
@@ -181,13 +175,14 @@ class Host:
         self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
 
     def start(self, hosted: Hosted) -> None:
-        """Let a lane begin; the ledger was read to its end since it was added."""
+        """Let a lane begin. The ledger was read to its end since it was added, or the last holder's word is enough."""
         record = self._record(hosted)
         former = hosted.assignment.former_under(record.grant if record is not None else 0)
         hosted.started = True
         hosted.lane.limits = self._limits
         known = (record, self._store.state.progress.get(hosted.lane.id))
-        start = Start(*known, hosted.replicator, self._setup.barrier_s(former), former == "left")
+        barrier_s, left = self._setup.barrier_s(former), former == "left"
+        start = Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None)
         hosted.tell(start)
 
     def hosted(self, lane: LaneId) -> Hosted | None:
@@ -201,7 +196,7 @@ class Host:
     def drain(self, hosted: Hosted) -> None:
         """Let a lane come to its end; `hosted.left` tells when."""
         if hosted.lane.phase is Phase.GONE and not hosted.left.done():
-            hosted.left.set_result(False)
+            hosted.left.set_result(NOT_LEFT)
         hosted.tell(Drain())
 
     def remove(self, hosted: Hosted) -> None:
@@ -210,6 +205,11 @@ class Host:
         self._forget(hosted)
         if self._lanes.get(hosted.lane.id) is hosted:
             del self._lanes[hosted.lane.id]
+
+    async def until_saved(self, deadline_s: float) -> None:
+        """Until the last marks of lanes that were left are saved, or time is up."""
+        if self._last_saves:
+            await asyncio.wait(self._last_saves, timeout=deadline_s)
 
     def reports(self) -> tuple[LaneReport, ...]:
         """The lanes as they are now. May be called from another thread."""
@@ -261,6 +261,8 @@ class Host:
         try:
             for effect in step(hosted.lane, self._loop.time(), signal):
                 self._perform[type(effect)](hosted, effect)
+            if hosted.journey is not None and not hosted.journey.follow(hosted.lane, signal):
+                hosted.journey = None
         except Exception:
             log.exception("lane_failed", lane=str(hosted.lane), signal=type(signal).__name__)
             self._halt(hosted)
@@ -273,13 +275,15 @@ class Host:
         for effect in halt(lane, "internal", line, lane.position, lane.position):
             self._perform[type(effect)](hosted, effect)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._last_saves.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("host_task_failed", exc_info=error)
 
@@ -342,7 +346,7 @@ class Host:
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        record, changing = _known(hosted), self._shaping.changing(hosted.source.topic)
+        record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
 
         async def check() -> Checked:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
@@ -356,7 +360,7 @@ class Host:
         self._begin(self._read(hosted, effect.question, check, failed))
 
     def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
-        record = _known(hosted)
+        record = hosted.record
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
         copies = self._provenance.copies if hosted.lane.origins is not None else None
         if hosted.lane.shaped:
@@ -471,20 +475,16 @@ class Host:
         log.error("records_lost", lane=hosted.lane.id, line=effect.line)
 
     def _drained(self, hosted: Hosted, effect: Drained) -> None:
-        async def leave() -> None:
-            # Whoever comes next trusts the mark alone, so it must be there first.
-            await self._save([hosted])
-            saved = hosted.saved is not None and hosted.saved.state == "drained"
-            if not hosted.left.done():
-                hosted.left.set_result(effect.clean and saved)
-
-        self._begin(leave())
+        word = progress(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
+        if not hosted.left.done():
+            hosted.left.set_result(NOT_LEFT if word is None else Parting(clean=True, word=word))
+        self._last_saves.add(self._begin(self._save([hosted])))
 
     def _gone(self, hosted: Hosted, effect: Gone) -> None:
         log.info("lane_gone", lane=hosted.lane.id, why=effect.why)
         self._forget(hosted)
         if not hosted.left.done():
-            hosted.left.set_result(False)
+            hosted.left.set_result(NOT_LEFT)
 
     def _forget(self, hosted: Hosted) -> None:
         if hosted.forgotten:

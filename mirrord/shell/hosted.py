@@ -4,10 +4,11 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from mirrord.flow.signals import Input
+from mirrord.flow.signals import Input, LaneRecord
 from mirrord.flow.state import Lane
-from mirrord.model.assignment import LaneAssignment
+from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
+from mirrord.shell.journey import Journey
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.source import Tap
 from mirrord.shell.target import Outlet
@@ -38,5 +39,13 @@ class Hosted:
         self.saved: Progress | None = None
         """What the state topic is known to hold."""
         self.touched = True  # told something, or saved, since it was last found to be as it is saved
-        self.left: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        """Set when the lane has come to its end here: whether it was left cleanly."""
+        self.journey = Journey(lane.id) if assignment.former == "left" else None
+        self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
+        """Set when the lane has come to its end here."""
+
+    @property
+    def record(self) -> LaneRecord:
+        """What the ledger knows of the lane."""
+        if self.lane.record is None:
+            raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
+        return self.lane.record

@@ -7,6 +7,7 @@ from typing import Literal, NamedTuple
 
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import Former, ReplicatorReport
+from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId
 from mirrord.model.status import HostState
 from mirrord.shell.engine import ReplicatorHandle
@@ -26,6 +27,10 @@ class Held(NamedTuple):
     grant: int
     """The lane's grant when `former` was found out."""
     left: bool = False
+    word: Progress | None = None
+    """What the one before said when it left."""
+    parting: Progress | None = None
+    """The same, of this one."""
 
 
 @dataclass(eq=False)

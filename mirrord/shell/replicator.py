@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import psutil
 import structlog
 
+from mirrord.flow.handed import is_last
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Holder
 from mirrord.model.names import LaneId
@@ -98,20 +99,36 @@ class Replicator:
             self._keep(asyncio.create_task(self._start(self._host, added)))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
-        """Drain lanes and host them no longer; for each whether it was left cleanly: nothing of it is on its way."""
+        """Drain lanes and host them no longer; for each whether it was left cleanly: nothing of it is on its way, and
+        its mark is saved."""
+        host = self._host
+        hosted = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
+        partings = await self.part_with(lanes, deadline_s)
+        if host is not None:
+            await host.until_saved(deadline_s)
+        marks = {lane: each.saved for lane, each in hosted.items() if each is not None and each.saved is not None}
+        saved = {lane for lane, mark in marks.items() if mark.state == "drained"}
+        return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
+
+    async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
+        """Drain lanes and host them no longer; for each how it was left."""
         host = self._host
         found = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
         leaving = {lane: hosted for lane, hosted in found.items() if hosted is not None}
+        partings = dict.fromkeys(lanes, NOT_LEFT)
         if host is None or not leaving:
-            return dict.fromkeys(lanes, False)
+            return partings
+        began = time.monotonic()
         for hosted in leaving.values():
             host.drain(hosted)
         await asyncio.wait([hosted.left for hosted in leaving.values()], timeout=deadline_s)
-        clean = dict.fromkeys(lanes, False)
+        drain_ms = round((time.monotonic() - began) * 1000, 1)
         for lane, hosted in leaving.items():
-            clean[lane] = hosted.left.done() and hosted.left.result()
+            if hosted.left.done():
+                partings[lane] = hosted.left.result()
             host.remove(hosted)
-        return clean
+            log.info("lane_left", lane=lane, clean=partings[lane].clean, drain_ms=drain_ms)
+        return partings
 
     def report(self) -> ReplicatorReport:
         """How it is doing now. Cheap; may be called from another thread."""
@@ -159,7 +176,12 @@ class Replicator:
 
     async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
         """What former holders wrote down must be known before a lane begins."""
-        while True:
+        if self._expiry is not None:
+            await asyncio.shield(self._expiry)
+        at_once = [hosted for hosted in added if self._knows(hosted)]
+        self._start_now(host, at_once)
+        late = [hosted for hosted in added if hosted not in at_once]
+        while late:
             try:
                 await self._store.read_to_end()
                 break
@@ -167,9 +189,17 @@ class Replicator:
                 await self._clock.sleep(_RETRY_S)
             except MirrordError:
                 return  # the ledger has ended, and so has the lease
-        if self._expiry is not None:
-            await asyncio.shield(self._expiry)
-        for hosted in added:
+        self._start_now(host, late)
+
+    def _knows(self, hosted: Hosted) -> bool:
+        """Whether the ledger has nothing to add to what the lane's last holder said."""
+        assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
+        return assignment.former == "left" and is_last(assignment.word, record)
+
+    def _start_now(self, host: Host, lanes: Sequence[Hosted]) -> None:
+        for hosted in lanes:
+            if hosted.journey is not None:
+                hosted.journey.passes("ledger")
             host.start(hosted)
 
     async def _learn_expiry(self, host: Host) -> None:

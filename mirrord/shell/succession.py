@@ -11,7 +11,7 @@ import msgspec
 import structlog
 
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, ReplicatorReport
+from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import Holder
@@ -204,9 +204,10 @@ class Remote:
         """It is about to end, and gets none."""
         raise Unsure(f"{self.name} takes no lanes ({len(lanes)})")
 
-    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
         """Let it drain lanes."""
-        return (await self._call("release", lanes, deadline_s)).left
+        answer = await self._call("release", lanes, deadline_s)
+        return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
     async def report(self) -> ReplicatorReport:
         """How it is now."""

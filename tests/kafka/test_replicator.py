@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Producer
+from msgspec.structs import replace
 
 from mirrord.lab.cluster import Cluster
 from mirrord.shell.reading import ReadBatch
@@ -191,12 +192,23 @@ async def test_a_lane_moves_without_a_trace(lab_pair: LabPair) -> None:
         for turn in range(6):
             write(flow.source, topic, [Written(None, b"%d" % turn, partition=each % 2) for each in range(100)])
             await flow.caught_up(host)
-            assert await host.release(ids(lanes), 10) == dict.fromkeys(ids(lanes), True)
+            left = await flow.lanes("left")
+            if turn % 2:
+                partings = await host.part_with(ids(lanes), 10)
+                assert all(parting.clean for parting in partings.values())
+                left = [replace(each, word=partings[each.lane].word) for each in left]
+            else:
+                assert await host.release(ids(lanes), 10) == dict.fromkeys(ids(lanes), True)
+                await flow.store.read_to_end()
+                assert {mark.state for mark in flow.state.progress.values()} == {"drained"}
             assert host.report().lanes == ()
             host = next(hosts)
-            await flow.store.read_to_end()
-            assert {mark.state for mark in flow.state.progress.values()} == {"drained"}
-            await host.assign(await flow.lanes("left"))
+            await host.assign(left)
+            await until(lambda host=host: {lane.phase for lane in host.report().lanes} == {"copying"})
+            assert host._host is not None
+            hosted = [host._host.hosted(lane) for lane in ids(lanes)]
+            # Who goes on by a word begins no round of questions.
+            assert {each.lane.round for each in hosted if each is not None} == ({0} if turn % 2 else {1})
         await flow.assert_same(records=600)
 
 

@@ -91,6 +91,8 @@ class Shape:
     ledger."""
     faults: tuple[str, ...] = ()
     """What goes wrong more often in this world."""
+    handed: bool = False
+    """Who drains a lane tells its last mark to whoever gets it next, and that one need not have read the ledger."""
     window: int = 8
     expiry_ms: int = 86_400_000
     mode: Mode = "sequence"
@@ -113,6 +115,13 @@ class Request:
 
 def tells_epoch(mark: Progress | None) -> bool:
     return mark is not None and mark.source_epoch >= 0 and mark.ordinal > 0
+
+
+def word_for_the_next(world: "World") -> Progress | None:
+    """What whoever left last has said; now and then what somebody else had said before."""
+    if not world.shape.handed or not world.left_cleanly or not world.words:
+        return None
+    return world.rng.choice(world.words) if world.rng.random() < 0.2 else world.words[-1]
 
 
 @dataclass(eq=False)
@@ -191,6 +200,8 @@ class Host:
                 if isinstance(effect, Drained | Gone):
                     self.alive = False
                     self.world.left_cleanly = isinstance(effect, Drained) and effect.clean
+                    word = progress(self.lane, 1, self.world.wall_ms) if self.world.left_cleanly else None
+                    self.world.words += [word] if word is not None else []
             case (
                 AskProducerId()
                 | AskStart()

@@ -9,11 +9,20 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, intake, lane, lineage, opening, rebuilding, resume, truncating
+from mirrord.flow import flight, handed, intake, lane, lineage, opening, rebuilding, resume, truncating
 from mirrord.flow.epochs import Epochs
-from mirrord.flow.signals import Answer, Batch, Effects, EndTold, Located
+from mirrord.flow.signals import (
+    Answer,
+    Batch,
+    Effects,
+    EndTold,
+    LaneRecord,
+    Located,
+    ProducerEntry,
+    ProducersTold,
+)
 from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
-from mirrord.model.facts import LaneFact, Reason
+from mirrord.model.facts import LaneFact, Progress, Reason
 
 
 class Mutation(NamedTuple):
@@ -95,7 +104,7 @@ def _no_barrier(patch: pytest.MonkeyPatch) -> None:
 
 def _went_back_is_lost(patch: pytest.MonkeyPatch) -> None:
     def copy_again(state: Lane) -> Effects:
-        state.acked = state.trusted = resume._next_by_entry(state)
+        state.acked = state.trusted = resume.next_by_entry(state)
         return resume._resume_at(state, state.acked)
 
     true = resume._look_back
@@ -226,6 +235,21 @@ def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(intake, "_skip", skip)
 
 
+def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
+    true = handed.begin
+
+    def begin(state: Lane, word: Progress, record: LaneRecord) -> Effects:
+        effects = true(state, word, record)
+        if state.handed is not None:
+            state.handed.end = EndTold(0, 0, word.leader_epoch, word.target_offset)
+            state.handed.producers = ProducersTold(0, 0, ProducerEntry(word.ordinal - 1, 0))
+            state.entry = state.handed.producers.entry
+        return effects
+
+    patch.setattr(handed, "begin", begin)
+    patch.setattr(handed, "told", lambda *_: [])
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -252,5 +276,6 @@ MUTATIONS = (
     Mutation("trust, then check", _trust_without_check, "views"),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
+    Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
 )

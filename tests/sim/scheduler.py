@@ -69,6 +69,16 @@ THEMES: dict[str, Shape] = {
                                 faults=("again", "late", "stray", "disconnect")),
     "slow wire, old records": Shape(record_age_ms=OLD_MS, forgetting=True, slow_wire=True, elections=False,
                                     ledger_faults=False, faults=("forget", "disconnect", "takeover")),
+    "handed over": Shape(handed=True, kills=False, pauses=False, faults=("disconnect",)),
+    "handed over, whatever else happens": Shape(
+        handed=True, transactions=True, compaction=True, foreign=True, twice=True, window=4,
+        faults=("takeover", "elect", "disconnect")),
+    "handed over, unclean": Shape(handed=True, unclean=True, ledger_faults=False,
+                                  faults=("bounce", "follower-lag", "elect", "learn")),
+    "source truncated, handed over": Shape(handed=True, truncation=True, elections=False, refusals=False,
+                                           faults=("source-truncate", "takeover", "source-elect")),
+    "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, late=True, elections=False,
+                                      faults=("forget", "late", "takeover")),
 }  # fmt: skip
 
 
@@ -77,6 +87,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     "policies", "policies of old records",
+    *(theme for theme, shape in THEMES.items() if shape.handed),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
@@ -130,6 +141,8 @@ class Story:
 
     def step(self) -> None:
         world, rng = self.world, self.rng
+        if self.shape.handed:
+            self._move()
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -143,6 +156,15 @@ class Story:
                 world.advance(later)
         if rng.random() < 0.1:
             world.advance(world.now + rng.random() * 0.5)
+
+    def _move(self) -> None:
+        """A lane that copies leaves now and then, and another replicator gets it at once."""
+        world, rng = self.world, self.rng
+        copying = [host for host in world.hosts if host.alive and not host.paused and host.lane.phase is Phase.COPYING]
+        if world.left_cleanly and rng.random() < 0.7:
+            world.start_host(former_dead=False)
+        elif copying and copying[-1].lane.acked > 0 and rng.random() < 0.1:
+            copying[-1].take(Drain())
 
     def settle(self) -> None:
         """All faults are over: the target becomes whole, a host is there, and the lane must come to the end."""

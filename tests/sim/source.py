@@ -95,6 +95,16 @@ class FakeSource:
         self.log.append(marker)
         self.end += 1
 
+    def aborted_offsets(self) -> set[int]:
+        """Offsets of records of aborted transactions."""
+        return {
+            offset
+            for producer, first, marker in self.aborted
+            for batch in self.log
+            if batch.producer == producer and first <= batch.base < marker
+            for offset, _ in batch.records
+        }
+
     @property
     def last_stable(self) -> int:
         return min(self.open.values(), default=self.end)

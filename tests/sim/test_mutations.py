@@ -30,6 +30,7 @@ SEEDS = {
     "a loss is told": 1,
     "each offset is copied or explained": 1,
     "what is bound is not asked again": 160,
+    "a word is compared with the target": 40,
     "trust, then check": 126,
     "3 the sandwich: wait for the high watermark": 42,
 }

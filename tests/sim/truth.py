@@ -66,7 +66,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     last = -1
     for number in numbers:
         if number in world.source.unwanted:
-            if world.source.offset_of[number] in world.source_aborted_offsets():
+            if world.source.offset_of[number] in world.source.aborted_offsets():
                 raise Violation(f"the aborted record at offset {world.source.offset_of[number]} arrived")
             continue
         at = position.get(number)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mirrord.flow.handed import is_last
 from mirrord.flow.lineage import epoch_at, is_cut
 from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
@@ -66,7 +67,7 @@ from mirrord.model.names import ClusterId
 from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, tells_epoch
+from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, tells_epoch, word_for_the_next
 from tests.sim.source import FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
 
@@ -91,6 +92,10 @@ class World:
         self.progress: Progress | None = None
         self.unmarked = False  # a former holder had told no epoch
         self.left_cleanly = False
+        self.words: list[Progress] = []
+        """What holders said when they left."""
+        self.by_word = 0
+        """Lanes that went on by such a word."""
         self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
         self.saves, self.producer_ids = 0.8, 500
         self.given: set[int] = set()
@@ -163,16 +168,21 @@ class World:
         host = Host(name, self, lane, FlowState(memory=no_room()), started_at=self.now)
         host.leader = self.target.leader
         host.lease_until = self.now + TTL_S
+        word = word_for_the_next(self)
+        behind = self.rng.randrange(4) if word is not None else 0
         for offset, entry in enumerate(self.ledger):
-            fold(host.state, entry, offset)
+            if offset < len(self.ledger) - behind or not is_last(word, host.record()):
+                fold(host.state, entry, offset)
         self.hosts.append(host)
         record = host.record()
         progress = self.progress if self.left_cleanly else None
         left = progress is not None and record is not None and progress.grant == record.grant
+        left |= is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         self.unmarked |= record is not None and not record.epochs and not tells_epoch(self.progress)
-        host.take(Start(record, self.progress, name, barrier, left))
+        host.take(Start(record, self.progress, name, barrier, left, word if left else None))
+        self.by_word += host.lane.handed is not None
         return host
 
     # --- what can happen
@@ -445,7 +455,7 @@ class World:
         last = max((each.first + len(each.contents) for each in standing), default=first) - 1
         searched = search_range(record, first, last)
         searched = Range(searched.start, max(min(searched.end, self.source.last_stable), searched.start))
-        lost = self.source_aborted_offsets()
+        lost = self.source.aborted_offsets()
         originals = [
             Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied, each.epoch)
             for each in self.source.log
@@ -480,16 +490,6 @@ class World:
             if host.alive and not host.paused and host.state.next_offset == len(self.ledger):
                 # Its renewal is acknowledged and it has read the ledger to the end: nobody took the lane up to now.
                 host.lease_until = self.now + TTL_S
-
-    def source_aborted_offsets(self) -> set[int]:
-        """Offsets of records of aborted transactions."""
-        return {
-            offset
-            for producer, first, marker in self.source.aborted
-            for batch in self.source.log
-            if batch.producer == producer and first <= batch.base < marker
-            for offset, _ in batch.records
-        }
 
     def phase(self) -> Phase | None:
         """Phase of the newest live host's lane."""

@@ -1,10 +1,16 @@
 """How long a busy topic stands, as `make bench` counts it, and the pages about new topics and about a thousand ones."""
 
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
 import msgspec
+import pytest
 
 from bench import discovery, tables, topics
 from bench.arrivals import largest_gap_ms
 from bench.discovery import Cost, Kept, Rest
+from bench.move_phases import PHASES, Move, phases_of
 from bench.moves import Moves
 from bench.topics import Gap, Topics
 
@@ -40,13 +46,39 @@ def test_a_move_is_told_beside_the_others_and_the_source() -> None:
         others_ms=[5.0],
         quiet_ms=[4.0],
         source_ms=[3.0],
+        phases=[
+            Move(gap_ms=100.0, phases=dict.fromkeys(PHASES, 2.0)),
+            Move(gap_ms=50.0, phases={}),
+            Move(gap_ms=7.0, phases=dict.fromkeys(PHASES, 1.0)),
+        ],
         records=1_234,
         difference="",
     )
-    stands, copies = tables.TABLES["moves"](msgspec.to_builtins([found]))
+    stands, phases, copies = tables.TABLES["moves"](msgspec.to_builtins([found]))
     assert stands.rows[0] == ["ray: the moved partition", "100", "50", "99", "100", "250"]
     assert stands.rows[1][1:] == ["1", "5", "5", "5", "-"]
     assert copies.rows == [["ray", "1,234", "none"]]
+    told = [(row[0], row[1], set(row[2:])) for row in phases.rows]
+    slow = [("ray: slow", "100", {"2.0"}), ("ray: slow", "7", {"1.0"})]
+    assert told == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
+
+
+def test_what_a_move_waited_for_is_read_from_the_logs(tmp_path: Path) -> None:
+    began_ns = time.monotonic_ns()
+    ahead_ms = (time.time_ns() - time.monotonic_ns()) / 1e6
+
+    def line(event: str, after_ms: float, **more: float) -> bytes:
+        at = datetime.fromtimestamp((began_ns / 1e6 + ahead_ms + after_ms) / 1000, UTC)
+        return msgspec.json.encode({"event": event, "lane": "x", "timestamp": at.isoformat(), **more}) + b"\n"
+
+    moved = {"ledger_ms": 1.0, "grant_ms": 6.0, "fetch_ms": 4.0, "target_ms": 7.0, "produce_ms": 20.0}
+    (tmp_path / "one.log").write_bytes(line("lane_left", 50, drain_ms=10.0) + line("another", 51))
+    (tmp_path / "two.log").write_bytes(line("lane_moved", 5, **moved) + line("lane_moved", 80, **moved))
+    (move,) = phases_of(tmp_path, [(began_ns, began_ns + 100 * MS)], [33.0])
+    expected = [40, 10, 10, 1, 5, 1, 0, 13]
+    assert list(move.phases) == list(PHASES)
+    assert [move.phases[phase] for phase in PHASES] == pytest.approx(expected, abs=0.5)
+    assert phases_of(tmp_path, [(began_ns + 60 * MS, began_ns + 100 * MS)], [1.0])[0].phases == {}
 
 
 def test_rounds_and_rest_stand_beside_their_goals() -> None:

@@ -13,7 +13,7 @@ from mirrord.cluster import groups
 from mirrord.cluster.groups import GroupBook, GroupFilter
 from mirrord.ledger.fold import WRITERS_KEPT, fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup
+from mirrord.model.assignment import FlowSetup, Parting
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.config_features import GroupsConfig
 from mirrord.model.facts import Entry, FlowOpened
@@ -123,7 +123,7 @@ def test_lanes_that_nobody_wants_are_forgotten_but_for_who_may_still_write() -> 
     for lane in lanes:
         ledger.lanes[lane] = as_any(SimpleNamespace(grant=1, replicator="mirrord/eu-us/replicator-0.g1.1/1"))
         custody.give(lane, f"replicator of {lane}", 0.0)
-    custody.left(left, f"replicator of {left}", clean=True)
+    custody.left(left, f"replicator of {left}", Parting(clean=True))
     custody.ended(f"replicator of {dead}")
     custody.ended("replicator of nothing")
     custody.taken_away(taken_away)

@@ -1,0 +1,59 @@
+"""What a move waited for, by the lines that both replicators log (`mirrord.shell.journey`)."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+PHASES = ("order", "drain", "hand over", "ledger", "grant", "target", "fetch", "produce")
+"""Until the old replicator is told; until nothing is on its way any more; until the new one is told; until it has read
+the ledger; until the lane is its own; until it knows what stands at the target; until it has records; until the target
+has taken some. Where two go on at the same time the later one counts what is left."""
+_STATIONS = PHASES[3:]
+
+
+class Move(msgspec.Struct, frozen=True):
+    """One move; milliseconds."""
+
+    gap_ms: float
+    """As the reader of the target saw it."""
+    phases: dict[str, float]
+    """None for a move that the logs do not tell of."""
+
+
+def phases_of(folder: Path, windows: Sequence[tuple[int, int]], gaps_ms: Sequence[float]) -> list[Move]:
+    """The moves of these windows (CLOCK_MONOTONIC, nanoseconds), the slowest first."""
+    ahead_ns = time.time_ns() - time.monotonic_ns()
+    told = list(_events(folder.glob("**/*.log*")))
+    moves: list[Move] = []
+    for (began, ended), gap_ms in zip(windows, gaps_ms, strict=True):
+        first_ms, last_ms = ((at + ahead_ns) / 1e6 for at in (began, ended))
+        here = [each for each in told if first_ms <= each["at_ms"] <= last_ms]
+        left = next((each for each in here if each["event"] == "lane_left"), None)
+        left_ms = left["at_ms"] if left else last_ms
+        moved = next((each for each in here if each["event"] == "lane_moved" and each["at_ms"] >= left_ms), None)
+        moves.append(Move(gap_ms, _phases(first_ms, left, moved) if left and moved else {}))
+    return sorted(moves, key=lambda move: move.gap_ms, reverse=True)
+
+
+def _phases(began_ms: float, left: dict[str, Any], moved: dict[str, Any]) -> dict[str, float]:
+    drain_ms = left["drain_ms"]
+    told_ms = moved["at_ms"] - moved["produce_ms"]
+    phases = [left["at_ms"] - drain_ms - began_ms, drain_ms, told_ms - left["at_ms"]]
+    passed_ms = 0.0
+    for station in _STATIONS:
+        at_ms = max(moved.get(f"{station}_ms", 0.0), passed_ms)
+        phases.append(at_ms - passed_ms)
+        passed_ms = at_ms
+    return {phase: round(ms, 1) for phase, ms in zip(PHASES, phases, strict=True)}
+
+
+def _events(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
+    for file in files:
+        for line in file.read_bytes().splitlines():
+            if b"lane_left" in line or b"lane_moved" in line:
+                event = msgspec.json.decode(line)
+                yield event | {"at_ms": datetime.fromisoformat(event["timestamp"]).timestamp() * 1000}

@@ -1,0 +1,107 @@
+"""A lane that its former holder has drained just now, and whose mark came by that one's own word.
+
+What has to be asked is asked all at once, beside the taking of the lane, and the first records are fetched meanwhile.
+That is allowed because nobody can have written since: the former holder has nothing on its way, and whoever else could
+write takes a grant first. So the answers count when the lane's own grant is the one right behind the word's, and when
+all of them say what the word says: the same leader epoch, so that the log cannot have gone back; the same end, so that
+nothing stands behind what was acknowledged, which is committed; and a broker that remembers the lane's last record.
+Whatever else is found, the lane resumes like any other (`mirrord.flow.resume`).
+"""
+
+from mirrord.flow import resume
+from mirrord.flow.answers import NONE
+from mirrord.flow.asking import answers, ask
+from mirrord.flow.signals import (
+    AskEnd,
+    AskProducers,
+    Chunk,
+    Effects,
+    EndTold,
+    FetchFrom,
+    LaneRecord,
+    ProducersTold,
+    StopFetch,
+)
+from mirrord.flow.state import Handed, Lane, Phase, Stage
+from mirrord.model.facts import Progress
+
+
+def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
+    """Whether the word is of the lane's last holder, as far as the ledger was read: then it is the newest mark."""
+    return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
+
+
+def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
+    """Ask everything now, if the word is enough to go on by; the lane's mark is the word's."""
+    position = record.source_runs.offset_of(word.ordinal)
+    if position is None or not word.protected or word.ordinal == 0:
+        return []
+    if record.halted is not None or lane.differs is not None:
+        return []
+    epoch = lane.seen.before(position)
+    fetch = FetchFrom(ask(lane), lane.round, position, epoch)
+    lane.handed = Handed(record.grant, fetch.question, position, epoch)
+    return [AskEnd(ask(lane)), AskProducers(ask(lane), record.producer_id), fetch]
+
+
+def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
+    """What the target says."""
+    handed = lane.handed
+    if handed is None:
+        return []
+    if isinstance(answer, EndTold):
+        handed.end = answer
+    else:
+        handed.producers, lane.entry = answer, answer.entry
+    if answer.error != NONE or not agrees(lane, answer):
+        return _resume(lane, now)
+    return go_on(lane, now)
+
+
+def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
+    """Whether the target says what the word says."""
+    mark = lane.mark
+    if isinstance(answer, EndTold):
+        return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
+    return resume.remembers(lane) and resume.next_by_entry(lane) == mark.ordinal
+
+
+def bound(lane: Lane, now: float, grant: int) -> Effects:
+    """The lane is ours."""
+    lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
+    if lane.handed is None or grant != lane.handed.grant + 1:
+        return _resume(lane, now)
+    return go_on(lane, now)
+
+
+def fetched(lane: Lane, chunk: Chunk) -> Effects:
+    """Records came early: they are kept until it is known that they may be copied."""
+    if lane.handed is not None and answers(lane, chunk.question):
+        lane.handed.chunk = chunk
+    return []
+
+
+def go_on(lane: Lane, now: float) -> Effects:
+    """Copy, as soon as the lane is ours and the target has said everything."""
+    handed = lane.handed
+    if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
+        return []
+    lane.end_epoch, lane.end = handed.end.leader_epoch, handed.end.end
+    effects = resume.decide(lane, now)
+    early = (lane.position, lane.epoch) == (handed.position, handed.epoch)
+    wish = next((each for each in effects if isinstance(each, FetchFrom)), None)
+    if early and wish is not None:
+        effects.remove(wish)
+        lane.questions.discard(wish.question)
+        return effects
+    lane.questions.discard(handed.fetch)
+    lane.handed = None
+    return effects
+
+
+def _resume(lane: Lane, now: float) -> Effects:
+    if lane.phase is Phase.RESUMING:
+        return resume.begin(lane, now)
+    lane.handed = None
+    lane.questions.clear()
+    return [StopFetch()]

@@ -1,0 +1,93 @@
+"""What whoever gets a lane is told of the one before."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting
+from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.model.facts import Progress
+from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.model.security import Security
+from mirrord.shell.custody import Custody
+from tests.fixtures.fake_pipe import as_any
+
+KEY = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22))
+LANE = KEY.id
+CLUSTER = ClusterConfig(("here:9092",), Security())
+SETUP = FlowSetup(
+    flow=FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",)),
+    source=CLUSTER,
+    target=CLUSTER,
+    runtime=RuntimeConfig(),
+    lease_epoch=1,
+    source_cluster_id=ClusterId("a"),
+    target_cluster_id=ClusterId("b"),
+)
+LATER = SETUP.barrier_s("unknown") + 1
+
+
+def word(grant: int) -> Progress:
+    return Progress(LANE, 1, grant, 10, 10, 1, 10, 20, 1, 1, True, "drained", epochs_told=True)
+
+
+class Lane:
+    """A lane that one replicator after the other gets; each takes it in the ledger."""
+
+    def __init__(self) -> None:
+        self.ledger = FlowState()
+        self.custody = Custody(SETUP, lambda: self.ledger, former_ended=False)
+
+    def give(self, name: str, now: float = 0.0) -> LaneAssignment:
+        self.custody.give(LANE, name, now)
+        told = self.custody.assignment(as_any(SimpleNamespace(lane=LANE, key=KEY, source_topic="t", target_topic="t")))
+        known = self.ledger.lanes.get(LANE)
+        grant = 1 if known is None else known.grant + 1
+        self.ledger.lanes[LANE] = as_any(SimpleNamespace(grant=grant, replicator=f"{name}/1"))
+        return told
+
+
+def test_the_next_one_gets_the_word_of_who_left_and_nobody_after_it() -> None:
+    lane = Lane()
+    assert lane.give("a").word is None
+    lane.custody.left(LANE, "a", Parting(clean=True, word=word(1)))
+    told = lane.give("b")
+    assert (told.former, told.word, told.grant) == ("left", word(1), 1)
+    lane.custody.ended("b")
+    told = lane.give("c", LATER)
+    assert (told.former, told.word) == ("dead", None)
+
+
+def test_what_the_supervisor_has_read_of_the_ledger_does_not_matter() -> None:
+    lane = Lane()
+    lane.give("a")
+    lane.custody.left(LANE, "a", Parting(clean=True, word=word(4)))
+    told = lane.give("b")
+    assert (told.former_under(4), told.former_under(1)) == ("left", "unknown")
+
+
+@pytest.mark.parametrize("parting", [NOT_LEFT, Parting(clean=True)])
+def test_without_a_word(parting: Parting) -> None:
+    lane = Lane()
+    lane.give("a")
+    lane.custody.left(LANE, "a", parting)
+    assert lane.give("b", LATER).word is None
+
+
+def test_a_word_does_not_speak_for_the_one_before() -> None:
+    lane = Lane()
+    lane.give("a")
+    lane.give("b")  # whether the first one still writes is not known
+    lane.custody.left(LANE, "b", Parting(clean=True, word=word(2)))
+    told = lane.give("c", 1.0)
+    assert (told.former, told.word) == ("unknown", None)
+    lane.custody.left(LANE, "c", Parting(clean=True, word=word(3)))
+    assert lane.give("d", 2 * LATER).word == word(3)
+
+
+def test_somebody_elses_word_does_not_count() -> None:
+    lane = Lane()
+    lane.give("a")
+    lane.custody.left(LANE, "another", Parting(clean=True, word=word(1)))
+    assert lane.give("b", LATER).word is None
