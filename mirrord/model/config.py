@@ -109,6 +109,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     separator: str = "."
     """What stands between alias and topic where names carry the alias."""
     start: Start = "earliest"
+    start_of: dict[str, Start] = {}
+    """Of topics that match a regex, instead of `start`; the first one that matches counts."""
     isolation: Isolation = "read_committed"
     on_loss: OnLoss = "continue"
     on_reject: OnReject = "halt"
@@ -135,6 +137,13 @@ class FlowConfig(msgspec.Struct, frozen=True):
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
+
+    def start_at(self, topic: str) -> Start:
+        """Where a partition of a source topic begins that was never copied."""
+        for pattern, start in self.start_of.items():
+            if re.fullmatch(pattern, topic):
+                return start
+        return self.start
 
     @property
     def follows_groups(self) -> bool:
@@ -375,6 +384,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         naming_settings=table.optional("naming_settings", settings, {}),
         separator=table.optional("separator", separator, "."),
         start=table.optional("start", start_point, "earliest"),
+        start_of=table.table("start_of").all_of(regex, start_point),
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),
         on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
         on_reject=table.optional("on_reject", _ON_REJECT, "halt"),

@@ -249,6 +249,21 @@ class Table:
         ]
         return tuple(item for item in wrong if item is not None)
 
+    def all_of(self, name: Convert[str], convert: Convert[T]) -> dict[str, T]:
+        """All keys of a table whose keys are the user's own, in the order of the file."""
+        found: dict[str, T] = {}
+        for key in self._values:
+            self._known.append(key)
+            try:
+                name(key)
+            except ValueError as rule:
+                self.document.fault(self.path, f"found the key {shown(key)}; allowed: {rule}")
+                continue
+            value = self._convert(self.at(f'"{key}"'), self._values[key], convert, None, secret=False)
+            if value is not None:
+                found[key] = value
+        return found
+
     def needs(self, key: str, convert: Convert[object], reason: str = "") -> None:
         """Note a fault when the key is absent."""
         if key not in self._values:

@@ -53,8 +53,8 @@ def _subtables(path: str, struct: msgspec.Struct) -> Iterator[str]:
             if lines := list(_table(here, value)):
                 yield from ("", f"[{here}]", *lines)
         elif isinstance(value, dict) and value and not isinstance(struct, Config):
-            # What a policy of a third party takes, by names of its own.
-            keys = (f"{key} = {_plain(item)}" for key, item in cast(dict[str, object], value).items())
+            # Names that are not ours: topics, and what a policy of a third party takes.
+            keys = (f"{_key(key)} = {_plain(item)}" for key, item in cast(dict[str, object], value).items())
             yield from ("", f"[{path}.{name}]", *keys)
 
 

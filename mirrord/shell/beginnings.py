@@ -133,5 +133,5 @@ class _Look:
             "note": "",
         }
         if by == "start" and not fields.get("note"):
-            told["note"] = f"begins at {self._flow.start}"
+            told["note"] = f"begins at {self._flow.start_at(lane.source_topic)}"
         return msgspec.convert(told | {key: value for key, value in fields.items() if value != ""}, Beginning)

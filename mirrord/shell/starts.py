@@ -76,7 +76,7 @@ class Starts:
             return StartTold(wanted.question, 0, offset, legacy.inherited, legacy.trouble)
         if legacy.trouble:
             return StartTold(wanted.question, 0, -1, None, legacy.trouble, waits=True)
-        return await self._configured(wanted, source, self._flow.start)
+        return await self._configured(wanted, source, self._flow.start_at(source.topic))
 
     async def _configured(self, wanted: AskStart, source: PartitionId, start: Start) -> StartTold:
         answer: asyncio.Future[StartTold] = asyncio.get_running_loop().create_future()

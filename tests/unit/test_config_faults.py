@@ -49,6 +49,13 @@ def flow(**keys: str) -> str:
         ("separator", '"/"', 'flows[0].separator: found "/"; allowed: up to 16 letters, digits, ".", "_" and "-"'),
         ("start", '"begin"', 'flows[0].start: found "begin"; allowed: "earliest", "latest", an RFC 3339 time'),
         ("start", "2026-01-31T12:00:00", "(with its zone)"),
+        ("start_of", '"latest"', "flows[0].start_of: found a text; allowed: a table"),
+        ("start_of", '{ "*" = "latest" }', 'flows[0].start_of: found the key "*"; allowed: a regular expression'),
+        (
+            "start_of",
+            '{ orders = "lastest" }',
+            'flows[0].start_of."orders": found "lastest"; allowed: "earliest", "latest"',
+        ),
         ("on_loss", '"stop"', 'allowed: "continue" or "halt"'),
         ("on_reject", '"park"', 'allowed: "halt" or "skip"'),
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),

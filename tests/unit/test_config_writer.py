@@ -32,6 +32,7 @@ REFRESH = st.none() | EVERY
 FACTORS = st.just("broker") | st.integers(1, 32_767)
 REGEXES = st.sampled_from([".*", r"a\.b", "it's", r"it's \d", '"', "\t", "é", "x" * 130])
 LISTS = st.lists(REGEXES, max_size=3).map(tuple)
+_STARTS = st.sampled_from(["earliest", "latest"]) | st.integers(0, 2**50)
 SEPARATORS = st.sampled_from([".", "__", "-"])
 SECRETS = st.sampled_from(["env:X", "file:/a b/'c'.pem", "properties:/x\\y#us.sasl.jaas.config#password"]).map(
     Secret.parse
@@ -46,7 +47,8 @@ FLOWS = st.builds(
     exclude=LISTS,
     naming=st.sampled_from(["prefix", "identity", "dr-{topic}"]),
     separator=SEPARATORS,
-    start=st.sampled_from(["earliest", "latest"]) | st.integers(0, 2**50),
+    start=_STARTS,
+    start_of=st.dictionaries(st.sampled_from(["orders", r"logs\..*", "'a'|b"]), _STARTS, max_size=2),
     isolation=st.sampled_from(["read_committed", "read_uncommitted"]),
     on_loss=st.sampled_from(["continue", "halt"]),
     on_reject=st.sampled_from(["halt", "skip"]),

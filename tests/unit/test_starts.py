@@ -57,6 +57,12 @@ async def test_a_copy_that_was_created_again_begins_where_the_former_one_did(cop
     assert (event["event"], event["from_source_offset"], event["first_copied"]) == ("copied_again", begins, copied_from)
 
 
+def test_a_topic_begins_where_the_first_rule_that_names_it_says() -> None:
+    rules: dict[str, Start] = {"orders": 7, "order.*": "earliest"}
+    flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start="latest", start_of=rules)
+    assert [flow.start_at(topic) for topic in ("orders", "orders-2", "my-orders")] == [7, "earliest", "latest"]
+
+
 async def test_a_source_that_does_not_answer_is_asked_again() -> None:
     with capture_logs() as events:
         assert await begin(Before(copied_from=7), error=6, log_start=-1) == (6, -1)
