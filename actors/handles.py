@@ -115,8 +115,11 @@ async def find(name: str) -> Any | None:
 
 
 async def names() -> list[str]:
-    """The names of all living actors in this namespace."""
-    return await asyncio.to_thread(list_named_actors)
+    """The names of all living actors in this namespace. Raises ReplicatorUnsure when Ray does not tell them."""
+    try:
+        return await asyncio.to_thread(list_named_actors)
+    except RayError as error:
+        raise ReplicatorUnsure(f"Ray does not tell who is there: {_line(error)}") from error
 
 
 async def kill(actor: Any, *, restart: bool = False) -> None:

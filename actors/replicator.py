@@ -98,8 +98,10 @@ class ReplicatorActor:
                 break
             await asyncio.sleep(ORPHAN_LOOK_S)
         log.error("ends_by_itself", name=self._name, reason="its node's manager has ended")
-        await self._replicator.close(DRAIN_S)
-        os._exit(1)
+        try:
+            await self._replicator.close(DRAIN_S)
+        finally:
+            os._exit(1)  # nobody else is there to end it
 
     def _check(self, orders: str) -> None:
         """What a supervisor sent before it died may arrive after its successor's first word."""

@@ -22,6 +22,7 @@ from mirrord.shell import logs
 from mirrord.shell.lease_holder import Identity
 from mirrord.shell.program import program
 from mirrord.shell.supervise import Supervisor
+from mirrord.shell.tasks import tell_failure
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
@@ -55,6 +56,8 @@ class SupervisorActor:
         metrics = RayMetrics().run(self._supervisor.status)
         works = (self._run(), self._beat(), self._yield(), engine.follow_nodes(), metrics)
         self._tasks = [asyncio.create_task(work) for work in works]
+        for task in self._tasks:
+            task.add_done_callback(tell_failure("supervisor_task_failed"))
 
     def __repr__(self) -> str:
         return f"mirrord {program()} supervisor of {self._config.instance}"
@@ -93,9 +96,9 @@ class SupervisorActor:
         return time.monotonic() - self._came_round
 
     async def _run(self) -> None:
-        await self._engine.end_others([flow.name for flow in self._config.flows])
         while not self._address:
             try:
+                await self._engine.end_others([flow.name for flow in self._config.flows])
                 self._address = await self._supervisor.start()
                 self._fault = ""
             except EnvironmentFault as fault:

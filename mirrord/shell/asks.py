@@ -16,6 +16,7 @@ from mirrord.model.config_units import Start
 from mirrord.model.errors import MirrordError
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, Leader, PartitionId
+from mirrord.shell.tasks import tell_failure
 from mirrord.wire.apis import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Api
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.offsets import (
@@ -260,6 +261,7 @@ class Asks:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure("question_failed"))
 
     def _again(self) -> None:
         for kind in (self._ends, self._producers, self._latest, self._earliest, self._starts):

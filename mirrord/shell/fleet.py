@@ -47,6 +47,7 @@ from mirrord.shell.engine import (
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.loads import Loads
 from mirrord.shell.members import Member, lanes_by_ledger
+from mirrord.shell.tasks import tell_failure
 
 MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
@@ -483,13 +484,12 @@ class Fleet:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        task.add_done_callback(tell_failure("step_failed", flow=self._setup.flow.name))
         return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self.changed.set()
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._log.error("step_failed", exc_info=error)
 
     async def _end_tasks(self) -> None:
         for task in list(self._tasks):

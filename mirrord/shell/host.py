@@ -78,6 +78,7 @@ from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
 from mirrord.shell.starts import Before, Starts
 from mirrord.shell.target import Target
+from mirrord.shell.tasks import tell_failure
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.producers import ActiveProducer
 
@@ -278,14 +279,10 @@ class Host:
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._last_saves.discard)
+        task.add_done_callback(tell_failure("host_task_failed"))
         return task
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self._last_saves.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("host_task_failed", exc_info=error)
 
     def _record(self, hosted: Hosted) -> LaneState | None:
         return self._store.state.lanes.get(hosted.lane.id)

@@ -28,6 +28,7 @@ from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.producer_expiry import producer_expiry_ms
+from mirrord.shell.tasks import tell_failure
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
@@ -243,12 +244,8 @@ class Replicator:
 
     def _keep(self, task: asyncio.Task[None]) -> None:
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("replicator_task_failed", replicator=self.name, exc_info=error)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure("replicator_task_failed", replicator=self.name))
 
 
 def _settle_collector() -> None:

@@ -1,7 +1,7 @@
 """One daemon: its flows and its HTTP door, on whatever engine, in the foreground process or in the Ray supervisor."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 
 import msgspec
@@ -36,6 +36,7 @@ from mirrord.shell.program import commit, program
 from mirrord.shell.services import Services
 from mirrord.shell.standby import StandbyLook
 from mirrord.shell.succession import Succession, SuccessionEngine
+from mirrord.shell.tasks import tell_failure
 from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
@@ -113,6 +114,8 @@ class Supervisor:
         self._flows: dict[str, FlowSupervisor] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         """Of all flows, also those that were taken out and are being drained."""
+        self._beside: set[asyncio.Task[None]] = set()
+        """What goes on beside the flows."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
         """Each flow's ledger as it was opened last."""
@@ -122,8 +125,6 @@ class Supervisor:
         self._http = HttpServer(self, *listens, elsewhere=succession is not None)
         self._handover = Handover(self._engine, self._flows, self._begin_stop)
         self._standby = StandbyLook(lambda: self._config, self._holders)
-        self._beside: list[asyncio.Task[None]] = []
-        """What goes on beside the flows."""
 
     async def start(self) -> str:
         """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
@@ -151,8 +152,8 @@ class Supervisor:
         )
         if self._succession is not None:
             self._succession.successor = Successor(address, program())
-            self._beside.append(asyncio.create_task(self._replace(self._succession)))
-        self._beside.append(asyncio.create_task(self._standby.run()))
+            self._begin(self._replace(self._succession), "succession")
+        self._begin(self._standby.run(), "standby")
         for flow in self._config.flows:
             self._add(flow, self._services)
         log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
@@ -307,6 +308,12 @@ class Supervisor:
         supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
         task = asyncio.create_task(supervisor.run(), name=flow.name)
         self._tasks.add(task)
+        task.add_done_callback(tell_failure("flow_ended", flow=flow.name))
+
+    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._beside.add(task)
+        task.add_done_callback(tell_failure("daemon_task_failed", task=name))
 
     def _carry_out(self, change: FlowChange, services: Services) -> None:
         log.info("flow_configuration", flow=change.flow, kind=change.kind, changes=change.lines)
@@ -315,6 +322,7 @@ class Supervisor:
                 self._add(self._config.flow(change.flow), services)
             case "removed":
                 self._flows.pop(change.flow).stop()
+                self._ledgers.pop(change.flow, None)
             case "changed":
                 flow = self._config.flow(change.flow)
                 self._flows[change.flow].change(flow, change.lines, drains=change.restarts)

@@ -1,0 +1,75 @@
+"""Actors on Ray without Ray: what becomes of them when something around them fails."""
+
+# pyright: reportPrivateUsage=false
+
+import asyncio
+
+import pytest
+from ray.exceptions import RayError
+
+from actors import handles, replicator, supervisor
+from actors.replicator import ReplicatorActor
+from actors.supervisor import SupervisorActor
+from mirrord.shell.engine import ReplicatorUnsure
+from tests.fixtures.fake_pipe import as_any
+
+
+class Ended(Exception):
+    """The process is no more."""
+
+
+async def test_a_supervisor_that_cannot_end_what_was_left_says_so_and_tries_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Engine:
+        tries = 0
+
+        async def end_others(self, flows: list[str]) -> None:
+            assert flows == ["eu-us"]
+            self.tries += 1
+            if self.tries == 1:
+                raise ReplicatorUnsure("Ray has not confirmed the end of x")
+            assert actor._fault == "Ray has not confirmed the end of x"
+
+    class Daemon:
+        async def start(self) -> str:
+            return "http://127.0.0.1:1"
+
+        async def wait(self) -> None:
+            raise Ended
+
+    monkeypatch.setattr(supervisor, "PAUSE_S", 0.0)
+    actor = SupervisorActor.__new__(SupervisorActor)
+    actor._engine, actor._supervisor = as_any(Engine()), as_any(Daemon())
+    actor._config = as_any(type("Config", (), {"flows": [type("Flow", (), {"name": "eu-us"})]}))
+    actor._address, actor._fault = "", ""
+    with pytest.raises(Ended):
+        await actor._run()
+    assert await actor.address() == "http://127.0.0.1:1"
+
+
+async def test_a_replicator_without_its_node_ends_though_it_cannot_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Replicator:
+        has_lanes = False
+
+        async def close(self, deadline_s: float) -> None:
+            raise OSError(f"not within {deadline_s:g} s")
+
+    def leave(code: int) -> None:
+        raise Ended(code)
+
+    monkeypatch.setattr(replicator, "until_orphaned", lambda: asyncio.sleep(0))
+    monkeypatch.setattr(replicator.os, "_exit", leave)
+    actor = ReplicatorActor.__new__(ReplicatorActor)
+    actor._name, actor._replicator = "mirrord/eu-us/replicator-0.g1.1/1", as_any(Replicator())
+    with pytest.raises(Ended):
+        await actor._end_orphaned()
+
+
+async def test_names_that_ray_does_not_tell_are_not_taken_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> list[str]:
+        raise RayError("the head is away\nand more")
+
+    monkeypatch.setattr(handles, "list_named_actors", fail)
+    with pytest.raises(ReplicatorUnsure, match=r"Ray does not tell who is there: the head is away$"):
+        await handles.names()

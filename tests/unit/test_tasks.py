@@ -1,0 +1,25 @@
+"""A task that nobody waits for tells of its failure, also while somebody holds it."""
+
+import asyncio
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrord.shell.tasks import tell_failure
+
+
+async def test_only_what_fails_is_told() -> None:
+    async def fail() -> None:
+        raise ValueError("wrong")
+
+    with capture_logs() as told:
+        held = [asyncio.create_task(work) for work in (fail(), asyncio.sleep(0), asyncio.sleep(60))]
+        for task in held:
+            task.add_done_callback(tell_failure("work_failed", flow="eu-us"))
+        held[2].cancel()
+        await asyncio.wait(held)
+        await asyncio.sleep(0)
+    ((event, flow, error),) = [(each["event"], each["flow"], each["exc_info"]) for each in told]
+    assert (event, flow) == ("work_failed", "eu-us")
+    with pytest.raises(ValueError, match="wrong"):
+        raise error
