@@ -4,8 +4,9 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+from mirrord.model.config_reader import shown
 from mirrord.model.names import Alias
 from policies.contracts import Record
 
@@ -27,9 +28,9 @@ class Keys:
     """A filter: only records whose whole key matches `match`, and none whose key matches `exclude`."""
 
     def __init__(self, source: Alias, target: Alias, *, match: str = ".*", exclude: str = "") -> None:
-        """Both are regexes over the key's bytes. A record without a key has an empty one."""
-        self._match = re.compile(match.encode(), re.DOTALL)
-        self._exclude = re.compile(exclude.encode(), re.DOTALL) if exclude else None
+        """Both are regexes over the key's bytes. A record without a key has an empty one. Raises ValueError."""
+        self._match = _key_pattern("match", match)
+        self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
 
     def keeps(self, record: Record) -> bool:
         """By the key alone."""
@@ -41,12 +42,31 @@ class Headers:
     """A transform: headers of the names `drop` are taken out, those of `mask` get the value `***`."""
 
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
-        self._drop, self._mask = set(drop), set(mask)
+        """Raises ValueError."""
+        self._drop, self._mask = _header_names("drop", drop), _header_names("mask", mask)
 
     def changed(self, record: Any) -> Any:
         """The same record with other headers."""
         kept = [(name, value) for name, value in record.headers if name not in self._drop]
         return record._replace(headers=[(name, MASK if name in self._mask else value) for name, value in kept])
+
+
+def _key_pattern(setting: str, found: object) -> re.Pattern[bytes]:
+    if not isinstance(found, str):
+        raise ValueError(f"{setting}: found {shown(found)}; allowed: a regular expression over the whole key")
+    try:
+        return re.compile(found.encode(), re.DOTALL)
+    except re.error as error:
+        raise ValueError(f"{setting}: {shown(found)} is no regular expression: {error}") from None
+
+
+def _header_names(setting: str, found: object) -> frozenset[str]:
+    """A text alone would be taken for the set of its letters, and mask nothing."""
+    names = cast("Sequence[object]", found if isinstance(found, list | tuple) else (None,))
+    if not all(isinstance(name, str) for name in names):
+        told = shown(cast(object, found))
+        raise ValueError(f'{setting}: found {told}; allowed: a list of header names, such as ["user"]')
+    return frozenset(cast("Sequence[str]", names))
 
 
 FILTERS: Mapping[str, str] = {"tombstones": f"{__name__}:Tombstones", "keys": f"{__name__}:Keys"}

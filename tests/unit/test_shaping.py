@@ -155,7 +155,11 @@ def test_the_configuration() -> None:
         ('filter = "tombstone"', 'did you mean "tombstones"?'),
         ('transform = "tombstones"', 'allowed: "headers"'),
         (f'filter = "{SAMPLE}:Upper"', "the class has no method keeps"),
-        ('filter = "keys"\nfilter_settings = { match = "(" }', "making an object of it raised"),
+        ('filter = "keys"\nfilter_settings = { match = "(" }', 'match: "(" is no regular expression'),
+        ('filter = "keys"\nfilter_settings = { exclude = 5 }', "exclude: found 5; allowed: a regular expression"),
+        # Taken for letters, it would mask nothing.
+        ('transform = "headers"\ntransform_settings = { mask = "user" }', 'mask: found "user"; allowed: a list of'),
+        ('transform = "headers"\ntransform_settings = { drop = [1] }', "drop: found"),
         ('filter = "keys"\nfilter_settings = { matches = "a" }', 'did you mean "match"?'),
         ('filter_settings = { match = "a" }', "there is no filter that takes them"),
         ('on_error = "skip"', 'allowed: "halt" or "reject"'),
