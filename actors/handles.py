@@ -183,7 +183,11 @@ class ActorCalls:
 
     async def greet(self) -> Greeting:
         """Who it is; it takes its orders from this process from then on."""
-        return _greeting.decode(await call(self._actor.greet.remote(self._orders), CALL_S))
+        told = await call(self._actor.greet.remote(self._orders), CALL_S)
+        try:
+            return _greeting.decode(told)
+        except msgspec.DecodeError as error:
+            raise ReplicatorForeign(f"{self.name}: {error}") from error
 
     async def kill(self) -> None:
         """End its process."""

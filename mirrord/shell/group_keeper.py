@@ -51,14 +51,15 @@ class GroupKeeper:
         self._died = asyncio.Event()
         self._started = 0
         self._tenure = Tenure(0)
-        self._found: list[str] = []
+        self._found: list[str] | None = []
+        """Followers of the process before, not looked at yet; None: not looked for."""
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
         """Until it is cancelled; `flow` is the present configuration, which may change. From the second `turn` on, the
         follower of the process before goes on if it follows the same."""
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)
-        self._found = await self._engine.found(self._prefix(setup)) if turn > 1 else []
+        self._found = None if turn > 1 else []
         pause_s = POLL_S
         while True:
             present, began = flow(), loop.time()
@@ -125,6 +126,8 @@ class GroupKeeper:
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
         """The follower that was left running, if it does what a new one would; others are ended."""
         adopted: GroupsHandle | None = None
+        if self._found is None:
+            self._found = await self._engine.found(self._prefix(setup))
         while self._found:
             name = self._found.pop()
             with suppress(ReplicatorDead, ReplicatorUnsure):
@@ -167,9 +170,10 @@ async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
         answer = await handle.greet()
     except ReplicatorUnsure:
         return False
+    if answer.program != program():
+        return False  # and what it says of itself need not be readable here
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
-    same = msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
-    return answer.program == program() and same
+    return msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
 
 
 def _follows_the_same(one: FlowConfig, other: FlowConfig) -> bool:

@@ -15,6 +15,7 @@ from mirrord.model.groups import Translated
 from mirrord.model.names import ClusterId
 from mirrord.model.security import Security
 from mirrord.shell import group_keeper
+from mirrord.shell.engine import ReplicatorUnsure
 from mirrord.shell.group_keeper import GroupKeeper
 from mirrord.shell.ledger_memory import MemoryLedger
 from tests.fixtures.supervision import FakeEngine, eventually
@@ -118,3 +119,35 @@ async def test_why_there_is_none_is_told() -> None:
         made.engine.refusal = None
         await eventually(lambda: made.engine.groups)
         await eventually(lambda: not made.keeper.remarks)
+
+
+async def test_a_follower_of_another_version_is_replaced_whatever_it_says() -> None:
+    former = FakeEngine(MemoryLedger())
+    old = await former.start_groups("mirrord/eu-us/groups.g3.1", SETUP, lambda: None)
+    old.program, old.told_setup = "0.0.9", b"nothing that is known here"
+    engine = FakeEngine(MemoryLedger(), former=former)
+    running = asyncio.create_task(GroupKeeper(engine, "mirrord").run(SETUP, lambda: FLOW, turn=2))
+    await eventually(lambda: old.dead and len(engine.groups) == 2)
+    assert engine.groups[1].name == "mirrord/eu-us/groups.g3.2.1"
+    assert not running.done()
+    running.cancel()
+
+
+async def test_whom_the_process_before_has_left_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    former = FakeEngine(MemoryLedger())
+    await former.start_groups("mirrord/eu-us/groups.g3.1", SETUP, lambda: None)
+    engine = FakeEngine(MemoryLedger(), former=former)
+    found, asked = engine.found, list[str]()
+
+    async def hesitant(prefix: str) -> list[str]:
+        asked.append(prefix)
+        if len(asked) == 1:
+            raise ReplicatorUnsure("Ray does not tell who is there")
+        return await found(prefix)
+
+    monkeypatch.setattr(engine, "found", hesitant)
+    keeper = GroupKeeper(engine, "mirrord")
+    running = asyncio.create_task(keeper.run(SETUP, lambda: FLOW, turn=2))
+    await eventually(lambda: [each.name for each in engine.groups] == ["mirrord/eu-us/groups.g3.1"])
+    assert not running.done()
+    running.cancel()
