@@ -8,14 +8,12 @@ from collections.abc import Sequence
 
 import structlog
 
-from mirrord.cluster.probe import guarantee, mode
 from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
-from mirrord.ledger.records import StateRecord
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import FlowConfig, ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.facts import ConfigChanged, FlowOpened, LeaseRenewed, Mode
+from mirrord.model.facts import ConfigChanged, FlowOpened
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.shell.adoption import end_all
 from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
@@ -29,10 +27,11 @@ from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.orders import Desk, order_remarks
 from mirrord.shell.paused_ends import PausedEnds
 from mirrord.shell.preview import topics_that_change
-from mirrord.shell.probe import NotProbed
 from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder, left_behind
+from mirrord.shell.seen_lease import SeenLease, lease_status
 from mirrord.shell.services import Services
+from mirrord.shell.target_mode import TargetMode
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.waiting import wait_for
 from mirrord.shell.watch import WatchedAdmin, both_ids
@@ -87,8 +86,8 @@ class FlowSupervisor:
         self._discovered: Discovered | None = None
         self._hazards: tuple[str, ...] = ()
         self._figures = FlowFigures()
-        self._not_probed = ""
-        self._lease_seen = 0.0
+        self._mode = TargetMode(services.probe)
+        self._lease = SeenLease(services.clock)
         self._held_before = False
         """This process has held the lease."""
 
@@ -165,7 +164,7 @@ class FlowSupervisor:
 
     def stands_by_for(self) -> str:
         """The address of the daemon whose end is waited for, or empty."""
-        lease = self._lease() if self._shown_state() == "standby" else None
+        lease = self._lease_status() if self._shown_state() == "standby" else None
         return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
@@ -175,13 +174,13 @@ class FlowSupervisor:
     def status(self) -> FlowStatus:
         """As it is now, from memory."""
         lanes = self._lanes()
-        promise, promise_note = guarantee(self._store.state.probed, self._not_probed) if self._store else (None, "")
+        promise, promise_note = self._mode.promise(self._store.state if self._store else None)
         return FlowStatus(
             name=self.flow.name,
             source=self._source.status(),
             target=self._target.status(),
             state=self._shown_state(),
-            lease=self._lease(),
+            lease=self._lease_status(),
             totals=Totals.of(lanes),
             lanes=lanes,
             replicators=replicators(self._fleet.last_words, self._fleet.states()) if self._fleet is not None else (),
@@ -233,8 +232,7 @@ class FlowSupervisor:
         try:
             await store.open()
             self._services.claims.read(self.flow.name, store)
-            store.on_record(self._see_renewal)
-            self._lease_seen = self._services.clock.monotonic()
+            self._lease.follow(store)
             await open_flow(store, FlowOpened(self.flow.name, source_id, target_id))
             runtime = self._services.config.runtime
             lease = (store, self._services.holder, runtime.lease_ttl_ms, self._services.clock)
@@ -242,7 +240,7 @@ class FlowSupervisor:
             self._tell("")
             self._state = "standby"
             if self._services.succession is not None:
-                known = (lambda: store.state, self._tell, self._lease_age_s)
+                known = (lambda: store.state, self._tell, lambda: self._lease.age_s)
                 await self._services.succession.consent(self.flow.name, *known)
                 self._tell("")
             epoch = await keeper.acquire()
@@ -257,7 +255,7 @@ class FlowSupervisor:
                 lease_epoch=epoch,
                 source_cluster_id=source_id,
                 target_cluster_id=target_id,
-                mode=await self._mode(store, epoch),
+                mode=await self._mode.find(self.flow, store, epoch),
             )
             await self._serve(store, keeper, setup)
         finally:
@@ -267,32 +265,25 @@ class FlowSupervisor:
             self._store = self._keeper = None
             self._discovered = None
 
-    async def _mode(self, store: LedgerStore, epoch: int) -> Mode:
-        """How the lanes are to work with the target's brokers as they are now; the ledger tells it too."""
-        known = store.state.probed
-        self._not_probed = ""
-        try:
-            probed = await self._services.probe(self.flow, known)
-        except NotProbed as fault:
-            self._not_probed = str(fault)
-            self._log.warning("target_not_probed", reason=self._not_probed)
-            return mode(known)
-        if not probed.passed:
-            self._log.error("target_fails_probe", guarantee="at-least-once", failures=probed.failures)
-        if probed != known:
-            await store.append(epoch, [probed])
-        return mode(probed)
-
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
         """As the holder of the lease."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
-        if keeper.turn > 1:
-            await fleet.adopt()
-            self._figures.adopt(host.name for host in fleet.hosts())
-        else:
-            await end_all(services.engine, f"{services.config.instance}/{self.flow.name}/")
+        try:
+            if keeper.turn > 1:
+                await fleet.adopt()
+                self._figures.adopt(host.name for host in fleet.hosts())
+            else:
+                await end_all(services.engine, f"{services.config.instance}/{self.flow.name}/")
+            await self._work(store, keeper, setup, fleet)
+        finally:
+            self._fleet = None
+            for name in (setup.flow.source, setup.flow.target):
+                services.watches[name].forget(f"{self.flow.name}/replicators")
+
+    async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
+        """Until the lease is lost, or this is to end; and what then becomes of the replicators."""
         recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
@@ -333,9 +324,6 @@ class FlowSupervisor:
         finally:
             for task in (*work, *ends):
                 task.cancel()
-            self._fleet = None
-            for name in (setup.flow.source, setup.flow.target):
-                services.watches[name].forget(f"{self.flow.name}/replicators")
 
     async def _stand_aside(self, store: LedgerStore) -> None:
         """Another daemon has the flow, and its replicators here go by that one's orders."""
@@ -455,22 +443,8 @@ class FlowSupervisor:
         ledger = self._store.state
         return "standby" if ledger.lease_epoch and not ledger.released else "starting"
 
-    def _lease(self) -> LeaseStatus | None:
-        if self._store is None:
-            return None
-        ledger = self._store.state
-        holder = ledger.holder
-        if holder is None or ledger.released:
-            return None
-        where = (holder.host, holder.pid, holder.instance, holder.http, ledger.lease_epoch)
-        return LeaseStatus(*where, int(self._lease_age_s() * 1000), holder.program)
-
-    def _lease_age_s(self) -> float:
-        return self._services.clock.monotonic() - self._lease_seen
-
-    def _see_renewal(self, record: StateRecord) -> None:
-        if isinstance(record, LeaseRenewed):
-            self._lease_seen = self._services.clock.monotonic()
+    def _lease_status(self) -> LeaseStatus | None:
+        return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
 
     def _remark(self) -> str:
         """The one line for people."""

@@ -18,13 +18,14 @@ from mirrord.model.config import ClusterConfig, Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import LeaseRenewed
 from mirrord.model.names import TopicPartition
-from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, LeaseStatus, Status, Totals
+from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, Status, Totals
 from mirrord.model.version import version
 from mirrord.shell.lane_view import recorded_lanes
 from mirrord.shell.lease_holder import is_dead
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.orders import order_remarks
 from mirrord.shell.remote import NoAnswer, ask_status
+from mirrord.shell.seen_lease import lease_status
 from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 3.0
@@ -121,12 +122,6 @@ async def _from_ledger(
         )
     ends, error = await _source_ends(config.clusters[flow.source], view.state)
     lanes = recorded_lanes(view.state, view.state.lanes, ends, now_ms)
-    holder = view.state.holder
-    lease = None
-    if holder is not None and not view.state.released:
-        age_ms = view.age_ms(now_ms)
-        where = (holder.host, holder.pid, holder.instance, holder.http, view.state.lease_epoch)
-        lease = LeaseStatus(*where, age_ms, holder.program)
     status = _flow_status(
         flow,
         source=ClusterStatus(flow.source, view.state.source_cluster, not error, error=error or None),
@@ -137,7 +132,7 @@ async def _from_ledger(
     promise, promise_note = guarantee(view.state.probed)
     return msgspec.structs.replace(
         status,
-        lease=lease,
+        lease=lease_status(view.state, view.age_ms(now_ms)),
         lanes=lanes,
         totals=Totals.of(lanes),
         guarantee=promise,

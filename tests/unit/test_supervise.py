@@ -14,6 +14,7 @@ from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
 from mirrord.shell import flow_supervisor, members, pruning
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.engine import ReplicatorUnsure
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_memory import MemoryLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -334,6 +335,22 @@ async def test_a_stop_before_the_clusters_answer_ends_at_once(mirror: Mirror) ->
     await eventually(lambda: flow.status().target.error)
     flow.stop()
     await asyncio.wait_for(mirror.daemons[0][2], 10)
+
+
+async def test_a_stop_ends_a_flow_at_once_whose_replicators_could_not_be_looked_for(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror.config = msgspec.structs.replace(mirror.config, runtime=RuntimeConfig(lease_ttl_ms=600_000))
+    flow, engine = mirror.start()
+
+    async def found(prefix: str) -> list[str]:
+        raise ReplicatorUnsure(f"Ray does not tell who begins with {prefix}")
+
+    monkeypatch.setattr(engine, "found", found)
+    # It waits for its own former lease, and has nobody to drain.
+    await eventually(lambda: flow.status().state == "standby")
+    flow.stop()
+    await eventually(lambda: flow.status().state == "stopped")
 
 
 async def test_the_probe_of_the_target_stands_in_ledger_and_status_once(mirror: Mirror) -> None:
