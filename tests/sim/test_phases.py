@@ -1,0 +1,47 @@
+"""The picture of a lane's phases against what lanes do in the simulator."""
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from mirrord.flow.state import Lane, Phase
+from tests.sim.scheduler import STEPS, THEMES, Story
+
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+MOVING = ("opening", "waiting", "resuming", "copying", "settling")
+NOT_DRAWN = {
+    *itertools.product(MOVING, ("draining", "drained", "opening", "halted", "gone")),
+    *itertools.product(("draining", "rebuilding"), ("gone",)),
+}
+ELSEWHERE = {("rebuilding", "resuming")}
+"""It takes a former holder with another view of the source: tests/unit/test_rebuilding.py plays that."""
+ROUNDS = 30
+
+
+def drawn() -> set[tuple[str, str]]:
+    block = re.search(r"<!-- phases:.*?```mermaid\n(.*?)```", ARCHITECTURE.read_text(), re.DOTALL)
+    assert block is not None
+    return set(re.findall(r"^ +(\w+) --> (\w+)", block[1], re.MULTILINE))
+
+
+def test_lanes_go_the_ways_that_are_drawn_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    put = Lane.__setattr__
+    story = ""
+
+    def noticed(lane: Lane, name: str, value: object) -> None:
+        if name == "phase" and isinstance(value, Phase) and getattr(lane, "phase", value) is not value:
+            seen.setdefault((lane.phase.value, value.value), story)
+        put(lane, name, value)
+
+    monkeypatch.setattr(Lane, "__setattr__", noticed)
+    wanted = drawn() - ELSEWHERE
+    for seed, theme in itertools.product(range(ROUNDS), THEMES):
+        if wanted <= seen.keys():
+            break
+        story = f"{theme}, seed {seed}"
+        Story(seed, THEMES[theme]).run(STEPS)
+    assert not {way: seen[way] for way in seen.keys() - wanted - NOT_DRAWN - ELSEWHERE}
+    assert not wanted - seen.keys()
