@@ -51,9 +51,9 @@ Naming = str
 """`prefix`, `identity`, a template such as `dr-{topic}`, or a policy of a third party (`model.config_policies`)."""
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
+"""What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
 OnReject = Literal["halt", "skip"]
 OnDeletedCopy = Literal["create", "halt"]
-"""What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
 Engine = Literal["ray", "process"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -67,7 +67,7 @@ _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
 _AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
-_RPO = read.within(duration_ms, 1_000, MONTH_MS, '"1s" to "30d"')
+_ALARM_AFTER = read.within(duration_ms, 1_000, MONTH_MS, '"1s" to "30d"')
 BUILT_IN = BuiltIn()
 ReplicationFactor = int | Literal["broker", "source"]
 _REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
@@ -388,8 +388,8 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         isolation=table.optional("isolation", _ISOLATION, "read_committed"),
         on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
         on_reject=table.optional("on_reject", _ON_REJECT, "halt"),
-        rpo_ms=table.optional("rpo", _RPO, None),
-        transaction_alarm_ms=table.optional("transaction_alarm", _RPO, 60_000),
+        rpo_ms=table.optional("rpo", _ALARM_AFTER, None),
+        transaction_alarm_ms=table.optional("transaction_alarm", _ALARM_AFTER, 60_000),
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
