@@ -77,4 +77,13 @@ def _is_header(found: Any) -> bool:
     if not isinstance(found, tuple | list) or len(cast("Sequence[object]", found)) != 2:
         return False
     name, value = cast("tuple[object, object]", found)
-    return isinstance(name, str) and (value is None or isinstance(value, bytes))
+    return isinstance(name, str) and _is_text(name) and (value is None or isinstance(value, bytes))
+
+
+def _is_text(name: str) -> bool:
+    """Half of a surrogate pair is a str, too, and cannot be written."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

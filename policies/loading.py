@@ -28,15 +28,17 @@ class Kind(NamedTuple):
     group: str
     """Of the entry points that give a class a name."""
     methods: tuple[str, ...]
-    """Each takes one text, or one record."""
+    """Each takes one argument."""
     may: tuple[str, ...] = ()
     """Methods that can be left out."""
+    takes: str = "text"
+    """What the argument is."""
 
 
 NAMING = Kind("naming", "mirrord.naming", ("target_topic", "source_topic"), ("hops", "target_prefix"))
 SELECTION = Kind("select", "mirrord.selection", ("refusal",))
-RECORD_FILTER = Kind("records.filter", "mirrord.record-filters", ("keeps",))
-RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("changed",))
+RECORD_FILTER = Kind("records.filter", "mirrord.record-filters", ("keeps",), takes="record")
+RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("changed",), takes="record")
 PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
 
 
@@ -123,9 +125,10 @@ def _check_method(kind: Kind, text: str, method: Any, name: str) -> None:
     if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
         raise _fault(text, f"{name} is async; allowed: an ordinary method, which answers at once")
     try:
-        inspect.signature(method).bind("topic")
+        inspect.signature(method).bind("it")
     except TypeError:
-        raise _fault(text, f"{name}{inspect.signature(method)} does not take one text, which is all it gets") from None
+        line = f"{name}{inspect.signature(method)} does not take one {kind.takes}, which is all it gets"
+        raise _fault(text, line) from None
     except ValueError:
         return  # compiled code may not tell
 

@@ -114,6 +114,7 @@ def test_keys() -> None:
         ({"filter": f"{SAMPLE}:Odd", "filter_settings": {"wrong": BASE + 2}}, "keeps returned"),
         ({"transform": f"{SAMPLE}:Upper", "transform_settings": {"answer": "text"}}, "allowed: bytes or None"),
         ({"transform": f"{SAMPLE}:Upper", "transform_settings": {"answer": "nothing"}}, "is for a filter"),
+        ({"transform": f"{SAMPLE}:Upper", "transform_settings": {"answer": "half a character"}}, "with the header"),
         ({"filter": "no.such:Class"}, "a policy cannot be used here"),
     ],
 )
@@ -155,6 +156,7 @@ def test_the_configuration() -> None:
         ('filter = "tombstone"', 'did you mean "tombstones"?'),
         ('transform = "tombstones"', 'allowed: "headers"'),
         (f'filter = "{SAMPLE}:Upper"', "the class has no method keeps"),
+        (f'filter = "{SAMPLE}:KeyAndValue"', "does not take one record, which is all it gets"),
         ('filter = "keys"\nfilter_settings = { match = "(" }', 'match: "(" is no regular expression'),
         ('filter = "keys"\nfilter_settings = { exclude = 5 }', "exclude: found 5; allowed: a regular expression"),
         # Taken for letters, it would mask nothing.
