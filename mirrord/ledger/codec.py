@@ -114,9 +114,8 @@ def _is_sound(fact: AnyFact) -> bool:
         case VerdictGiven():
             return _are_ranges(fact.verdicts)
         case RangeAudited():
-            return (
-                0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64 and fact.newest_ms <= LATEST_MS
-            )
+            times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
+            return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
         case TopicDeletionPlanned():
             return 0 <= fact.due_ms <= LATEST_MS
         case _:

@@ -28,19 +28,19 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
         extent = _extent(state, lane_id)
         others = [each for each in sharing[_where(state.lanes[lane_id])] if each != lane_id]
         if any(_overlap(extent, _extent(state, other)) for other in others):
-            found[lane_id] = sum(end - start for start, end in foreign_ranges(state, lane_id))
+            found[lane_id] = sum(end - start for start, end in _between(state, lane_id, [lane_id, *others]))
     return {lane_id: number for lane_id, number in found.items() if number}
 
 
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
     """The ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
     where = _where(state.lanes[lane_id])
-    ours = [
-        interval
-        for other, lane in state.lanes.items()
-        if _where(lane) == where
-        for interval in _own(lane, state.progress.get(other))
-    ]
+    return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
+
+
+def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
+    """What is not of the lanes that share its target partition, itself among them."""
+    ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]
     return uncovered(_extent(state, lane_id), ours)
 
 
