@@ -3,34 +3,13 @@
 from collections import Counter
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
-from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, Load, conf, unique
-from tests.fixtures.lab import LabPair, client_settings
-from tests.fixtures.mirror import Written, create_topic, ends, write
+from tests.fixtures.lab import LabPair
+from tests.fixtures.mirror import Written, create_topic, ends, messages, write
 
 PARTITIONS = 2
 KILLS = 2
 ALONE = 'sync = { configs = false, acls = "off" }\ngroups = { mode = "off" }\nmm2_records = { checkpoints = false }'
-
-
-def values(cluster: Cluster, topic: str) -> list[bytes]:
-    """All records of a topic, partition by partition."""
-    consumer = Consumer({**client_settings(cluster), "group.id": "tests", "enable.auto.commit": False})
-    found: list[bytes] = []
-    try:
-        for partition, end in ends(cluster, topic).items():
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            position = 0
-            while position < end:
-                for message in consumer.consume(1000, 1.0):
-                    assert message.error() is None
-                    found.append(bytes(message.value() or b""))
-                    position = (message.offset() or 0) + 1
-    finally:
-        consumer.close()
-    return found
 
 
 def both_ways(folder: Path, pair: LabPair, topic: str, name: str) -> Path:
@@ -79,5 +58,5 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
     assert [sum(each.values()) for each in rested] == [wanted, wanted]
     assert all(told)
     assert raw == [1.0, 1.0]
-    on_both = [Counter(values(side, topic)) for side in (source, target)]
+    on_both = [Counter(message.value() for message in messages(side, topic)) for side in (source, target)]
     assert on_both[0] == on_both[1]

@@ -144,8 +144,8 @@ async def test_forward_only_stays_in_front(lab_pair: LabPair) -> None:
         await asyncio.to_thread(commit, flow.source, group, topic, {0: 80})
         await follower.in_step(group, 80)
         await asyncio.to_thread(commit, flow.source, group, topic, {0: 10})
-        status = await follower.until(lambda each: each.source_offset == 10, group)
-        assert (status.state, status.target_offset) == ("ahead", 80)
+        status = await follower.until(lambda each: (each.source_offset, each.state) == (10, "ahead"), group)
+        assert status.target_offset == 80
 
 
 async def test_what_the_source_forgets_stays_at_the_target(lab_pair: LabPair) -> None:

@@ -6,13 +6,12 @@ import json
 import time
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
-from tests.fixtures.mirror import create_topic, ends
+from tests.fixtures.mirror import create_topic, ends, messages
 
 
 def recreate(cluster: Cluster, topic: str, records: int, first: int) -> None:
@@ -34,16 +33,7 @@ def delete(cluster: Cluster, topic: str) -> None:
 
 def keys(cluster: Cluster, topic: str) -> list[int]:
     """The keys of a partition's records, in order."""
-    end = ends(cluster, topic)[0]
-    consumer = Consumer({**client_settings(cluster), "group.id": "tests"})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[int] = []
-    try:
-        while len(found) < end:
-            found += [int(message.key() or b"") for message in consumer.consume(1_000, 1.0)]
-    finally:
-        consumer.close()
-    return found
+    return [int(message.key() or b"") for message in messages(cluster, topic, 0)]
 
 
 def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> None:

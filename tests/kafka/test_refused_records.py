@@ -4,7 +4,6 @@ import asyncio
 import random
 import time
 
-from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mirrord.lab.cluster import Cluster
@@ -13,7 +12,18 @@ from mirrord.model.facts import Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineReplayed, QuarantineSkipped, waiting
 from tests.fixtures.lab import LabPair, client_settings
-from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, write
+from tests.fixtures.mirror import (
+    SECONDS,
+    Mirror,
+    Written,
+    copy_of,
+    messages,
+    mirror,
+    until,
+    until_ends,
+    write,
+    write_batches,
+)
 
 SMALL, LARGE = 2_000, 150_000
 LIMIT = "100000"
@@ -27,19 +37,9 @@ def records(chance: random.Random, count: int, size: int, partition: int = 0) ->
     return [Written(b"%d" % at, chance.randbytes(size), partition=partition) for at in range(count)]
 
 
-def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
+async def values(cluster: Cluster, topic: str, partition: int = 0) -> list[bytes | None]:
     """Of all records that stand there."""
-    end = ends(cluster, topic)[partition]
-    consumer = Consumer({**client_settings(cluster), "group.id": "tests"})
-    consumer.assign([TopicPartition(topic, partition, 0)])
-    found: list[bytes | None] = []
-    deadline = time.monotonic() + SECONDS
-    try:
-        while len(found) < end and time.monotonic() < deadline:
-            found += [message.value() for message in consumer.consume(end, 0.5)]
-    finally:
-        consumer.close()
-    return found
+    return [message.value() for message in await asyncio.to_thread(messages, cluster, topic, partition)]
 
 
 async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
@@ -49,6 +49,11 @@ async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
     admin = AdminClient(client_settings(cluster))
     for future in admin.incremental_alter_configs([resource]).values():
         await asyncio.to_thread(future.result, SECONDS)
+    # The controller knows it; the brokers learn of it.
+    asked, deadline = ConfigResource(ResourceType.TOPIC, topic), time.monotonic() + SECONDS
+    while (await asyncio.to_thread(admin.describe_configs([asked])[asked].result, SECONDS))[name].value != value:
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
 
 
 async def waits(flow: Mirror) -> tuple[LaneId, Parked]:
@@ -73,29 +78,29 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         for partition in range(2):
             large = records(chance, 1, LARGE) if partition == 0 else []
             written = [*records(chance, 150, SMALL, partition), *large, *records(chance, 150, SMALL, partition), *large]
-            settings = {"batch_size": 1_000_000, "linger_ms": 200, "message_max_bytes": 4_000_000}
-            write(flow.source, topic, written, compression_type="lz4", **settings)
-        wanted = values(flow.source, topic)
+            await write_batches(flow.source, topic, written, "lz4")
+        wanted = await values(flow.source, topic)
         assert len(wanted) == 302
         (stored, _) = await flow.batches(topic)
-        assert len(stored) < 10
+        assert len(stored) == 1
         replicator = await flow.copying()
         lane, entry = await waits(flow)
         assert (entry.start, entry.end, entry.error) == (150, 151, 10)
-        await until(lambda: ends(flow.target, copy_of(topic)) == {0: 150, 1: 300})
+        await until_ends(flow.target, copy_of(topic), {0: 150, 1: 300})
         (halted,) = [each for each in replicator.report().lanes if each.phase == "halted"]
         assert "source offset 150 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.note
         skip = QuarantineSkipped(lane, entry.start, entry.end, ADA)
         assert await flow.store.append(flow.setup.lease_epoch, [skip, skip]) == (True, False)
-        await until(lambda: ends(flow.target, copy_of(topic))[0] == 300)
+        await until_ends(flow.target, copy_of(topic), {0: 300})
         lane, entry = await waits(flow)
         assert (entry.start, entry.end) == (301, 302)
         await alter(flow.target, copy_of(topic), "max.message.bytes", "4000000")
         await flow.store.append(flow.setup.lease_epoch, [QuarantineReplayed(lane, entry.start, entry.end, ADA)])
+        await until(lambda: all(each.phase != "halted" for each in replicator.report().lanes))
         reports = await flow.caught_up(replicator)
         assert sum(each.rebuilt.get("split", 0) + each.rebuilt.get("inside-batch", 0) for each in reports) > 0
-        assert values(flow.target, copy_of(topic)) == [*wanted[:150], *wanted[151:]]
-        assert values(flow.target, copy_of(topic), 1) == values(flow.source, topic, 1)
+        assert await values(flow.target, copy_of(topic)) == [*wanted[:150], *wanted[151:]]
+        assert await values(flow.target, copy_of(topic), 1) == await values(flow.source, topic, 1)
         await flow.store.read_to_end()
         assert flow.lane().verdicts.counts == {"rejected": 1}
         assert list(flow.lane().verdicts.recent) == [Verdict(150, 151, "rejected")]
@@ -111,10 +116,10 @@ async def test_by_policy_what_the_target_refuses_is_left_out(lab_pair: LabPair) 
         odd = {20: Written(None, b"no key"), 60: Written(b"late", b"of tomorrow", time_ms=now_ms + 24 * HOUR_MS)}
         write(flow.source, topic, [odd.get(at, Written(b"%d" % at, b"value %d" % at)) for at in range(100)])
         replicator = await flow.copying()
-        await until(lambda: ends(flow.target, copy_of(topic))[0] >= 98)
+        await until_ends(flow.target, copy_of(topic), {0: 98})
         await flow.caught_up(replicator)
-        wanted = values(flow.source, topic)
-        assert values(flow.target, copy_of(topic)) == [value for at, value in enumerate(wanted) if at not in odd]
+        wanted = await values(flow.source, topic)
+        assert await values(flow.target, copy_of(topic)) == [value for at, value in enumerate(wanted) if at not in odd]
         await flow.store.read_to_end()
         assert [(each.start, each.error, each.skipped) for each in flow.lane().quarantine] == [
             (20, 87, BY_POLICY),

@@ -1,5 +1,6 @@
 """A replicator on real brokers: what arrives is what was written, byte by byte where nothing forbids it."""
 
+import asyncio
 import itertools
 import random
 import time
@@ -13,7 +14,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.shell.reading import ReadBatch
 from mirrord.wire.batch import CODEC_MASK, HEADER_LENGTH
 from tests.fixtures.lab import LabPair
-from tests.fixtures.mirror import Written, copy_of, ends, ids, mirror, send, until, write
+from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, ids, mirror, send, until, write
 
 DAY_MS = 86_400_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -96,6 +97,11 @@ def write_in_transactions(cluster: Cluster, topic: str, partition: int, codec: s
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
+    # The last marker is written a little later.
+    deadline = time.monotonic() + SECONDS
+    while ends(cluster, topic)[partition] < 20 * 51:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
     write(cluster, topic, [Written(None, b"the end", partition=partition)])
 
 
@@ -104,7 +110,7 @@ async def test_aborted_transactions_never_arrive(lab_pair: LabPair) -> None:
     async with mirror(lab_pair.source, lab_pair.target) as flow:
         topic = flow.topic(len(CODECS))
         for partition, codec in enumerate(CODECS):
-            write_in_transactions(flow.source, topic, partition, codec)
+            await asyncio.to_thread(write_in_transactions, flow.source, topic, partition, codec)
         await flow.caught_up(await flow.copying())
         await flow.assert_same(records=len(CODECS) * (7 * 50 + 1))
         await flow.store.read_to_end()

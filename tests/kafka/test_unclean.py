@@ -15,7 +15,7 @@ from mirrord.model.runs import Run
 from mirrord.shell.records import decode
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget
-from tests.fixtures.mirror import Mirror, Written, copy_of, create_topic, ends, mirror, until, write
+from tests.fixtures.mirror import Mirror, Written, copy_of, create_topic, mirror, until_ends, write
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,13 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
         await flow.caught_up(replicator)
 
         async def lost() -> None:
-            write(flow.source, partition.name, numbered("lost", 20))
-            await until(lambda: ends(flow.target, copy_of(partition.name))[0] == 40)
+            await asyncio.to_thread(write, flow.source, partition.name, numbered("lost", 20))
+            await until_ends(flow.target, copy_of(partition.name), {0: 40})
 
         await partition.elect_unclean(lost)
         # More than before: the old position is inside of what is new.
-        write(flow.source, partition.name, numbered("new", 30))
-        await until(lambda: ends(flow.target, copy_of(partition.name))[0] == 70)
+        await asyncio.to_thread(write, flow.source, partition.name, numbered("new", 30))
+        await until_ends(flow.target, copy_of(partition.name), {0: 70})
         await flow.caught_up(replicator)
         await flow.store.read_to_end()
         lane = flow.lane()
@@ -94,7 +94,7 @@ async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two:
 
         async def lost() -> None:
             await asyncio.to_thread(write, flow.source, topic, numbered("lost", 20))
-            await until(lambda: ends(flow.target, partition.name)[0] == 40)
+            await until_ends(flow.target, partition.name, {0: 40})
 
         await partition.elect_unclean(lost)
         await asyncio.to_thread(write, flow.source, topic, numbered("new", 30))
