@@ -241,7 +241,10 @@ class GroupCalls(ActorCalls):
 
 def _parting(told: bytes | bool) -> Parting:
     """A replicator of an older version says only whether it left the lane cleanly."""
-    return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
+    try:
+        return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
+    except msgspec.DecodeError:
+        return Parting(clean=True)  # of another version: its mark stands in the state topic, too
 
 
 def _node_line(error: ActorDiedError) -> str:

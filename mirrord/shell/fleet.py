@@ -5,11 +5,9 @@ gone. Calls run beside each other, so that a slow replicator holds up nobody els
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from functools import partial
 
-import msgspec
 import structlog
 
 from mirrord.cluster.reconcile import (
@@ -19,12 +17,9 @@ from mirrord.cluster.reconcile import (
     StartReplicator,
     Step,
     StopReplicator,
-    Wishes,
-    reconcile,
-    takers,
 )
 from mirrord.cluster.topics import PlannedLane
-from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
+from mirrord.cluster.wishes import FlowView
 from mirrord.ledger.records import Tenure
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
@@ -45,9 +40,9 @@ from mirrord.shell.engine import (
     ReplicatorUnsure,
 )
 from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.loads import Loads
 from mirrord.shell.members import Member, lanes_by_ledger
 from mirrord.shell.tasks import tell_failure
+from mirrord.shell.wanted import Wanted
 
 MOVE_S = 5.0
 """How long a lane that moves may take to drain."""
@@ -92,12 +87,8 @@ class Fleet:
         self._ledger = ledger
         self._clock = clock
         self._log = log.bind(flow=setup.flow.name)
-        self._wanted: dict[LaneId, PlannedLane] = {}
-        self._knows_wanted = False
-        """Until it is known, lanes that are hosted are not taken for unwanted ones."""
+        self._wanted = Wanted(engine, config, ledger)
         self._members: dict[str, Member] = {}
-        self._loads = Loads()
-        self._wishes = Wishes()
         self._custody = Custody(setup, ledger, former_ended=lease.former_ended)
         self._cut_off = CutOff(ledger)
         self._started = 0
@@ -105,7 +96,6 @@ class Fleet:
         self._start_after = 0.0
         self._closing = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self.place_by(config)
 
     @property
     def reports(self) -> Mapping[str, ReplicatorReport]:
@@ -131,46 +121,31 @@ class Fleet:
 
     def view(self) -> FlowView:
         """The flow as orders go by it."""
-        ledger = self._ledger()
-        names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self._wanted.items()}
-        once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
-        desired, wishes = self._wished(self._clock.monotonic())
-        hosts = self.hosts()
-        free = takers(desired, hosts, self._config, self._engine.cores, wishes)
-        known = (names, once - names.keys(), hosts, free, self._wishes.alone, ledger.orders, ledger.quarantines())
-        return FlowView(self._setup.flow.name, *known)
+        return self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are wanted, but for an order."""
-        return paused_lanes(self._wanted.values(), self._ledger().orders)
+        return self._wanted.paused()
 
     def place_by(self, config: ReplicatorsConfig) -> None:
         """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""
-        self._config = config
-        self._loads.by_bytes = config.placement == "balanced"
-        self._alone = [re.compile(pattern) for pattern in config.alone]
-        if self._knows_wanted:
-            self.want(list(self._wanted.values()))
+        self._wanted.place_by(config)
+        self.changed.set()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
         """The lanes that there should be from now on."""
-        self._wanted = {lane.lane: lane for lane in lanes}
-        self._knows_wanted = True
-        self._loads.keep(self._wanted)
-        self._custody.keep(self._wanted.keys() | {lane for member in self._members.values() for lane in member.lanes})
-        alone = frozenset(lane for lane, planned in self._wanted.items() if self._is_alone(planned))
-        self._wishes = msgspec.structs.replace(self._wishes, alone=alone)
+        self._wanted.want(lanes)
+        hosted = {lane for member in self._members.values() for lane in member.lanes}
+        self._custody.keep(self._wanted.lanes.keys() | hosted)
         self.changed.set()
 
     def step(self) -> list[Step]:
         """Begin the next steps, if there are any; they go on by themselves."""
-        if self._closing or not self._knows_wanted:
+        # Until it is known what is wanted, lanes that are hosted are not taken for unwanted ones.
+        if self._closing or not self._wanted.is_known:
             return []
-        hosts, now = self.hosts(), self._clock.monotonic()
-        desired, wishes = self._wished(now)
-        steps = reconcile(desired, hosts, self._config, self._engine.cores, self._custody.orphans, wishes)
-        if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
-            self._loads.evened_out(now)
+        now = self._clock.monotonic()
+        steps = self._wanted.steps(self.hosts(), self._custody.orphans, now)
         for step in steps:
             match step:
                 case StartReplicator() if now >= self._start_after:
@@ -203,14 +178,14 @@ class Fleet:
         await asyncio.gather(*(self._greet(member) for member in list(self._members.values())))
         state, hosted = self._ledger(), {lane for member in self._members.values() for lane in member.lanes}
         self._custody.orphans |= {lane for lane, known in state.lanes.items() if known.grant and lane not in hosted}
-        self._loads.evened_out(self._clock.monotonic())
+        self._wanted.loads.evened_out(self._clock.monotonic())
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
     async def poll(self) -> None:
         """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
-        self._cut_off.look(self._wanted)
+        self._cut_off.look(self._wanted.lanes)
 
     async def drain(self, deadline_s: float) -> None:
         """Let all replicators drain their lanes and end; those that have not by then are ended."""
@@ -229,23 +204,6 @@ class Fleet:
         self._closing = True
         await self._end_tasks()
         self._members.clear()
-
-    def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
-        """The lanes that are to be hosted, and where."""
-        orders = self._ledger().orders
-        wishes = msgspec.structs.replace(
-            self._wishes,
-            weights=self._loads.weights,
-            even_out=self._loads.may_even_out(now),
-            pins=pinned_lanes(self._wanted.values(), orders),
-            drained=frozenset(orders.drained),
-            nodes=self._engine.nodes,
-        )
-        return wanted_lanes(self._wanted.values(), orders), wishes
-
-    def _is_alone(self, lane: PlannedLane) -> bool:
-        name = f"{lane.source_topic}-{lane.key.partition}"
-        return any(pattern.fullmatch(name) for pattern in self._alone)
 
     def _start(self, slot: int, node: str) -> None:
         self._started += 1
@@ -286,7 +244,7 @@ class Fleet:
     def _tell(self, member: Member, lanes: Iterable[LaneId]) -> None:
         assignments: list[LaneAssignment] = []
         for lane in lanes:
-            assignments.append(self._custody.assignment(self._wanted[lane]))
+            assignments.append(self._custody.assignment(self._wanted.lanes[lane]))
             member.told[lane] = self._clock.monotonic()
         sending = self._spawn(self._send(member, assignments))
         member.sending.add(sending)
@@ -391,7 +349,7 @@ class Fleet:
         member.heard = self._clock.monotonic()
         member.report = report
         member.node = report.node
-        self._loads.note(report, member.heard)
+        self._wanted.loads.note(report, member.heard)
         if report.loop_age_ms > SILENT_S * 1000:
             self._log.error("replicator_hangs", replicator=member.name, loop_age_ms=report.loop_age_ms)
             await self._quarantine(member)
@@ -425,7 +383,7 @@ class Fleet:
                 member.told.pop(lane, None)
             elif lane not in member.told:
                 member.told[lane] = asked
-            elif asked - told > REPEAT_S and lane in self._wanted:
+            elif asked - told > REPEAT_S and lane in self._wanted.lanes:
                 if member.state != "serving":
                     self._give_back(member, lane)
                     continue

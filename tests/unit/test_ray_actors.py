@@ -4,12 +4,16 @@
 
 import asyncio
 
+import msgspec
 import pytest
 from ray.exceptions import RayError
 
 from actors import handles, replicator, supervisor
 from actors.replicator import ReplicatorActor
 from actors.supervisor import SupervisorActor
+from mirrord.model.assignment import Parting
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId
 from mirrord.shell.engine import ReplicatorUnsure
 from tests.fixtures.fake_pipe import as_any
 
@@ -73,3 +77,11 @@ async def test_names_that_ray_does_not_tell_are_not_taken_for_none(monkeypatch: 
     monkeypatch.setattr(handles, "list_named_actors", fail)
     with pytest.raises(ReplicatorUnsure, match=r"Ray does not tell who is there: the head is away$"):
         await handles.names()
+
+
+def test_how_a_lane_was_left_is_known_of_every_version() -> None:
+    word = Progress(LaneId("S.0.T"), 1, 1, 5, 10, 7, 20, 30, -1, 0, protected=True, state="drained")
+    assert handles._parting(msgspec.msgpack.encode(word)) == Parting(clean=True, word=word)
+    assert handles._parting(b"") == Parting(clean=False)
+    assert handles._parting(True) == Parting(clean=True)
+    assert handles._parting(b"\xc1 nothing that is known here") == Parting(clean=True)
