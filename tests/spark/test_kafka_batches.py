@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +14,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.shell.records import decode
 from mirrord.wire.batch import CONTROL
 from tests.fixtures.lab import LabPair
-from tests.fixtures.mirror import SECONDS, Written, copy_of, mirror, send, write
+from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, mirror, send, write, write_batches
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -34,7 +35,13 @@ def aborted(cluster: Cluster, topic: str) -> None:
     producer.begin_transaction()
     send(producer, topic, Written(b"k", b"never"))
     producer.flush(SECONDS)
+    before = ends(cluster, topic)[0]
     producer.abort_transaction(SECONDS)
+    # The marker is written a little later.
+    deadline = time.monotonic() + SECONDS
+    while ends(cluster, topic)[0] < before + 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 async def test_a_topic_and_its_copy(spark: Any, lab_pair: LabPair) -> None:
@@ -94,9 +101,8 @@ async def test_closed_ranges_and_what_cannot_be_read(spark: Any, lab_pair: LabPa
     cluster = lab_pair.source
     async with mirror(lab_pair.source, lab_pair.target) as flow:
         topic = flow.topic()
-        await asyncio.to_thread(
-            write, cluster, topic, [Written(b"k", b"%d" % n) for n in range(40)], batch_num_messages=10
-        )
+        for first in range(0, 40, 10):
+            await write_batches(cluster, topic, [Written(b"k", b"%d" % n) for n in range(first, first + 10)])
 
         def some(start: int, end: int, **options: str) -> list[Mapping[str, Any]]:
             return read(spark, cluster, ranges=json.dumps({topic: {"0": [start, end]}}), **options)
