@@ -11,14 +11,14 @@ from tests.fixtures.mirror import create_topic
 def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: LabPair, tmp_path: Path) -> None:
     source, target = lab_pair.source, lab_pair.target
     topic = create_topic(source, unique("orders"), 3)
-    path = conf(tmp_path, source, target, topic, flow=unique("upgrade"))
+    path = conf(tmp_path, source, target, topic, flow=unique("upgrade"), lease_ttl="10s")
     with Daemon(path, "--upgrade") as lonely:
         assert lonely.process.wait(SECONDS) == 1
         assert "no daemon runs these flows" in lonely.output
     with Load(source, topic, 3).running() as load, Daemon(path) as old:
         old.until(lambda: (old.flow().totals.copied_records or 0) > 0)
         with Daemon(path, "--upgrade") as new:
-            assert old.process.wait(SECONDS) == 0, old.output
+            assert old.process.wait(2 * SECONDS) == 0, old.output
             assert f"is replaced by mirrord {program()} at {new.http()}\n" in old.output
             assert f"takes over from mirrord {program()} at {old.http()}, the same version\n" in new.output
             load.wait_for(2_000)

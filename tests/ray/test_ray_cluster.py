@@ -70,7 +70,7 @@ def test_two_daemons_share_a_ray_cluster(lab_pair: LabPair, tmp_path: Path, ray_
         with Daemon(other_path, "--upgrade", environment=TOKEN) as third:
             assert second.process.wait(START_S) == 0, second.output
             third.until(lambda: third.flow().totals.lanes == {"copying": 1})
-            assert {each.pid for each in third.flow().replicators} == hosts
+            third.until(lambda: {each.pid for each in third.flow().replicators} == hosts)
             fill(source, other_topic, 1, 500, first=500)
             third.until_copied(all_ends(source, other_topic))
             assert third.stop() == 0

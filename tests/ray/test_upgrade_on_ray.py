@@ -1,7 +1,6 @@
 """A daemon on a Ray of its own is replaced by another one, and comes again when its whole Ray has died."""
 
-import os
-import signal
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,8 +22,12 @@ def is_copying(daemon: Daemon) -> bool:
 
 def ray_processes(daemon: Daemon) -> list[psutil.Process]:
     """Ray's own: its head and its node."""
-    children = psutil.Process(daemon.process.pid).children(recursive=True)
-    return [each for each in children if each.name() in {"gcs_server", "raylet"}]
+    found: list[psutil.Process] = []
+    for child in psutil.Process(daemon.process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # many come and go
+            if child.name() in {"gcs_server", "raylet"}:
+                found.append(child)
+    return found
 
 
 def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
@@ -44,7 +47,8 @@ def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPa
             head = ray_processes(new)
             assert {each.name() for each in head} == {"gcs_server", "raylet"}
             for process in head:
-                os.kill(process.pid, signal.SIGKILL)
+                with suppress(psutil.NoSuchProcess):  # the one may have ended with the other
+                    process.kill()
             assert new.process.wait(START_S) != 0
         with Daemon(path) as again:
             again.until(lambda: "daemon_ready" in again.output, START_S)
