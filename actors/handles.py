@@ -203,6 +203,10 @@ class ActorCalls:
 class ReplicatorCalls(ActorCalls):
     """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
 
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Tell it of lanes to come."""
+        await call(self._actor.prepare.remote(_assignments.encode(lanes), self._orders), CALL_S)
+
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes."""
         await call(self._actor.assign.remote(_assignments.encode(lanes), self._orders), CALL_S)

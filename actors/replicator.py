@@ -59,6 +59,11 @@ class ReplicatorActor:
         self._orders = orders
         return msgspec.msgpack.encode(Greeting(program(), self._setup, self._told()))
 
+    async def prepare(self, lanes: bytes, orders: str) -> None:
+        """Make ready for lanes to come."""
+        self._check(orders)
+        await self._replicator.prepare(msgspec.msgpack.decode(lanes, type=list[LaneAssignment]))
+
     async def assign(self, lanes: bytes, orders: str) -> None:
         """Host lanes."""
         self._check(orders)

@@ -158,6 +158,26 @@ def takers(
     return {host.name: places.has_room(host) for host in places.hosts}
 
 
+def destinations(
+    leaving: Collection[LaneId],
+    desired: Sequence[LaneId],
+    hosts: Sequence[Host],
+    config: ReplicatorsConfig,
+    cores: int,
+    wishes: Wishes,
+) -> dict[str, list[LaneId]]:
+    """Where lanes that leave their hosts would go if they had left them now. They may still go elsewhere."""
+    gone = frozenset(leaving).intersection(desired)
+    found: dict[str, list[LaneId]] = {}
+    if not gone:
+        return found
+    without = [msgspec.structs.replace(host, lanes=host.lanes - gone, leaving=host.leaving - gone) for host in hosts]
+    for step in reconcile(desired, without, config, cores, (), wishes):
+        if isinstance(step, Assign) and (lanes := [lane for lane in step.lanes if lane in gone]):
+            found[step.host] = [*found.get(step.host, ()), *lanes]
+    return found
+
+
 def _drained(hosts: Iterable[Host], wishes: Wishes) -> int:
     return sum(host.name in wishes.drained and host.state != "stopping" for host in hosts)
 

@@ -42,6 +42,10 @@ class ReplicatorHandle(Protocol):
         """Of this replicator and no other, ever: it stands in the ledger."""
         ...
 
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Tell it of lanes that it will get. Returns when it is prepared; it may never get them."""
+        ...
+
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes; they start by themselves. A lane that it has already is left as it is."""
         ...

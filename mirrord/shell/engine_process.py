@@ -102,6 +102,11 @@ class _Task:
             await self._replicator.close(0)
             on_death()
 
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Tell it of lanes to come."""
+        self._check()
+        await self._replicator.prepare(lanes)
+
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Give it lanes."""
         self._check()

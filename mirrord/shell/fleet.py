@@ -40,12 +40,11 @@ from mirrord.shell.engine import (
     ReplicatorUnsure,
 )
 from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.members import Member, lanes_by_ledger
+from mirrord.shell.members import LONGEST_PAUSE_S, MOVE_S, Member, lanes_by_ledger
+from mirrord.shell.prepared import NOWHERE, Coming, tell_ahead
 from mirrord.shell.tasks import tell_failure
 from mirrord.shell.wanted import Wanted
 
-MOVE_S = 5.0
-"""How long a lane that moves may take to drain."""
 REPEAT_S = 3.0
 """A lane that a replicator was told of and does not report after so long is told again."""
 UNREACHABLE_S = 3.0
@@ -55,8 +54,6 @@ SILENT_S = 10.0
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
 """Lanes that leave a replicator that is to end, and the time that they have to go on elsewhere before the next ones."""
-LONGEST_PAUSE_S = 10.0
-"""Between two tries to start replicators."""
 
 log = structlog.get_logger()
 
@@ -144,8 +141,8 @@ class Fleet:
         # Until it is known what is wanted, lanes that are hosted are not taken for unwanted ones.
         if self._closing or not self._wanted.is_known:
             return []
-        now = self._clock.monotonic()
-        steps = self._wanted.steps(self.hosts(), self._custody.orphans, now)
+        hosts, now = self.hosts(), self._clock.monotonic()
+        steps = self._wanted.steps(hosts, self._custody.orphans, now)
         for step in steps:
             match step:
                 case StartReplicator() if now >= self._start_after:
@@ -157,7 +154,8 @@ class Fleet:
                 case Release():
                     member = self._members[step.host]
                     member.leaving.update(step.lanes)
-                    self._spawn(self._release(member, step.lanes))
+                    to = self._wanted.destinations(step.lanes, hosts, now)
+                    self._spawn(self._release(member, step.lanes, to))
                 case StopReplicator():
                     member = self._members[step.host]
                     member.state = "stopping"
@@ -259,8 +257,9 @@ class Fleet:
         except ReplicatorUnsure as fault:
             self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
 
-    async def _release(self, member: Member, lanes: tuple[LaneId, ...]) -> None:
+    async def _release(self, member: Member, lanes: tuple[LaneId, ...], to: Coming = NOWHERE) -> None:
         assert member.handle is not None  # noqa: S101
+        await tell_ahead(self._members, self._wanted.lanes, to)
         if member.sending:
             await asyncio.wait(member.sending)
         try:

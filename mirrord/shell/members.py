@@ -14,6 +14,10 @@ from mirrord.shell.engine import ReplicatorHandle
 
 UNSURE_S = 3.0
 """A replicator that has not answered for so long is told to be unsure; polls are a second apart."""
+MOVE_S = 5.0
+"""How long a lane that moves may take to drain."""
+LONGEST_PAUSE_S = 10.0
+"""Between two tries to start replicators."""
 _SLOT = re.compile(r"/replicator-([0-9]{1,9})\.g")
 
 

@@ -27,6 +27,7 @@ from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
+from mirrord.shell.prepared import prepare
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.tasks import tell_failure
 
@@ -85,6 +86,11 @@ class Replicator:
             self._keep(asyncio.create_task(work))
         self._expiry = asyncio.create_task(self._learn_expiry(self._host))
         self._keep(self._expiry)
+
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Make ready for lanes to come."""
+        if self._source is not None and self._target is not None:
+            await prepare(self._source, self._target, lanes)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """Host these lanes; they start by themselves. One that is hosted already is left as it is."""

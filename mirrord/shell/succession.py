@@ -200,6 +200,9 @@ class Remote:
         self.name = name
         self._succession = succession
 
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """It gets none."""
+
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
         """It is about to end, and gets none."""
         raise Unsure(f"{self.name} takes no lanes ({len(lanes)})")

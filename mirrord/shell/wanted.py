@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 
-from mirrord.cluster.reconcile import Host, Release, Step, Wishes, reconcile, takers
+from mirrord.cluster.reconcile import Host, Release, Step, Wishes, destinations, reconcile, takers
 from mirrord.cluster.topics import PlannedLane
 from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
 from mirrord.ledger.state import FlowState
@@ -48,6 +48,11 @@ class Wanted:
         if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
             self.loads.evened_out(now)
         return steps
+
+    def destinations(self, leaving: Collection[LaneId], hosts: Sequence[Host], now: float) -> dict[str, list[LaneId]]:
+        """Which of these replicators lanes that leave another one will get, as far as is known."""
+        desired, wishes = self._wished(now)
+        return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
 
     def view(self, flow: str, hosts: Sequence[Host], now: float) -> FlowView:
         """The flow as orders go by it."""

@@ -77,8 +77,8 @@ THEMES: dict[str, Shape] = {
                                   faults=("bounce", "follower-lag", "elect", "learn")),
     "source truncated, handed over": Shape(handed=True, truncation=True, elections=False, refusals=False,
                                            faults=("source-truncate", "takeover", "source-elect")),
-    "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, late=True, elections=False,
-                                      faults=("forget", "late", "takeover")),
+    "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, elections=False,
+                                      faults=("forget", "takeover", "disconnect")),
 }  # fmt: skip
 
 

@@ -13,8 +13,9 @@ from mirrord.model.facts import AnyFact, CopyingPaused, CopyingResumed, HostDrai
 from mirrord.model.names import TopicPartition
 from mirrord.model.orders import Order, OrderAnswer, Verb
 from mirrord.model.status import LaneStatus
-from mirrord.shell import fleet, flow_supervisor, paused_ends
+from mirrord.shell import fleet, flow_supervisor, paused_ends, prepared
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.engine import ReplicatorUnsure
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.orders import carry_out
@@ -184,6 +185,42 @@ async def test_a_lane_moves_and_stays_moved(mirror: Mirror) -> None:
     await eventually(lambda: slot in home_of(again, 0))
     await give(again, "unpin", "orders-0")
     assert len(of_kind(mirror, LanePinned)) == 2
+
+
+async def test_who_gets_a_lane_is_told_before_it_leaves(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    flow, engine = await running(mirror)
+    here = engine.replicators[home_of(flow, 0)]
+    (there,) = (each for each in engine.alive if each is not here)
+    release, told = FakeReplicator.release, list[set[int]]()
+
+    async def looking(self: FakeReplicator, given: object, deadline_s: float) -> object:
+        told.append({int(lane.split(".")[1]) for lane in there.prepared})
+        return await release(self, given, deadline_s)  # pyright: ignore[reportArgumentType]
+
+    monkeypatch.setattr(FakeReplicator, "release", looking)
+    await give(flow, "move", "orders-0", to=there.name)
+    await eventually(lambda: home_of(flow, 0) == there.name and hosted(engine, 4))
+    assert told == [{0}]
+
+
+@pytest.mark.parametrize("how", ["silent", "unsure"])
+async def test_a_lane_does_not_wait_for_who_cannot_prepare(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr(prepared, "AHEAD_S", 0.1)
+    flow, engine = await running(mirror)
+    here = engine.replicators[home_of(flow, 0)]
+    (there,) = (each for each in engine.alive if each is not here)
+
+    async def never(_: FakeReplicator, lanes: object) -> None:
+        assert lanes
+        if how == "unsure":
+            raise ReplicatorUnsure("no answer")
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(FakeReplicator, "prepare", never)
+    await give(flow, "move", "orders-0", to=there.name)
+    await eventually(lambda: home_of(flow, 0) == there.name and hosted(engine, 4))
 
 
 async def test_the_new_host_dies_during_the_move(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:

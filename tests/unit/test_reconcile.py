@@ -22,6 +22,7 @@ from mirrord.cluster.reconcile import (
     Step,
     StopReplicator,
     Wishes,
+    destinations,
     reconcile,
     takers,
 )
@@ -287,6 +288,20 @@ def test_a_pinned_lane_goes_where_it_is_wanted_and_no_other_one_moves() -> None:
     mirror.wishes = Wishes()
     mirror.settle()
     assert sorted(len(host.lanes) for host in mirror.hosts.values()) == [3, 3]
+
+
+def test_where_lanes_that_leave_will_go_is_known_before_they_leave() -> None:
+    mirror = world(lanes=6, count=2)
+    mirror.settle()
+    hosts = list(mirror.hosts.values())
+    lane, other = (min(host.lanes) for host in hosts)
+    wishes = Wishes(pins={lane: hosts[1].slot, other: hosts[0].slot})
+    known = (mirror.desired, hosts, mirror.config, mirror.cores, wishes)
+    assert destinations([lane, other], *known) == {hosts[1].name: [lane], hosts[0].name: [other]}
+    assert destinations([lane], *known) == {hosts[1].name: [lane]}
+    assert destinations([LaneId("nobody wants it")], *known) == {}
+    alone = (mirror.desired, hosts[:1], mirror.config, mirror.cores, Wishes(drained=frozenset({hosts[0].name})))
+    assert destinations([lane], *alone) == {}
 
 
 def test_what_is_pinned_does_not_even_out_and_others_do() -> None:
