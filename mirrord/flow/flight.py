@@ -4,7 +4,7 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, lineage, parking, resume
+from mirrord.flow import intake, limbo, lineage, parking, resume
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
 from mirrord.flow.signals import (
@@ -179,7 +179,7 @@ def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Prod
     elif outcome is Produced.DONE:
         lane.suspicious = True  # a success after a failure is a hole
     if outcome is Produced.UNKNOWN:
-        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+        limbo.leave(lane, now, batch.first + batch.count)
     return []
 
 
@@ -228,8 +228,8 @@ def _tell_passed(lane: Lane) -> Effects:
     """What was passed over behind the last record is told, so that the ledger explains all in front of the position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
-    if not lane.skipped:
-        return []
+    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.limbo:
+        return []  # what the ledger tells of it already must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
     return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, lineage.take_new(lane, run.ordinal)),))

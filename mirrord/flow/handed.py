@@ -8,7 +8,7 @@ nothing stands behind what was acknowledged, which is committed; and a broker th
 Whatever else is found, the lane resumes like any other (`mirrord.flow.resume`).
 """
 
-from mirrord.flow import resume
+from mirrord.flow import lineage, resume
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import answers, ask
 from mirrord.flow.signals import (
@@ -55,7 +55,7 @@ def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
         handed.producers, lane.entry = answer, answer.entry
     if answer.error != NONE or not agrees(lane, answer):
         return _resume(lane, now)
-    return go_on(lane, now)
+    return go_on(lane)
 
 
 def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
@@ -71,7 +71,7 @@ def bound(lane: Lane, now: float, grant: int) -> Effects:
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.handed is None or grant != lane.handed.grant + 1:
         return _resume(lane, now)
-    return go_on(lane, now)
+    return go_on(lane)
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
@@ -81,14 +81,14 @@ def fetched(lane: Lane, chunk: Chunk) -> Effects:
     return []
 
 
-def go_on(lane: Lane, now: float) -> Effects:
+def go_on(lane: Lane) -> Effects:
     """Copy, as soon as the lane is ours and the target has said everything."""
     handed = lane.handed
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []
     lane.end_epoch, lane.end = handed.end.leader_epoch, handed.end.end
-    effects = resume.decide(lane, now)
-    early = (lane.position, lane.epoch) == (handed.position, handed.epoch)
+    effects = resume.decide(lane)
+    early = (lane.position, lineage.in_front_of_position(lane)) == (handed.position, handed.epoch)
     wish = next((each for each in effects if isinstance(each, FetchFrom)), None)
     if early and wish is not None:
         effects.remove(wish)

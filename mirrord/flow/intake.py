@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mirrord.flow import cutting, lineage
+from mirrord.flow import cutting, limbo, lineage
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
@@ -41,6 +41,10 @@ class Vanished(Unreadable):
     """Records that were to be copied again are no longer there."""
 
 
+class Early(Unreadable):
+    """What follows gives ordinals another meaning while batches that were sent with the former one may still arrive."""
+
+
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     """Turn a chunk's batches into ready batches, up to the first that cannot be read."""
     runs: list[Run] = []
@@ -57,7 +61,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     lane.seen.reach(lane.position)
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
     # What is declared behind here was decided, and must not be superseded.
-    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0)
+    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0) and lane.next_ordinal >= lane.limbo
     if not runs and open_ended and lane.skipped:
         skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
         if skipped >= lane.limits.skipped_offsets_noted:
@@ -72,7 +76,7 @@ def want_more(lane: Lane) -> Effects:
     if lane.doubt is not None:
         return []
     lane.fetching = True
-    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
+    return [FetchFrom(ask(lane), lane.round, lane.position, lineage.in_front_of_position(lane))]
 
 
 def leap(lane: Lane, to: int, reason: Reason) -> Effects:
@@ -196,6 +200,8 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
     """The next batch, which begins at this offset, is of another epoch of the source."""
+    if lineage.is_news(lane, epoch) and limbo.holds(lane, lane.next_ordinal):
+        raise Early(f"records of epoch {epoch}", lane.position, offset)
     lane.seen.note(lane.position, epoch)
     lane.epoch = epoch
     if lineage.tell(lane, epoch):
@@ -288,10 +294,17 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
             lane.skipped.clear()
             declare(lane, first)
             return
-        _begin_run(lane, runs, offset)
+        _part(lane, runs, offset)
         return
     if run is None or offset - first != run.offset - run.ordinal:
-        _begin_run(lane, runs, offset)
+        _part(lane, runs, offset)
+
+
+def _part(lane: Lane, runs: list[Run], offset: int) -> None:
+    """The next ordinal stands for another offset than it would."""
+    if lane.next_ordinal < lane.limbo:
+        raise Early("other records than were sent", lane.position, offset)
+    _begin_run(lane, runs, offset)
 
 
 def declare(lane: Lane, ordinal: int) -> None:

@@ -9,13 +9,16 @@ from mirrord.flow import (
     flight,
     handed,
     intake,
+    limbo,
     lineage,
     opening,
     parking,
     reading,
     rebuilding,
     resume,
+    second_look,
     sequences,
+    settling,
     tracing,
     truncating,
 )
@@ -26,7 +29,6 @@ from mirrord.flow.report import mark
 from mirrord.flow.signals import (
     Answer,
     AppendFailed,
-    AskCheck,
     Bound,
     Checked,
     Chunk,
@@ -47,7 +49,6 @@ from mirrord.flow.signals import (
     StartTold,
     TargetMoved,
     VisibleTold,
-    Wake,
     Woken,
 )
 from mirrord.flow.state import Lane, Phase, Stage
@@ -91,7 +92,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return _told(lane, now, signal) if answers(lane, signal.question) else []
 
 
-def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911 -- one case per kind of input
+def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
     match signal:
         case Woken():
             return tracing.woken(lane) if signal.question == lane.doubt_question else _woken(lane, now)
@@ -103,6 +104,8 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return opening.start_told(lane, now, signal)
         case EndTold() | ProducersTold() if lane.handed is not None:
             return _early(lane, now, handed.told(lane, now, signal))
+        case EndTold() if signal.question == lane.later_look:
+            return second_look.end_told(lane, now, signal)
         case EndTold() if lane.confirming:
             return flight.confirmed(lane, now, signal)
         case EndTold():
@@ -111,6 +114,8 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return resume.producers_told(lane, now, signal)
         case VisibleTold():
             return resume.visible_told(lane, now, signal)
+        case Scanned() if signal.purpose == "later":
+            return second_look.scanned(lane, now, signal)
         case Scanned() if signal.purpose in ("confirm", "gap"):
             return _between(lane, now, signal)
         case Scanned():
@@ -127,16 +132,7 @@ def _woken(lane: Lane, now: float) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
     if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
-        if lineage.is_cut_untold(lane):
-            return [Wake(ask(lane), now + lane.limits.poll_s)]
-        begun = lane.check_from or lane.resumed_at
-        if lane.acked > begun.ordinal:
-            lane.later_check = ask(lane)
-            stretch = (begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
-            epochs = lineage.known_epochs(lane, begun.ordinal)
-            return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
-        lane.check_later, lane.check_from = False, None
-        return []
+        return second_look.begin(lane, now)
     return resume.woken(lane)
 
 
@@ -201,6 +197,8 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
         effects, unreadable = intake.take(lane, chunk)
+        if isinstance(unreadable, intake.Early):
+            return effects + settling.wait(lane, now)
         if isinstance(unreadable, intake.Vanished):
             return effects + rebuilding.vanished(lane, now)
         if unreadable is not None:
@@ -219,17 +217,20 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
     if outcome is Fetched.TAKE:
         return truncating.diverged(lane, now, chunk)
     if outcome is Fetched.RANGE:
-        return _out_of_range(lane, chunk)
+        return _out_of_range(lane, now, chunk)
     if outcome is Fetched.HALT:
         line = f"the source refuses to be read at offset {lane.position} with Kafka error {chunk.error}"
         return parking.park(lane, "unreadable", 0, line, lane.position, lane.position + 1)
     lane.fetching = True
     delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
-    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]
+    epoch = lineage.in_front_of_position(lane)
+    return [FetchFrom(ask(lane), lane.round, lane.position, epoch, delay, refresh=True)]
 
 
-def _out_of_range(lane: Lane, chunk: Chunk) -> Effects:
+def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:
     if 0 <= lane.position < chunk.log_start:
+        if lane.on_loss == "continue" and limbo.holds(lane, lane.next_ordinal):
+            return settling.wait(lane, now)
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
         # Where part of the source is copied again, ordinals are promised to records that are gone now.
         if lane.on_loss == "continue" and not lane.plan:

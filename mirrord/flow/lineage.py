@@ -19,6 +19,8 @@ UNKNOWN = -1
 """The ledger says that the epoch is not known from here on: what lies in front was leapt over and not seen."""
 UNTOLD = -2
 """The ledger says nothing of the epoch."""
+UNSEEN = -2
+"""The next batch's epoch is told, whatever it is."""
 
 
 def told_at(epochs: Epochs, ordinal: int) -> int:
@@ -66,6 +68,20 @@ def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, i
         limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
         if limit > offset:
             yield ordinal, offset, min(length, limit - offset)
+
+
+def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
+    """The lowest source offset from this one on that the ordinals up to the last one stand for, if there is one."""
+    runs = record.source_runs
+    found: list[int] = []
+    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
+        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
+        pieces = standing(record, runs.at(at).ordinal, last)
+        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
+        if runs.at(at).offset <= offset:
+            break  # whatever was copied before, and is not lost, lies in front
+        last = begin - 1
+    return min(found, default=None)
 
 
 def recall(lane: Lane) -> None:
@@ -127,16 +143,17 @@ def _seed(lane: Lane, told: Epochs) -> None:
     lane.seen.take_over(found[::-1], lane.position)
 
 
+def is_news(lane: Lane, epoch: int) -> bool:
+    """A batch of this epoch follows: whether the ledger has to learn of that before it is produced. What is copied
+    again is of the epoch that it was told to be; what follows it is told when it comes."""
+    return epoch >= 0 and epoch != lane.told_epoch and not lane.plan
+
+
 def tell(lane: Lane, epoch: int) -> bool:
-    """A batch of another epoch follows: whether the ledger has to learn of it before it is produced."""
-    if epoch < 0 or epoch == lane.told_epoch:
+    """A batch of another epoch follows: whether the ledger has to learn of it, with the next run."""
+    if not is_news(lane, epoch):
         return False
-    if lane.plan:
-        return False  # copied again from where it was told before; what follows is told when it comes
     former, lane.told_epoch = lane.told_epoch, epoch
-    if former == UNTOLD:
-        lane.told_since = lane.next_ordinal
-        return False  # the mark tells it
     if former >= 0 and not lane.new_epochs and lane.told_since < lane.next_ordinal:
         lane.new_epochs.append((lane.told_since, former))
     lane.new_epochs.append((lane.next_ordinal, epoch))
@@ -178,11 +195,18 @@ def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
 def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
     """What is to be told so that nothing counts that was told behind the present ordinal, but for what is copied again
     (`carried`)."""
-    record, ordinal = lane.record, lane.resume_ordinal
+    record = lane.record
     epochs = carried(record.epochs, pieces) if record is not None and record.epochs else ()
-    epochs = epochs or ((ordinal, max(lane.epoch, UNKNOWN)),)
+    if not epochs:
+        # Under which epoch it goes on is told with the first record: what stands there by then came late.
+        epochs, lane.epoch = ((lane.resume_ordinal, UNKNOWN),), UNSEEN
     lane.told_epoch = epochs[0][1]
     return epochs
+
+
+def in_front_of_position(lane: Lane) -> int:
+    """The epoch to fetch with, or -1 when none is known."""
+    return lane.epoch if lane.epoch != UNSEEN else lane.seen.before(lane.position)
 
 
 def leap(lane: Lane) -> None:

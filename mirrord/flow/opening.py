@@ -6,7 +6,7 @@ stood there. A producer id that did not bind is never used.
 
 import msgspec
 
-from mirrord.flow import handed, resume
+from mirrord.flow import handed, limbo, resume
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt, leave
@@ -174,7 +174,7 @@ def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
     new_round(lane)
     lane.appends.clear()
     if lane.in_flight:
-        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+        limbo.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     lane.trusted = max(lane.trusted, lane.acked)
     if lane.notes:
         go_back_to_told(lane)

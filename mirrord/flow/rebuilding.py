@@ -16,7 +16,7 @@ ledger, so the next holder begins with step 2 and never with copying.
 
 from collections.abc import Sequence
 
-from mirrord.flow import lineage, reading, resume, sequences
+from mirrord.flow import limbo, lineage, reading, resume, sequences
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, Located, OwnBatch, Relocated, Wake
@@ -54,7 +54,7 @@ def vanished(lane: Lane, now: float) -> Effects:
 def doubt(lane: Lane, now: float) -> Effects:
     """Stand still until the map is made anew."""
     if lane.in_flight:
-        lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+        limbo.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     return [*resume.begin(lane, now), Halted(lane.halt_line)]
 
 

@@ -13,7 +13,7 @@ means unknown, never "nothing was written".
 
 from collections.abc import Iterator
 
-from mirrord.flow import intake, lineage, reading, rebuilding
+from mirrord.flow import intake, limbo, lineage, reading, rebuilding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -74,6 +74,7 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0
+    lane.later_end = -1
     lane.stage = Stage.END
     if lane.differs is not None:
         return [StopFetch(), *rebuilding.begin(lane, now, delay_s)]
@@ -108,8 +109,7 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
         lane.end_epoch = told.leader_epoch
         if lane.mode == "at-least-once":
             lane.entry = None
-            lane.stage = Stage.END_AGAIN
-            return [AskEnd(ask(lane))]
+            return _ask_again(lane, now)
         lane.stage = Stage.PRODUCERS
         return [AskProducers(ask(lane), lane.producer_id)]
     if lane.stage is not Stage.END_AGAIN:
@@ -131,7 +131,13 @@ def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
     if told.error != NONE:
         return _again(lane, now)
     lane.entry = told.entry
+    return _ask_again(lane, now)
+
+
+def _ask_again(lane: Lane, now: float) -> Effects:
+    """Question 3."""
     lane.stage = Stage.END_AGAIN
+    limbo.look(lane, now)
     return [AskEnd(ask(lane))]
 
 
@@ -144,7 +150,7 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
         lane.trouble = f"target offsets {missing} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log_start = told.log_start
-    return decide(lane, now)
+    return decide(lane)
 
 
 def covers(lane: Lane, told: VisibleTold) -> bool:
@@ -162,13 +168,13 @@ def barrier_until(lane: Lane) -> float:
     return lane.dirty_until
 
 
-def decide(lane: Lane, now: float) -> Effects:
+def decide(lane: Lane) -> Effects:
     """The target has said everything: where to go on, or what to read first."""
     if lane.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
     # Of shaped records the broker's memory tells numbers alone: another answer of a policy is another record.
-    if (lane.shaped or not lane.protected) and now < barrier_until(lane):
+    if (lane.shaped or not lane.protected) and lane.looked_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.opened_here and not lane.sent:
@@ -186,7 +192,7 @@ def decide(lane: Lane, now: float) -> Effects:
     facts: tuple[LaneFact, ...] = ()
     if ordinal > lane.mark.ordinal and lane.record is not None:
         facts = reading.placed(lane, lane.record.target_runs.copy(), lane.mark.ordinal, lane.mark.target_offset)
-    if must_wait_to_void(lane, now, ordinal):
+    if must_wait_to_void(lane, ordinal):
         return _wait_to_mend(lane)
     return note(lane, facts) + _resume_at(lane, ordinal)
 
@@ -241,21 +247,21 @@ def _read(lane: Lane, now: float, found: Reading) -> Effects:
             f"its log ends with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
-    if must_wait_to_mend(lane, now, found) or must_wait_to_void(lane, now, found.next_ordinal):
+    if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal)
 
 
-def must_wait_to_mend(lane: Lane, now: float, found: Reading) -> bool:
+def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
     """Mending a hole gives the next ordinals another meaning. A broker that remembers the producer would still take
     them from a former holder, in their old meaning, so nobody else may be writing any more."""
-    return bool(found.holes) and now < lane.dirty_until
+    return bool(found.holes) and lane.looked_at < lane.dirty_until
 
 
-def must_wait_to_void(lane: Lane, now: float, ordinal: int) -> bool:
+def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
     """The ledger tells of a hole or an epoch that begins at this ordinal or behind it. What was sent in that meaning
     may still arrive, so it must not be taken back before nobody else may be writing."""
-    return now < lane.dirty_until and lane.record is not None and lineage.is_told_from(lane.record, ordinal)
+    return lane.looked_at < lane.dirty_until and lane.record is not None and lineage.is_told_from(lane.record, ordinal)
 
 
 def _wait_to_mend(lane: Lane) -> Effects:
@@ -291,7 +297,7 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
         found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found)
-    if must_wait_to_mend(lane, now, found) or must_wait_to_void(lane, now, found.next_ordinal):
+    if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     ordinal = found.next_ordinal
     went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"

@@ -14,7 +14,7 @@ from mirrord.flow.lane_record import LaneRecord
 from mirrord.model.facts import CopyInherited, LaneFact, Progress
 from mirrord.model.runs import Run, Runs
 
-ScanPurpose = Literal["resume", "verify", "confirm", "gap"]
+ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
 
 class Batch:

@@ -235,6 +235,10 @@ class Lane:
     """Until then something that was sent before (by a former holder, over a dead connection) may still be appended."""
     former_until: float = 0.0
     """Until then a former holder may be writing, whatever the broker remembers."""
+    looked_at: float = 0.0
+    """When the target was last asked for its end (`mirrord.flow.limbo`)."""
+    limbo: int = -1
+    """Batches of this attempt of ordinals below it may still be appended, though nobody waits for them; -1: none."""
     mark: Mark = NOTHING
     told: Mark = NOTHING
     """A mark below which the ledger is known to explain everything."""
@@ -275,7 +279,7 @@ class Lane:
     position: int = 0
     """Source offset of the next fetch."""
     epoch: int = -1
-    """Leader epoch of the last batch before `position`, or -1."""
+    """Leader epoch of the last batch before `position`, or -1; -2 when the next one is to be told in any case."""
     seen: Epochs = field(default_factory=Epochs)
     """The epochs in front of other positions."""
     told_epoch: int = -2
@@ -345,6 +349,10 @@ class Lane:
     check_from: Mark | None = None
     """Where that begins. An acknowledgement behind it may be a broker's word for another holder's batch, so the mark
     does not pass it."""
+    later_look: int = -1
+    """The open question of where the target log ends then."""
+    later_end: int = -1
+    """The answer."""
     later_check: int = -1
     """The open question of that comparison."""
     corrupt_at: int = -1

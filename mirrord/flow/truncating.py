@@ -8,11 +8,11 @@ That gives the next ordinals another meaning, as the mending of a hole does. So 
 answered and the target is asked what stands there, and nobody else may be writing any more.
 """
 
-from mirrord.flow import intake, lineage, resume
+from mirrord.flow import intake, limbo, lineage, settling
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.signals import Chunk, Effects, Lost, Wake
-from mirrord.flow.state import NOT_YET, Lane, Phase
+from mirrord.flow.state import NOT_YET, Lane
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
 
@@ -24,29 +24,22 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # What was fetched, and not copied, is gone; the position stands.
-        lane.seen.diverge(chunk.diverging_end, lane.epoch)
+        lane.seen.diverge(chunk.diverging_end, lineage.in_front_of_position(lane))
         lane.epoch = lane.seen.before(lane.position)
         return intake.want_more(lane)
     if lane.on_loss == "halt" or lane.plan:
         # Where part of the source is copied again, ordinals are promised to records that are gone now.
         line = f"the source log was truncated: offsets [{start}, {lane.position}) that were copied are gone"
         return halt(lane, "truncated", line, start, lane.position)
-    if is_settled(lane, now):
-        return [*_check_anew(lane, now), *_go_back(lane, start)]
-    if not lane.in_flight:
-        until = max(lane.dirty_until, lane.former_until)
-        return resume.begin(lane, now, max(until - now, 0.0))
-    lane.ready.clear()
-    lane.ready_bytes = 0
-    lane.phase = Phase.SETTLING
-    lane.failure = (resume.NOT_LEADER, lane.in_flight[0])
-    return []
+    if is_settled(lane):
+        return [*_check_anew(lane, now), *_go_back(lane, start, _gone_from(lane, start, chunk.diverging_end))]
+    return settling.wait(lane, now)
 
 
-def is_settled(lane: Lane, now: float) -> bool:
+def is_settled(lane: Lane) -> bool:
     """Nothing is held or on its way, the lane's own or a former holder's."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
-    return not held and now >= max(lane.dirty_until, lane.former_until)
+    return not held and not limbo.holds(lane, lane.next_ordinal)
 
 
 def _check_anew(lane: Lane, now: float) -> Effects:
@@ -57,9 +50,21 @@ def _check_anew(lane: Lane, now: float) -> Effects:
     return [Wake(ask(lane), now)]
 
 
-def _go_back(lane: Lane, start: int) -> Effects:
-    gone = Verdict(start, lane.position, "truncated")
-    line = f"source offsets [{start}, {lane.position}) were copied, and the source has lost them: an unclean election"
+def _gone_from(lane: Lane, start: int, end: int) -> int:
+    """From where on the source has lost what was copied. Where a higher epoch began somewhere between two copied
+    records, the lane goes back as far as that may be; what the source's log holds still of it is not lost."""
+    record = lane.record
+    if record is None or record.holes or end <= start:
+        return start
+    copied = lineage.copied_from(record, start, lane.next_ordinal - 1)
+    return min(end, lane.position if copied is None else copied)
+
+
+def _go_back(lane: Lane, start: int, gone_from: int) -> Effects:
+    gone = Verdict(gone_from, lane.position, "truncated")
+    line = (
+        f"source offsets [{gone_from}, {lane.position}) were copied, and the source has lost them: an unclean election"
+    )
     kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
     lane.skipped.clear()
     lane.seen.part(start)

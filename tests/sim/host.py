@@ -113,10 +113,6 @@ class Request:
     """It does not arrive before another replicator has sent something too."""
 
 
-def tells_epoch(mark: Progress | None) -> bool:
-    return mark is not None and mark.source_epoch >= 0 and mark.ordinal > 0
-
-
 def word_for_the_next(world: "World") -> Progress | None:
     """What whoever left last has said; now and then what somebody else had said before."""
     if not world.shape.handed or not world.left_cleanly or not world.words:

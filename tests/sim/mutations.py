@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, handed, intake, lane, lineage, opening, rebuilding, resume, truncating
+from mirrord.flow import flight, handed, intake, lane, limbo, lineage, opening, rebuilding, resume
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import (
     Answer,
-    Batch,
     Effects,
     EndTold,
     LaneRecord,
@@ -58,10 +57,6 @@ def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(flight, "_doubted", doubted)
     patch.setattr(resume, "must_read", lambda _: False)
-
-
-def _mend_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resume, "must_wait_to_mend", lambda *_: False)
 
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
@@ -156,17 +151,6 @@ def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lane, "settles", lambda *_: True)
 
 
-def _a_gap_counts_as_read(patch: pytest.MonkeyPatch) -> None:
-    true = flight.leapt
-
-    def leapt(state: Lane, batch: Batch, base_offset: int) -> Effects:
-        effects = true(state, batch, base_offset)
-        state.unread = None
-        return effects
-
-    patch.setattr(flight, "leapt", leapt)
-
-
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
     def recall(state: Lane) -> None:
         state.seen.begin(0, -1)
@@ -179,8 +163,15 @@ def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lineage, "tell", lambda *_: False)
 
 
-def _go_back_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(truncating, "is_settled", lambda state, _: not state.in_flight and not state.ready)
+def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
+    true = intake._new_epoch
+
+    def begun(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(limbo, "holds", lambda *_: False)
+            true(*arguments)
+
+    patch.setattr(intake, "_new_epoch", begun)
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
@@ -209,17 +200,6 @@ def _a_loss_goes_untold(patch: pytest.MonkeyPatch) -> None:
         return true(state, to, reason)
 
     patch.setattr(intake, "leap", leap)
-
-
-def _the_mark_passes_what_is_not_compared(patch: pytest.MonkeyPatch) -> None:
-    true = resume.copy
-
-    def copy(state: Lane) -> Effects:
-        effects = true(state)
-        state.check_from = None
-        return effects
-
-    patch.setattr(resume, "copy", copy)
 
 
 def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
@@ -259,20 +239,17 @@ MUTATIONS = (
     Mutation("3 no entry means unknown", _no_entry_means_nothing_written, "zombies of old records"),
     Mutation("3 the end once more before the first produce", _end_not_read_again, "late"),
     Mutation("4 the lease barrier", _no_barrier, "slow wire, old records"),
-    Mutation("4 a hole waits for former holders", _mend_at_once, ""),
     Mutation("5 went back is not lost", _went_back_is_lost, "late"),
     Mutation("6 first fact wins", _last_fact_wins, "zombies of old records"),
     Mutation("intent before gap", _produce_before_intent, "transactions"),
     Mutation("each answer counts once", _every_answer_counts, "twice"),
-    Mutation("the mark does not pass a gap that is not read", _a_gap_counts_as_read, "twice, old records"),
     Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
     Mutation("an epoch is told before its first record", _an_epoch_goes_untold, "source truncated"),
-    Mutation("going back waits for former holders", _go_back_at_once, "source truncated"),
+    Mutation("an epoch waits for former holders", _an_epoch_begins_at_once, "source truncated twice"),
     Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
     Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
     Mutation("resync on doubt", _no_resync, "deposed"),
     Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
-    Mutation("what may be another holder's is compared again", _the_mark_passes_what_is_not_compared, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),

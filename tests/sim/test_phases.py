@@ -15,8 +15,8 @@ NOT_DRAWN = {
     *itertools.product(MOVING, ("draining", "drained", "opening", "halted", "gone")),
     *itertools.product(("draining", "rebuilding"), ("gone",)),
 }
-ELSEWHERE = {("rebuilding", "resuming")}
-"""It takes a former holder with another view of the source: tests/unit/test_rebuilding.py plays that."""
+ELSEWHERE = {("resuming", "rebuilding"), ("rebuilding", "resuming"), ("rebuilding", "halted")}
+"""They take a former holder with another view of the source: tests/unit/test_rebuilding.py plays that."""
 ROUNDS = 30
 
 

@@ -51,7 +51,7 @@ def check(world: World, *, final: bool = False) -> None:
 def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:
     if len(set(numbers)) != len(numbers):
         twice = sorted(number for number in set(numbers) if numbers.count(number) > 1)
-        if set(twice) <= world.excused or excused:
+        if set(twice) <= world.excused | _gone(world) or excused:
             return
         if {world.source.offset_of[number] for number in twice} <= world.named:
             return
@@ -79,6 +79,12 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
         last = at
 
 
+def _gone(world: World) -> set[int]:
+    """What two views of the source may have doubled, and a cleaner removed before anybody could compare it."""
+    source = world.source
+    return {number for number in source.unwanted if source.at(source.offset_of[number]) is None}
+
+
 def _target_map(world: World) -> None:
     """The map's other side: where the ledger says that the lane's ordinals stand at the target."""
     record = world.truth.lanes[LANE]
@@ -99,8 +105,6 @@ def _translations(world: World) -> None:
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
     end, ordinal = places[-1][0] + 1, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
-    if cut and (world.progress is None or world.progress.ordinal < ordinal):
-        return  # a former holder wrote what the source lost since: it is met, and told, with the next record
     lane = LaneMap(record, Copied(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)
     for offset in range(world.source.end + 1):
@@ -159,7 +163,10 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
     if both:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
-    twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
+    gone = {number for number in _gone(world) if numbers.count(number) > 1}
+    twice = {world.source.offset_of[number] for number in arrived - gone if numbers.count(number) > 1}
+    if gone and world.named <= twice | {world.source.offset_of[number] for number in gone}:
+        return  # no map can be right there
     if world.named != twice and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
     if record is not None and not world.excused:
@@ -183,8 +190,6 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
-    if world.source.cut and world.unmarked:
-        return True  # nobody had told yet in which epoch the lane began
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
 

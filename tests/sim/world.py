@@ -67,7 +67,7 @@ from mirrord.model.names import ClusterId
 from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, tells_epoch, word_for_the_next
+from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.source import FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
 
@@ -90,7 +90,6 @@ class World:
         self.hosts: list[Host] = []
         self.wire: list[Request] = []
         self.progress: Progress | None = None
-        self.unmarked = False  # a former holder had told no epoch
         self.left_cleanly = False
         self.words: list[Progress] = []
         """What holders said when they left."""
@@ -180,7 +179,6 @@ class World:
         left |= is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
-        self.unmarked |= record is not None and not record.epochs and not tells_epoch(self.progress)
         host.take(Start(record, self.progress, name, barrier, left, word if left else None))
         self.by_word += host.lane.handed is not None
         return host

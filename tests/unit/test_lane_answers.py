@@ -100,7 +100,11 @@ def chunk(lane: Lane, *, error: int = 0, log_start: int = 0, high_watermark: int
 def in_flight(mode: Mode = "sequence") -> tuple[Lane, Produce]:
     """A lane with its first batch on the way."""
     lane, _ = copying(mode)
-    effects = step(lane, 0.0, chunk(lane))
+    (append,) = [effect for effect in step(lane, 0.0, chunk(lane)) if isinstance(effect, Append)]
+    assert append.facts == (SourceRun(lane.id, 1, (Run(0, 0),), (), ((0, 0),)),)
+    assert isinstance(lane.record, Record)
+    lane.record.epochs = ((0, 0),)
+    effects = step(lane, 0.0, Bound(append.tag, (True,), lane.record))
     (ask,) = [effect for effect in effects if isinstance(effect, AskEnd)]  # unprotected: the end is read once more
     effects = step(lane, 0.0, EndTold(ask.question, 0, 1, 0))
     (produce,) = [effect for effect in effects if isinstance(effect, Produce)]

@@ -4,6 +4,7 @@ from msgspec.structs import replace
 
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.lane import step
+from mirrord.flow.lineage import copied_from
 from mirrord.flow.signals import (
     Answer,
     Append,
@@ -179,18 +180,18 @@ def idle() -> tuple[Lane, Record, FetchFrom]:
     """A lane that has copied 4 records of epoch 1 and 2 of epoch 3, and asks for more."""
     lane, fetch = copying()
     effects = step(lane, 0.0, chunk(fetch, data((0, 4, 1, 0), (4, 2, 3, 0))))
-    told = [each for each in effects if isinstance(each, Append)]
-    assert [fact for each in told for fact in each.facts] == [SourceRun(LANE, 1, (Run(4, 4),), (), ((0, 1), (4, 3)))]
+    # Both batches wait for the word on their epochs.
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    assert told.facts == (SourceRun(LANE, 1, (Run(0, 0), Run(4, 4)), (), ((0, 1), (4, 3))),)
     fetch = fetch_of(effects)
     record = lane.record
     assert isinstance(record, Record)
     record.epochs = ((0, 1), (4, 3))
-    (ask,) = [each for each in effects if isinstance(each, AskEnd)]
+    (ask,) = step(lane, 0.0, Bound(told.tag, (True,), record))
+    assert isinstance(ask, AskEnd)
     (produce,) = [each for each in step(lane, 0.0, EndTold(ask.question, 0, 1, 0)) if isinstance(each, Produce)]
-    # The second batch waits for the word on its epoch.
-    assert len(produce.batches) == 1
-    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
-    (produce,) = [each for each in step(lane, 0.0, Bound(told[0].tag, (True,), record)) if isinstance(each, Produce)]
+    effects = step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    (produce,) = [each for each in effects if isinstance(each, Produce)]
     step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 4))
     assert lane.acked == 6
     return lane, record, fetch
@@ -214,6 +215,32 @@ def test_a_log_that_parts_lacks_all_higher_epochs() -> None:
     assert told.facts == (SourceRun(LANE, 1, (Run(6, 4),), (Verdict(4, 6, "truncated"),), ((6, 1),)),)
     assert isinstance(fetch, FetchFrom)
     assert (fetch.position, fetch.last_epoch) == (4, 1)
+
+
+def test_a_marker_in_front_of_what_is_lost_is_not_lost() -> None:
+    # Ordinals 0 to 3 are offsets 0 to 3 of epoch 1, then a marker of the same epoch, then two records of epoch 3.
+    record = Record(grant=1, source_runs=Runs((Run(0, 0), Run(4, 5))), target_runs=Runs((Run(0, 0),)))
+    record.epochs = ((0, 1), (4, 3))
+    lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    progress = Progress(LANE, 1, 1, 6, 6, 1, 7, 20, 1, 1, True, "drained", source_epoch=3, epochs_told=True)
+    (append,) = step(lane, 0.0, Start(record, progress, "another", 0.0, True))
+    assert isinstance(append, Append)
+    record.grant, record.replicator = 2, "another"
+    step(lane, 0.0, Bound(append.tag, (True,), record))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
+    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
+    fetch = fetch_of(step(lane, 0.0, VisibleTold(lane.asked, 0, 6, 0)))
+    assert (fetch.position, fetch.last_epoch) == (7, 3)
+    effects = step(lane, 0.0, chunk(fetch, bytearray(), diverging_epoch=1, diverging_end=5))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    assert told.facts == (SourceRun(LANE, 2, (Run(6, 4),), (Verdict(5, 7, "truncated"),), ((6, 1),)),)
+    assert fetch_of(effects).position == 4
+
+
+def test_what_was_copied_from_an_offset_on() -> None:
+    record = Record(source_runs=Runs((Run(0, 0), Run(4, 6), Run(8, 3), Run(10, 20))), cuts=((8, 3),))
+    assert [copied_from(record, at, 11) for at in (0, 2, 3, 5, 6, 21, 22)] == [0, 2, 3, 20, 20, 21, None]
 
 
 def test_a_truncation_waits_for_what_is_on_its_way() -> None:

@@ -1,0 +1,54 @@
+"""Behind a take-over: once a former holder can write no more, what was written since is compared with the source.
+
+An acknowledgement may have been a broker's word for another holder's batch, and what that one sent last may stand
+behind everything that was acknowledged: the next batch of as many records would be taken for a repeat of it. So the end
+of the target log is asked for first, and the comparison waits until all in front of it is known.
+"""
+
+from mirrord.flow import lineage, resume, settling
+from mirrord.flow.answers import NONE
+from mirrord.flow.asking import ask
+from mirrord.flow.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
+from mirrord.flow.state import Lane
+
+
+def begin(lane: Lane, now: float) -> Effects:
+    """The former holder's time has run out."""
+    if lane.later_end >= 0:
+        return _compare(lane, now)
+    lane.later_look = ask(lane)
+    return [AskEnd(lane.later_look)]
+
+
+def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
+    """Where the target log ends: what is appended from now on is the lane's own."""
+    if told.error != NONE or told.leader_epoch != lane.end_epoch:
+        return [Wake(ask(lane), now + lane.limits.retry_s)]
+    lane.later_end = told.end
+    return _compare(lane, now)
+
+
+def _compare(lane: Lane, now: float) -> Effects:
+    if lineage.is_cut_untold(lane) or (lane.in_flight and lane.expected < lane.later_end):
+        return [Wake(ask(lane), now + lane.limits.poll_s)]
+    if lane.expected < lane.later_end:
+        return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
+    lane.looked_at = max(lane.looked_at, lane.former_until)
+    begun = lane.check_from or lane.resumed_at
+    if lane.acked > begun.ordinal:
+        lane.later_check = ask(lane)
+        stretch = (begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
+        epochs = lineage.known_epochs(lane, begun.ordinal)
+        return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
+    lane.check_later, lane.check_from = False, None
+    return []
+
+
+def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+    """What stands behind the last acknowledged batch was read."""
+    if told.error:
+        return [Wake(ask(lane), now + lane.limits.retry_s)]
+    if told.own:
+        return settling.settle(lane) if lane.in_flight else resume.begin(lane, now)
+    lane.later_end = told.start
+    return _compare(lane, now)

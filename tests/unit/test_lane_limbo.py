@@ -1,0 +1,139 @@
+"""What may still arrive: until it cannot, a lane gives no ordinal another meaning, and looks then what has come."""
+
+from mirrord.flow import limbo
+from mirrord.flow.asking import ask
+from mirrord.flow.lane import step
+from mirrord.flow.reading import Reading
+from mirrord.flow.report import mark
+from mirrord.flow.resume import must_wait_to_mend
+from mirrord.flow.signals import (
+    Answer,
+    Append,
+    AskCheck,
+    AskEnd,
+    AskScan,
+    Checked,
+    Effects,
+    EndTold,
+    OwnBatch,
+    Produce,
+    Scanned,
+    Wake,
+    Woken,
+)
+from mirrord.flow.state import Lane, Mark, Phase
+from tests.unit.test_lane_epochs import chunk, data, idle
+
+
+def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
+    lane, _, fetch = idle()
+    lane.former_until = 9.0
+    effects = step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0), (7, 1, 4, 0))))
+    (wake,) = [each for each in effects if isinstance(each, Wake)]
+    assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
+    assert not [each for each in effects if isinstance(each, Append | Produce)]
+
+
+def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
+    for behind, waits in ((7, True), (6, False)):
+        lane, _, fetch = idle()
+        limbo.leave(lane, 0.0, behind)
+        effects = step(lane, 1.0, chunk(fetch, data((6, 1, 4, 0))))
+        assert (lane.phase is Phase.WAITING) == waits
+        assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
+
+
+def test_other_records_than_were_sent_wait_for_those() -> None:
+    for behind, waits in ((7, True), (6, False)):
+        lane, _, fetch = idle()
+        limbo.leave(lane, 0.0, behind)
+        effects = step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0))))  # offset 6 was removed
+        assert (lane.phase is Phase.WAITING) == waits
+        assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
+
+
+def second_look(end: int) -> tuple[Lane, Effects]:
+    """A former holder's time has run out, and the target log ends here; the lane has copied 6 records."""
+    lane, _, _ = idle()
+    lane.check_later, lane.former_until, lane.check_from = True, 5.0, Mark(2, 2, 1)
+    (asked,) = step(lane, 5.0, Woken(ask(lane)))
+    assert isinstance(asked, AskEnd)
+    return lane, step(lane, 5.0, EndTold(asked.question, 0, 1, end))
+
+
+def test_what_was_written_beside_a_former_holder_is_compared() -> None:
+    lane, (check,) = second_look(6)
+    assert isinstance(check, AskCheck)
+    assert (check.first, check.last, check.start, check.end) == (2, 5, 2, 6)
+    # An acknowledgement may have been for another holder's batch: until it is compared, the mark stays in front.
+    assert mark(lane) == Mark(2, 2, 1)
+    step(lane, 5.0, Checked(check.question, 0, 2, 5, "equal"))
+    assert not lane.check_later
+    assert mark(lane) == Mark(6, 6, 1)
+
+
+def test_what_a_former_holder_wrote_last_is_met() -> None:
+    lane, (scan,) = second_look(8)
+    assert isinstance(scan, AskScan)
+    (asked,) = [each for each in step(lane, 5.0, scanned(scan, OwnBatch(6, 2, 6, 0))) if isinstance(each, AskEnd)]
+    assert (lane.phase, lane.asked) == (Phase.RESUMING, asked.question)
+
+
+def test_what_others_wrote_behind_a_former_holder_is_passed_over() -> None:
+    lane, (scan,) = second_look(8)
+    assert isinstance(scan, AskScan)
+    (check,) = step(lane, 5.0, scanned(scan))
+    assert isinstance(check, AskCheck)
+    assert (check.last, check.end, lane.phase) == (5, 6, Phase.COPYING)
+
+
+def test_the_second_look_waits_for_what_is_in_flight() -> None:
+    lane, _, fetch = idle()
+    assert step(lane, 5.0, chunk(fetch, data((6, 2, 3, 0))))
+    lane.check_later = True
+    (asked,) = step(lane, 5.0, Woken(ask(lane)))
+    assert isinstance(asked, AskEnd)
+    (wake,) = step(lane, 5.0, EndTold(asked.question, 0, 1, 8))
+    assert isinstance(wake, Wake)
+    step(lane, 5.0, Answer(lane.round, lane.in_flight[0], 0, 6))
+    (check,) = step(lane, 6.0, Woken(wake.question))
+    assert isinstance(check, AskCheck)
+    assert check.end == 8
+
+
+def test_another_leader_is_asked_again_where_its_log_ends() -> None:
+    lane, _, _ = idle()
+    lane.check_later = True
+    (asked,) = step(lane, 5.0, Woken(ask(lane)))
+    assert isinstance(asked, AskEnd)
+    (wake,) = step(lane, 5.0, EndTold(asked.question, 0, 2, 6))
+    assert isinstance(wake, Wake)
+    assert isinstance(step(lane, 6.0, Woken(wake.question))[0], AskEnd)
+
+
+def scanned(scan: AskScan, *own: OwnBatch) -> Scanned:
+    return Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, own)
+
+
+def test_a_hole_is_mended_when_nobody_else_may_be_writing() -> None:
+    lane, _, _ = idle()
+    limbo.leave(lane, 0.0, 6)
+    found = Reading(6, ((2, 3),), (), None)
+    assert must_wait_to_mend(lane, found)
+    assert not must_wait_to_mend(lane, Reading(6, (), (), None))
+    limbo.look(lane, 7.9)
+    assert must_wait_to_mend(lane, found)
+    limbo.look(lane, 8.0)
+    assert not must_wait_to_mend(lane, found)
+    assert not limbo.holds(lane, 0)
+
+
+def test_the_mark_does_not_pass_what_is_not_read() -> None:
+    lane, _, fetch = idle()
+    (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
+    effects = step(lane, 1.0, Answer(produce.round, produce.batches[0], 0, 9))
+    (scan,) = [each for each in effects if isinstance(each, AskScan)]
+    assert (scan.purpose, scan.start, scan.end) == ("gap", 6, 9)
+    assert mark(lane) == Mark(6, 6, 1)
+    step(lane, 1.0, scanned(scan))
+    assert mark(lane) == Mark(7, 10, 1)
