@@ -27,7 +27,7 @@ ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
 
 
 class World(Surroundings):
-    """Clusters and ledgers in memory. Flows share no ledger, but replicators write into that of the first one."""
+    """Clusters and ledgers in memory."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -62,7 +62,9 @@ async def daemon(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Supervisor]:
     world = World(config)
     for topic in ("orders", "payments"):
         world.clusters["eu"].add(topic, 1)
-    made = Supervisor(config, FakeEngine(world.ledgers[FLOW.name]), world)
+    engine = FakeEngine(world.ledgers[FLOW.name])
+    engine.ledgers = world.ledgers
+    made = Supervisor(config, engine, world)
     await made.start()
     waiting = asyncio.create_task(made.wait())
     await eventually(lambda: states(made) == {"eu-us": "running"})
