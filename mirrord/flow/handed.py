@@ -8,7 +8,7 @@ nothing stands behind what was acknowledged, which is committed; and a broker th
 Whatever else is found, the lane resumes like any other (`mirrord.flow.resume`).
 """
 
-from mirrord.flow import lineage, resume
+from mirrord.flow import resume
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import answers, ask
 from mirrord.flow.signals import (
@@ -88,7 +88,7 @@ def go_on(lane: Lane) -> Effects:
         return []
     lane.end_epoch, lane.end = handed.end.leader_epoch, handed.end.end
     effects = resume.decide(lane)
-    early = (lane.position, lineage.in_front_of_position(lane)) == (handed.position, handed.epoch)
+    early = (lane.position, lane.epoch) == (handed.position, handed.epoch)
     wish = next((each for each in effects if isinstance(each, FetchFrom)), None)
     if early and wish is not None:
         effects.remove(wish)

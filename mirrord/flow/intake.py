@@ -76,7 +76,7 @@ def want_more(lane: Lane) -> Effects:
     if lane.doubt is not None:
         return []
     lane.fetching = True
-    return [FetchFrom(ask(lane), lane.round, lane.position, lineage.in_front_of_position(lane))]
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
 
 
 def leap(lane: Lane, to: int, reason: Reason) -> Effects:

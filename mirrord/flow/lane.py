@@ -10,7 +10,6 @@ from mirrord.flow import (
     handed,
     intake,
     limbo,
-    lineage,
     opening,
     parking,
     reading,
@@ -223,8 +222,7 @@ def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effe
         return parking.park(lane, "unreadable", 0, line, lane.position, lane.position + 1)
     lane.fetching = True
     delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
-    epoch = lineage.in_front_of_position(lane)
-    return [FetchFrom(ask(lane), lane.round, lane.position, epoch, delay, refresh=True)]
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]
 
 
 def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:

@@ -19,8 +19,6 @@ UNKNOWN = -1
 """The ledger says that the epoch is not known from here on: what lies in front was leapt over and not seen."""
 UNTOLD = -2
 """The ledger says nothing of the epoch."""
-UNSEEN = -2
-"""The next batch's epoch is told, whatever it is."""
 
 
 def told_at(epochs: Epochs, ordinal: int) -> int:
@@ -197,16 +195,9 @@ def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs
     (`carried`)."""
     record = lane.record
     epochs = carried(record.epochs, pieces) if record is not None and record.epochs else ()
-    if not epochs:
-        # Under which epoch it goes on is told with the first record: what stands there by then came late.
-        epochs, lane.epoch = ((lane.resume_ordinal, UNKNOWN),), UNSEEN
+    epochs = epochs or ((lane.resume_ordinal, max(lane.epoch, UNKNOWN)),)
     lane.told_epoch = epochs[0][1]
     return epochs
-
-
-def in_front_of_position(lane: Lane) -> int:
-    """The epoch to fetch with, or -1 when none is known."""
-    return lane.epoch if lane.epoch != UNSEEN else lane.seen.before(lane.position)
 
 
 def leap(lane: Lane) -> None:

@@ -279,7 +279,7 @@ class Lane:
     position: int = 0
     """Source offset of the next fetch."""
     epoch: int = -1
-    """Leader epoch of the last batch before `position`, or -1; -2 when the next one is to be told in any case."""
+    """Leader epoch of the last batch before `position`, or -1."""
     seen: Epochs = field(default_factory=Epochs)
     """The epochs in front of other positions."""
     told_epoch: int = -2

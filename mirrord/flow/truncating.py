@@ -24,7 +24,7 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
         # What was fetched, and not copied, is gone; the position stands.
-        lane.seen.diverge(chunk.diverging_end, lineage.in_front_of_position(lane))
+        lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
         return intake.want_more(lane)
     if lane.on_loss == "halt" or lane.plan:
