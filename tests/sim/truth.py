@@ -82,7 +82,8 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
 def _gone(world: World) -> set[int]:
     """What two views of the source may have doubled, and a cleaner removed before anybody could compare it."""
     source = world.source
-    return {number for number in source.unwanted if source.at(source.offset_of[number]) is None}
+    records = source.unwanted & source.offset_of.keys()
+    return {number for number in records if source.at(source.offset_of[number]) is None}
 
 
 def _target_map(world: World) -> None:
