@@ -164,7 +164,8 @@ class Host:
         policy = self._shaping.fingerprint if shaped else flow.isolation
         reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
         lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
-        hosted = Hosted(self.tell, assignment, lane, replicator)
+        is_shaped = self._shaping.concerns(assignment.source_topic)
+        hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=is_shaped)
         lane.origins = self._provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)

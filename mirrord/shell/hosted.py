@@ -10,19 +10,29 @@ from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
 from mirrord.shell.journey import Journey
 from mirrord.shell.metadata import PartitionId
-from mirrord.shell.source import Tap
+from mirrord.shell.source import LEAST_LANE_BYTES, Tap
 from mirrord.shell.target import Outlet
 
 LANE_FETCH_BYTES = 4 << 20
 """What one fetch brings for one lane at most."""
+SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
+"""The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on, so
+many small ones hold up whatever else the process does, the lease too."""
 
 
 class Hosted:
     """A lane and what the shell keeps for it."""
 
     def __init__(
-        self, tell: "Callable[[Hosted, Input], None]", assignment: LaneAssignment, lane: Lane, replicator: str
+        self,
+        tell: "Callable[[Hosted, Input], None]",
+        assignment: LaneAssignment,
+        lane: Lane,
+        replicator: str,
+        *,
+        is_shaped: bool,
     ) -> None:
+        """`is_shaped`: its records go through policies."""
         self.assignment = assignment
         self.lane = lane
         self.tell: Callable[[Input], None] = partial(tell, self)
@@ -31,7 +41,7 @@ class Hosted:
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
-        self.tap = Tap(self.source, LANE_FETCH_BYTES, self.tell)
+        self.tap = Tap(self.source, SHAPED_FETCH_BYTES if is_shaped else LANE_FETCH_BYTES, self.tell)
         self.outlet: Outlet | None = None
         self.outlet_round = -1
         self.connections = 0
