@@ -16,8 +16,8 @@ from mirrord.shell.target import Outlet
 LANE_FETCH_BYTES = 4 << 20
 """What one fetch brings for one lane at most."""
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
-"""The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on, so
-many small ones hold up whatever else the process does, the lease too."""
+"""The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on,
+so many small ones hold up whatever else the process does, the lease too."""
 
 
 class Hosted:
