@@ -263,6 +263,9 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int)
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
+    # Whoever wrote before may have read what a cleaner has removed since, and given it the next ordinal.
+    if reason == "compacted" and limbo.holds(lane, lane.next_ordinal):
+        raise Early("records that are gone", start, end)
     skipped = lane.skipped
     if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
         skipped[-1] = Verdict(skipped[-1].start, end, reason)

@@ -134,7 +134,25 @@ def _no_resync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(resume, "begin", begin)
 
 
+def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
+    """This function of `intake` waits for nobody."""
+    true = getattr(intake, name)
+
+    def hasty(*arguments: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(limbo, "holds", lambda *_: False)
+            true(*arguments)
+
+    patch.setattr(intake, name, hasty)
+
+
+def _a_removed_record_is_leapt_over_at_once(patch: pytest.MonkeyPatch) -> None:
+    _at_once(patch, "_skip")
+
+
 def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
+    # What no rule keeps out must be there to be found.
+    _a_removed_record_is_leapt_over_at_once(patch)
     patch.setattr(resume, "must_check", lambda _: False)
     true = opening.bound
 
@@ -164,14 +182,7 @@ def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
 
 
 def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
-    true = intake._new_epoch
-
-    def begun(*arguments: Any) -> None:
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(limbo, "holds", lambda *_: False)
-            true(*arguments)
-
-    patch.setattr(intake, "_new_epoch", begun)
+    _at_once(patch, "_new_epoch")
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
@@ -183,6 +194,7 @@ def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_is_missing(patch: pytest.MonkeyPatch) -> None:
+    _a_removed_record_is_leapt_over_at_once(patch)
     true = rebuilding._facts
 
     def facts(state: Lane, first: int, own: Any, read: Any, located: Located) -> list[LaneFact]:
@@ -246,6 +258,7 @@ MUTATIONS = (
     Mutation("a fetch carries the epoch in front of it", _no_epoch_after_a_resume, "source truncated"),
     Mutation("an epoch is told before its first record", _an_epoch_goes_untold, "source truncated"),
     Mutation("an epoch waits for former holders", _an_epoch_begins_at_once, "source truncated twice"),
+    Mutation("a removed record waits for former holders", _a_removed_record_is_leapt_over_at_once, "two views"),
     Mutation("another history is not compared", _another_history_is_compared, "source truncated"),
     Mutation("higher epochs are not in a log that parts", _part_where_the_source_says, "source truncated twice"),
     Mutation("resync on doubt", _no_resync, "deposed"),

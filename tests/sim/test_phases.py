@@ -13,7 +13,7 @@ ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 MOVING = ("opening", "waiting", "resuming", "copying", "settling")
 NOT_DRAWN = {
     *itertools.product(MOVING, ("draining", "drained", "opening", "halted", "gone")),
-    *itertools.product(("draining", "rebuilding"), ("gone",)),
+    *itertools.product(("draining", "rebuilding", "halted"), ("gone",)),
 }
 ELSEWHERE = {("resuming", "rebuilding"), ("rebuilding", "resuming"), ("rebuilding", "halted")}
 """They take a former holder with another view of the source: tests/unit/test_rebuilding.py plays that."""

@@ -51,7 +51,7 @@ def check(world: World, *, final: bool = False) -> None:
 def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:
     if len(set(numbers)) != len(numbers):
         twice = sorted(number for number in set(numbers) if numbers.count(number) > 1)
-        if set(twice) <= world.excused | _gone(world) or excused:
+        if set(twice) <= world.excused or excused:
             return
         if {world.source.offset_of[number] for number in twice} <= world.named:
             return
@@ -77,13 +77,6 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
             if not excused and not _filtered(world).issuperset(lost):
                 raise Violation(f"lost or reordered in front of offset {world.source.offset_of[number]}: {lost}")
         last = at
-
-
-def _gone(world: World) -> set[int]:
-    """What two views of the source may have doubled, and a cleaner removed before anybody could compare it."""
-    source = world.source
-    records = source.unwanted & source.offset_of.keys()
-    return {number for number in records if source.at(source.offset_of[number]) is None}
 
 
 def _target_map(world: World) -> None:
@@ -164,10 +157,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
     if both:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
-    gone = {number for number in _gone(world) if numbers.count(number) > 1}
-    twice = {world.source.offset_of[number] for number in arrived - gone if numbers.count(number) > 1}
-    if gone and world.named <= twice | {world.source.offset_of[number] for number in gone}:
-        return  # no map can be right there
+    twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
     if world.named != twice and not world.target.leapt:
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
     if record is not None and not world.excused:
