@@ -264,13 +264,21 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int)
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
     # Whoever wrote before may have read what a cleaner has removed since, and given it the next ordinal.
-    if reason == "compacted" and limbo.holds(lane, lane.next_ordinal):
+    if reason == "compacted" and limbo.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
         raise Early("records that are gone", start, end)
     skipped = lane.skipped
     if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
         skipped[-1] = Verdict(skipped[-1].start, end, reason)
     else:
         skipped.append(Verdict(start, end, reason))
+
+
+def _is_told(lane: Lane, offset: int) -> bool:
+    """The ledger says that the next ordinal stands for this source offset, or for one behind it."""
+    if lane.declared != lane.next_ordinal or lane.record is None:
+        return False
+    told = lane.record.source_runs.offset_of(lane.next_ordinal)
+    return told is not None and told >= offset
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
