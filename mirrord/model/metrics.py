@@ -152,6 +152,12 @@ CATALOGUE: tuple[Metric, ...] = (
         "none (`errors-total` of Connect tasks)",
     ),
     Metric(
+        "mirrord_throttled_seconds", "counter", "seconds", ("flow", "api"),
+        "For how long brokers let connections wait because a quota was used up, all connections together: those of the "
+        "source for `fetch`, of the target for `produce`.",
+        "none (`fetch-throttle-time-avg`, `produce-throttle-time-avg` of the clients)",
+    ),
+    Metric(
         "mirrord_latency_seconds", "gauge", "seconds", FLOW,
         "From source to target, by the heartbeats that the flow carries.", _MM2_SOURCE + "`replication-latency-ms`",
     ),

@@ -171,6 +171,8 @@ class RequestsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """All of them together."""
     errors: dict[str, int]
     """Partitions that were answered with an error, by Kafka's name of it."""
+    throttled_s: float = 0.0
+    """For so long brokers let connections wait because a quota was used up, all of them together."""
 
 
 class CountsStatus(msgspec.Struct, frozen=True, kw_only=True):

@@ -192,7 +192,13 @@ class Counts:
             rebuilt_batches=dict(sorted(self._rebuilt.items())),
             replicator_deaths=self._deaths,
             requests=tuple(
-                RequestsStatus(api=api, buckets=tuple(all_.buckets), seconds=all_.seconds, errors=dict(all_.errors))
+                RequestsStatus(
+                    api=api,
+                    buckets=tuple(all_.buckets),
+                    seconds=all_.seconds,
+                    errors=dict(all_.errors),
+                    throttled_s=all_.throttled_s,
+                )
                 for api, all_ in sorted(self._requests.items())
             ),
         )
@@ -214,12 +220,13 @@ class _Requests:
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self.seconds = 0.0
+        self.seconds = self.throttled_s = 0.0
         self.errors: Counter[str] = Counter()
 
     def add(self, now: RequestsStatus, before: RequestsStatus | None) -> None:
         known = before.buckets if before else (0,) * len(now.buckets)
         self.buckets = [sum(each) for each in zip(self.buckets, now.buckets, map(neg, known), strict=True)]
         self.seconds += now.seconds - (before.seconds if before else 0.0)
+        self.throttled_s += now.throttled_s - (before.throttled_s if before else 0.0)
         for error, count in now.errors.items():
             self.errors[error] += count - (before.errors.get(error, 0) if before else 0)

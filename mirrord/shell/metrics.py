@@ -152,6 +152,7 @@ def _counts(flow: str, counts: CountsStatus) -> Iterator[Sample]:
         yield Sample("mirrord_batches", (flow, "rebuilt", reason), number)
     for requests in counts.requests:
         yield Sample("mirrord_request_seconds", (flow, requests.api), sum(requests.buckets), requests)
+        yield Sample("mirrord_throttled_seconds", (flow, requests.api), requests.throttled_s)
         for error, number in requests.errors.items():
             yield Sample("mirrord_request_errors", (flow, requests.api, error), number)
 

@@ -11,12 +11,12 @@ from mirrord.wire.errors import ErrorCode
 class RequestStats:
     """Of one kind of request of one process. `told` may be called from another thread."""
 
-    __slots__ = ("_api", "_buckets", "_errors", "_seconds")
+    __slots__ = ("_api", "_buckets", "_errors", "_seconds", "_throttled_s")
 
     def __init__(self, api: Api) -> None:
         self._api: Api = api
         self._buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
-        self._seconds = 0.0
+        self._seconds = self._throttled_s = 0.0
         self._errors: dict[int, int] = {}
 
     def took(self, seconds: float) -> None:
@@ -28,6 +28,10 @@ class RequestStats:
         """So many partitions of an answer carried this error."""
         self._errors[error] = self._errors.get(error, 0) + partitions
 
+    def throttled(self, seconds: float) -> None:
+        """A broker lets one connection wait for so long, because a quota is used up."""
+        self._throttled_s += seconds
+
     def told(self) -> RequestsStatus:
         """All since the process began."""
         errors: Mapping[int, int] = dict(self._errors)
@@ -36,4 +40,5 @@ class RequestStats:
             buckets=tuple(self._buckets),
             seconds=self._seconds,
             errors={ErrorCode.name_of(code): count for code, count in errors.items()},
+            throttled_s=self._throttled_s,
         )

@@ -26,6 +26,7 @@ from mirrord.shell.frames import Frame
 from mirrord.shell.links import Backoff, Link
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.throttle import Throttle
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
@@ -252,6 +253,11 @@ class Feed:
                 return channel.heard
         return 0.0
 
+    def throttled_s(self, tap: Tap) -> float:
+        """So much longer the broker gives nothing for this tap, because a quota is used up."""
+        channel = self._idle if self._idle.taps.get(self._idle.key(tap)) is tap else self._hot
+        return channel.throttle.left_s
+
     def waiting_taps(self) -> list[Tap]:
         """Those that no open request asks for."""
         return list(self._new)
@@ -309,6 +315,7 @@ class Channel:
 
     def __init__(self, feed: Feed, link: Link) -> None:
         self.link = link
+        self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
         self.taps: dict[TopicPartition, Tap] = {}
         """What the request under way asks for, or the next one will."""
@@ -413,9 +420,12 @@ class Channel:
             self._feed.failed(self, self._backoff.next_s())
             return
         brought = self._hand_out(response, end)
-        self.heard = time.monotonic()
+        now = time.monotonic()
+        self.throttle.told(response.throttle_ms)
+        if not response.throttle_ms:
+            self.heard = now  # with a wait comes an empty answer, whatever there is (KafkaApis.handleFetchRequest)
         if brought:
-            stats.took(self.heard - self._asked)
+            stats.took(now - self._asked)
         self._feed.came_round(self, brought=brought)
 
     def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:

@@ -19,6 +19,7 @@ from mirrord.shell.connections import Connection
 from mirrord.shell.frames import Frame
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.throttle import Throttle
 from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.produce import Entry, decode, encode
@@ -120,16 +121,7 @@ class Outlet:
         self._window = ByteWindow()
         self._version = 0
         self._awaiting_lease = False
-        self._throttled_until = 0.0
-
-    @property
-    def throttled_s(self) -> float:
-        """So much longer the broker reads nothing from us, because a quota is exceeded (KIP-219)."""
-        return max(0.0, self._throttled_until - time.monotonic())
-
-    def throttled(self, seconds: float) -> None:
-        """The broker said so with an answer."""
-        self._throttled_until = max(self._throttled_until, time.monotonic() + seconds)
+        self.throttle = Throttle(target.view.produces)
 
     def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
         """Send batches with what else comes in this tick."""
@@ -292,8 +284,7 @@ class _Pending:
             self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
             self._connection.pipe.close(str(error), error)
             return
-        if response.throttle_ms > 0:
-            self._outlet.throttled(response.throttle_ms / 1000)
+        self._outlet.throttle.told(response.throttle_ms)
         partitions = response.partitions
         if len(items) == 1 and len(partitions) == 1:
             self._outlet.answered(items, ((partitions[0].error, partitions[0].base_offset),))

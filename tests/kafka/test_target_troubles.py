@@ -19,6 +19,7 @@ MB = 1 << 20
 FILE_LIMIT = 11 * MB
 """Just above the 10 MB that a broker gives the index files of a new segment."""
 QUOTA_BYTES = 300_000.0
+READING = "consumer_byte_rate"
 ALTER_CLIENT_QUOTAS = Api(49, "AlterClientQuotas", 1, 1)
 _FLOAT64 = Struct(">d")
 _TRUE, _FALSE = b"\x01", b"\x00"
@@ -89,11 +90,11 @@ async def test_a_full_disk_and_too_few_replicas_in_sync(lab_pair: LabPair, lab_t
         await until(lambda: set(notes(replicator).values()) == {""})
 
 
-async def set_quota(cluster: Cluster, bytes_per_s: float | None) -> None:
-    """How much each client without a quota of its own may write to each broker a second (KIP-13)."""
+async def set_quota(cluster: Cluster, bytes_per_s: float | None, name: str = "producer_byte_rate") -> None:
+    """How much each client without a quota of its own may write to, or read from, each broker a second (KIP-13)."""
     entity = compact_array([compact_string("client-id") + NULL + NO_TAGS])
     removed = _FLOAT64.pack(bytes_per_s or 0.0) + (_TRUE if bytes_per_s is None else _FALSE)
-    change = compact_array([compact_string("producer_byte_rate") + removed + NO_TAGS])
+    change = compact_array([compact_string(name) + removed + NO_TAGS])
     body = compact_array([entity + change + NO_TAGS]) + _FALSE + NO_TAGS
     target = LabTarget(cluster)
     try:
@@ -105,8 +106,8 @@ async def set_quota(cluster: Cluster, bytes_per_s: float | None) -> None:
         await target.aclose()
 
 
-async def test_a_quota_of_the_target(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
-    """Its broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers go on."""
+async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
+    """A broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers go on."""
     async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=60_000) as flow:
         slow, other = await placed(flow, [1]), await placed(flow, [3])
         replicator = await flow.copying()
@@ -122,3 +123,10 @@ async def test_a_quota_of_the_target(lab_pair: LabPair, lab_three: Cluster, seed
             await set_quota(lab_three, None)
         await flow.caught_up(replicator)
         await flow.assert_same(records=150)
+        await set_quota(lab_pair.source, QUOTA_BYTES, READING)
+        try:
+            await asyncio.to_thread(write, flow.source, slow, blobs(random.Random(seed), 4))
+            await until(lambda: "gives nothing" in notes(replicator)[slow])
+        finally:
+            await set_quota(lab_pair.source, None, READING)
+        await flow.caught_up(replicator)

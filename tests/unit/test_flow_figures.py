@@ -178,13 +178,16 @@ def test_requests_of_all_replicators_add_up() -> None:
     for seconds in (0.0005, 0.003, 99.0):
         one.took(seconds)
     one.failed(7, 2)
+    one.throttled(1.5)
     figures.note(report("one", requests=(one.told(),)), 0, now=1)
     figures.note(report("one", requests=(one.told(),)), 0, now=2)
     two.took(0.003)
     two.failed(7)
     two.failed(30_000)
+    two.throttled(0.5)
     figures.note(report("two", requests=(two.told(),)), 0, now=3)
     (requests,) = figures.counts.requests
     assert requests.buckets == (1, 2, *(0,) * (len(LATENCY_BOUNDS_S) - 2), 1)
     assert requests.seconds == pytest.approx(99.0065)
     assert requests.errors == {"REQUEST_TIMED_OUT": 3, "error 30000": 1}
+    assert requests.throttled_s == 2

@@ -74,7 +74,11 @@ FLOW = FlowStatus(
         replicator_deaths=2,
         requests=(
             RequestsStatus(
-                api="produce", buckets=(1, 2, 0, 0, 0, 0, 0, 1), seconds=9.5, errors={"REQUEST_TIMED_OUT": 3}
+                api="produce",
+                buckets=(1, 2, 0, 0, 0, 0, 0, 1),
+                seconds=9.5,
+                errors={"REQUEST_TIMED_OUT": 3},
+                throttled_s=2.5,
             ),
         ),
     ),
@@ -213,6 +217,7 @@ async def test_metrics(base: str) -> None:
         'mirrord_request_seconds_sum{api="produce",flow="eu-us"} 9.5',
         'mirrord_request_seconds_count{api="produce",flow="eu-us"} 4.0',
         'mirrord_request_errors_total{api="produce",error="REQUEST_TIMED_OUT",flow="eu-us"} 3.0',
+        'mirrord_throttled_seconds_total{api="produce",flow="eu-us"} 2.5',
     ):
         assert line in text.splitlines()
     assert "mirrord_clock_offset_seconds{" not in text

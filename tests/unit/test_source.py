@@ -195,6 +195,25 @@ async def test_how_old_the_word_on_the_end_is(rig: Rig) -> None:
     assert feed.heard(tap) > heard, "an answer that does not name it says that it still ends there"
 
 
+async def test_an_answer_of_a_broker_that_throttles_us_says_nothing_of_the_end(rig: Rig) -> None:
+    """It is empty, whatever there is (KIP-219)."""
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b"")))
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC))
+    await settle()
+    feed = tap.feed
+    assert feed is not None
+    assert feed.throttled_s(tap) == 0
+    rig.idle.answer(fetched(TOPIC, throttle_ms=3_600_000))
+    assert 3_500 < feed.throttled_s(tap) <= 3_600
+    assert feed.heard(tap) == 0.0
+    assert rig.view.fetches.told().throttled_s == 3_600
+    await rig.want(rig.tap(1), 5)
+    assert rig.hot.in_flight == 1, "the broker reads it when the wait is over"
+
+
 async def test_only_fetches_that_bring_something_are_timed(rig: Rig) -> None:
     await rig.want(rig.tap(0), 5)
     rig.hot.answer(fetched(TOPIC))
