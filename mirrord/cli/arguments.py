@@ -1,12 +1,14 @@
 """Arguments that several verbs share."""
 
 import argparse
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
 from mirrord.model.config_policies import PolicyCheck, Unjudged
+from mirrord.model.config_reader import nearest
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]
@@ -18,26 +20,59 @@ UNJUDGED = Unjudged()
 
 
 class VerbParser(argparse.ArgumentParser):
-    """Takes words and options in any order.
+    """Takes words and options in any order, and names what is most like one that it does not know.
 
     argparse fills all words that it can before the first option, CONF with its default, and then knows no place for the
     one that follows (Python issue 59317, before 3.12.7).
     """
 
     _within = False
+    _given: Sequence[str] = ()
 
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """As in argparse."""
         into = argparse.Namespace() if namespace is None else namespace
-        if self._within or self._subparsers is not None:
+        if self._within:
             return super().parse_known_args(args, into)
-        self._within = True
-        try:
-            return self.parse_known_intermixed_args(args, into)
-        finally:
-            self._within = False
+        self._given = () if args is None else tuple(args)
+        if self._subparsers is not None:
+            known = super().parse_known_args(args, into)
+        else:
+            self._within = True
+            try:
+                known = self.parse_known_intermixed_args(args, into)
+            finally:
+                self._within = False
+        if known[1]:
+            self.error(f"unrecognized arguments: {' '.join(known[1])}")
+        return known
+
+    def error(self, message: str) -> NoReturn:
+        """As in argparse; an option that there is not is told first, for it is the reason of most that is missing."""
+        strange = list(self._strange())
+        super().error("; ".join(strange) if strange else message)
+
+    def _strange(self) -> Iterator[str]:
+        """A line for each option that is not known. A value may not look like one (argparse takes none that does)."""
+        known = {option.lstrip("-"): option for option in self._option_string_actions}
+        for word in self._given:
+            if word == "--" or (self._subparsers is not None and not word.startswith("-")):
+                return  # what follows is no option, or the verb's
+            name = word.partition("=")[0]
+            if not re.match(r"--?[A-Za-z]", name) or " " in name or name in self._option_string_actions:
+                continue
+            like = nearest(name.lstrip("-"), known)
+            yield f'no option "{name}"' + (f'; did you mean "{known[like]}"?' if like else "")
+
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        """What argparse says of one of several words, with the nearest of them."""
+        choices = [str(each) for each in action.choices or ()]
+        if choices and str(value) not in choices:
+            like = nearest(str(value), choices)
+            hint = f'; did you mean "{like}"?' if like else ""
+            raise argparse.ArgumentError(action, f'found "{value}"; allowed: {", ".join(choices)}{hint}')
 
 
 def add_verb(verbs: Verbs, name: str, summary: str, epilog: str = "") -> argparse.ArgumentParser:

@@ -85,9 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser(modules: dict[str, Verb]) -> argparse.ArgumentParser:
     """The command line of these verbs."""
-    top = argparse.ArgumentParser(
-        prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once."
-    )
+    top = VerbParser(prog="mirrord", description="Copies Kafka topics from one cluster to another, exactly once.")
     top.add_argument("--version", action="version", version=f"mirrord {version()}")
     verbs: Verbs = top.add_subparsers(
         dest="verb", metavar="VERB", required=True, title="verbs", parser_class=VerbParser

@@ -224,6 +224,31 @@ def test_wrong_usage_ends_with_2(arguments: list[str], capsys: pytest.CaptureFix
     assert "usage: mirrord" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("--vrsion", 'mirrord: error: no option "--vrsion"; did you mean "--version"?'),
+        ("status --jsn", 'mirrord status: error: no option "--jsn"; did you mean "--json"?'),
+        ("status --nonsense=3 --json", 'error: no option "--nonsense"\n'),
+        ("gaps --sinse 1h a.toml", 'error: no option "--sinse"; did you mean "--since"?'),
+        # What is missing is missing because of it.
+        ("quarantine skip orders-0 5 --wy text", 'error: no option "--wy"; did you mean "--why"?'),
+        ("quarantine --flw x list", 'mirrord quarantine: error: no option "--flw"'),
+        (
+            "quarantine lst",
+            'error: argument VERB: found "lst"; allowed: list, show, skip, replay; did you mean "list"?',
+        ),
+        ("audit --level diggest", 'error: argument --level: found "diggest"; allowed: '),
+        ("quarantine skip orders-0 5 c.toml", "the following arguments are required: --why"),
+    ],
+)
+def test_a_mistyped_word_names_the_nearest(words: str, line: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words.split())
+    assert ended.value.code == 2
+    assert line in capsys.readouterr().err
+
+
 def test_a_wrong_configuration_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "conf.toml"
     path.write_text(CONF.replace('"eu:9092"', '"eu"').replace('to = "us"', 'to = "su"'))
