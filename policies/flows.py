@@ -119,7 +119,7 @@ def record_filter_of(flow: FlowConfig) -> GuardedFilter | None:
     text, settings = flow.records.filter, flow.records.filter_settings
     if not text:
         return None
-    made = make(RECORD_FILTER, FILTERS.get(text, text), flow.source, flow.target, settings)
+    made = make(RECORD_FILTER, text, flow.source, flow.target, settings, FILTERS.get(text))
     return GuardedFilter(f'filter "{text}"', cast(RecordFilter, made))
 
 
@@ -128,7 +128,7 @@ def record_transform_of(flow: FlowConfig) -> GuardedTransform | None:
     text, settings = flow.records.transform, flow.records.transform_settings
     if not text:
         return None
-    made = make(RECORD_TRANSFORM, TRANSFORMS.get(text, text), flow.source, flow.target, settings)
+    made = make(RECORD_TRANSFORM, text, flow.source, flow.target, settings, TRANSFORMS.get(text))
     return GuardedTransform(f'transform "{text}"', cast(RecordTransform, made))
 
 

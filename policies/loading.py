@@ -42,9 +42,16 @@ RECORD_TRANSFORM = Kind("records.transform", "mirrord.record-transforms", ("chan
 PROPERTIES = Kind("sync.filter_configs", "mirrord.properties", ("passes",), ("takes_default",))
 
 
-def make(kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySettings) -> object:
-    """An object of the class that the text names, as `policies.contracts` asks for it. Raises ConfigError."""
-    found = _class(kind, text)
+def make(
+    kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySettings, built_in: str | None = None
+) -> object:
+    """An object of the class that the text names, as `policies.contracts` asks for it. Raises ConfigError.
+
+    `built_in`: the path of the class, where the text is the name of one of ours.
+    """
+    found = _class(kind, built_in or text)
+    if built_in:
+        return _make_own(text, found, source, target, settings)
     for method in kind.methods:
         if not callable(getattr(found, method, None)):
             there = [name for name in dir(found) if not name.startswith("_")]
@@ -58,6 +65,21 @@ def make(kind: Kind, text: str, source: Alias, target: Alias, settings: PolicySe
         if hasattr(policy, method):
             _check_method(kind, text, getattr(policy, method), method)
     return policy
+
+
+def _make_own(
+    text: str, found: Callable[..., object], source: Alias, target: Alias, settings: PolicySettings
+) -> object:
+    """An object of a class of ours, whose faults tell of settings alone. Raises ConfigError."""
+    known = [name for name in inspect.signature(found).parameters if name not in {"source", "target"}]
+    strange = next((name for name in settings if name not in known), "")
+    if strange:
+        allowed = ", ".join(known) or "no settings"
+        raise _fault(text, f"it takes no setting {shown(strange)}{_meant(strange, known)}; allowed: {allowed}")
+    try:
+        return found(source, target, **settings)
+    except ValueError as error:
+        raise _fault(text, str(error)) from error
 
 
 def line_of(error: BaseException) -> str:

@@ -27,9 +27,11 @@ class Tombstones:
 class Keys:
     """A filter: only records whose whole key matches `match`, and none whose key matches `exclude`."""
 
-    def __init__(self, source: Alias, target: Alias, *, match: str = ".*", exclude: str = "") -> None:
+    def __init__(self, source: Alias, target: Alias, *, match: str | None = None, exclude: str = "") -> None:
         """Both are regexes over the key's bytes. A record without a key has an empty one. Raises ValueError."""
-        self._match = _key_pattern("match", match)
+        if match is None and exclude == "":
+            raise ValueError("it leaves nothing out without a setting; allowed: match, exclude, or both")
+        self._match = _key_pattern("match", ".*" if match is None else match)
         self._exclude = _key_pattern("exclude", exclude) if exclude != "" else None
 
     def keeps(self, record: Record) -> bool:
@@ -44,6 +46,8 @@ class Headers:
     def __init__(self, source: Alias, target: Alias, *, drop: Sequence[str] = (), mask: Sequence[str] = ()) -> None:
         """Raises ValueError."""
         self._drop, self._mask = _header_names("drop", drop), _header_names("mask", mask)
+        if not (self._drop or self._mask):
+            raise ValueError("it changes nothing without the name of a header; allowed: drop, mask, or both")
 
     def changed(self, record: Any) -> Any:
         """The same record with other headers."""
