@@ -56,7 +56,7 @@ def register(verbs: Verbs) -> None:
         _add_entry(step)
         add_order_options(step, reason=WHY, required=name == "skip")
         if name == "skip":
-            until = "leave out all source offsets below this one (default: where the entry ends)"
+            until = "leave out all source offsets below this one, none behind the end (default: where the entry ends)"
             step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
 
 

@@ -19,9 +19,15 @@ class Ruling(NamedTuple):
 
 
 def rule(
-    verb: Literal["skip", "replay"], order: Order, name: str, lanes: Mapping[LaneId, Quarantine], origin: Origin
+    verb: Literal["skip", "replay"],
+    order: Order,
+    name: str,
+    lanes: Mapping[LaneId, Quarantine],
+    origin: Origin,
+    ends: Mapping[LaneId, int],
 ) -> Ruling:
-    """About the lanes of one name, those of older topics of that name included. Raises ConfigError."""
+    """About the lanes of one name, those of older topics of that name included. `ends`: where their source partitions
+    end, as far as that is known. Raises ConfigError."""
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
     for lane, entry in waits:
@@ -29,11 +35,9 @@ def rule(
             if verb == "replay":
                 fact = QuarantineReplayed(lane, entry.start, entry.end, origin)
                 return Ruling(fact, f"{name} tries source offsets [{entry.start}, {entry.end}) again")
-            if 0 <= order.until < entry.end:
-                raise ConfigError(
-                    f"--until: found {order.until}; allowed: {entry.end}, where the entry of {name} ends, or more"
-                )
-            end = max(entry.end, order.until)
+            end = entry.end if order.until < 0 else order.until
+            if not entry.end <= end <= max(entry.end, ends.get(lane, -1)):
+                raise ConfigError(f"--until: found {end}; allowed: {_allowed(entry.end, ends.get(lane, -1), name)}")
             fact = QuarantineSkipped(lane, entry.start, end, origin)
             return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
     for quarantine in lanes.values():
@@ -46,3 +50,11 @@ def rule(
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
     told = f"it waits at source offsets {where}" if waits else "it waits at nothing"
     raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")
+
+
+def _allowed(entry_end: int, source_end: int, name: str) -> str:
+    """What is not written yet can be no reason to leave it out."""
+    if source_end > entry_end:
+        return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
+    why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"
+    return f"{entry_end}, where the entry of {name} ends; {why}"

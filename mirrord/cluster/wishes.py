@@ -55,6 +55,8 @@ class FlowView(NamedTuple):
     orders: Orders
     quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
     """Of lanes that have one, also of those of older topics of that name."""
+    ends: Mapping[LaneId, int] = {}
+    """Where the source partitions of hosted lanes end, as far as that is known."""
 
 
 class Named(NamedTuple):
@@ -147,7 +149,7 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
             return _drain(named, view, origin)
         case "skip" | "replay":
             lane = TopicPartition(named.topic, named.partition)
-            fact, line = rule(order.verb, order, str(named), view.quarantines.get(lane, {}), origin)
+            fact, line = rule(order.verb, order, str(named), view.quarantines.get(lane, {}), origin, view.ends)
             return (
                 Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,), (lane,))
             )

@@ -12,6 +12,7 @@ import msgspec
 
 from mirrord.flow.state import Lane, Rebuild, Rebuilt
 from mirrord.model.runs import Run
+from mirrord.wire.batch import RAW_ATTRIBUTES
 
 FAR = 1 << 62
 
@@ -24,15 +25,25 @@ class Piece(NamedTuple):
     left_out: bool = False
 
 
-def bounds(lane: Lane) -> tuple[int, int, int]:
-    """Which batches can go as they are: up to an ordinal, up to a source offset, and of so many bytes.
+def bounds(lane: Lane) -> tuple[int, int, int, int]:
+    """Which batches can go as they are: up to an ordinal, up to a source offset, of so many bytes, and with none of
+    these attributes.
 
     What is copied again ends where the plan goes on elsewhere, be it inside a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.shaped:
         stop = -1  # nothing does
-    return stop, whole_until(lane, lane.position), lane.largest
+    return stop, whole_until(lane, lane.position), lane.largest, strange(lane)
+
+
+def strange(lane: Lane) -> int:
+    """The attributes of batches that are made anew. With a codec that the target refuses others may share a bit: they
+    are made anew as well, and keep theirs."""
+    found = ~RAW_ATTRIBUTES
+    for codec in lane.refused_codecs:
+        found |= codec
+    return found
 
 
 def whole_until(lane: Lane, position: int) -> int:
@@ -102,6 +113,8 @@ def without_left_out(lane: Lane) -> Rest:
 
 def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:
     """The second path, in a batch no larger than the target is known to take. Raises ValueError."""
+    if lane.refused_codecs:
+        wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refused_codecs)
     rebuilt = lane.rebuild(wanted)
     if rebuilt is None:
         return None

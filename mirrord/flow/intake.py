@@ -124,7 +124,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
     """Up to the first message of an old format, or to the end of what is whole: where that is."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
-    stop, whole_until, largest = cutting.bounds(lane)
+    stop, whole_until, largest, strange = cutting.bounds(lane)
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -156,7 +156,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         elif (
             base == position
             and count == last_delta + 1
-            and not attributes & ~RAW_ATTRIBUTES
+            and not attributes & strange
             and lane.next_ordinal + count <= stop
             and next_offset <= whole_until
             and batch_end - at <= largest
@@ -170,7 +170,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
             lane.next_ordinal = first + count
             lane.raw_batches += 1
         else:
-            why = "policy" if lane.shaped else _why(base, position, count, last_delta, attributes)
+            why = "policy" if lane.shaped else _why(base, position, count, last_delta, attributes, strange)
             whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
         lane.position, at = next_offset, batch_end
         if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
@@ -254,12 +254,14 @@ def jump(lane: Lane) -> None:
     lane.skipped.clear()
 
 
-def _why(base: int, position: int, count: int, last_delta: int, attributes: int) -> str:
+def _why(base: int, position: int, count: int, last_delta: int, attributes: int, strange: int) -> str:
     if base < position:
         return "inside-batch"
     if count != last_delta + 1:
         return "holes"
-    return "split" if not attributes & ~RAW_ATTRIBUTES else "attributes"
+    if attributes & ~RAW_ATTRIBUTES:
+        return "attributes"
+    return "codec" if attributes & strange else "split"
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:

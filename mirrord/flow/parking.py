@@ -12,6 +12,7 @@ from mirrord.flow.signals import AppendFailed, Batch, Effects
 from mirrord.flow.state import Cut, Lane, Phase, Stage
 from mirrord.model.facts import LaneFact, LaneHalted, LaneResumed
 from mirrord.model.quarantine import Quarantined
+from mirrord.wire.batch import CODEC_MASK, HEADER
 from mirrord.wire.errors import ErrorCode
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
@@ -31,8 +32,15 @@ def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
     if batch.count > 1 and error in BY_RECORD:
         lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)
         return resume.begin(lane, now)
+    if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
+        lane.refused_codecs |= {codec}
+        return resume.begin(lane, now)
     end = batch.offset + 1 if batch.count == 1 else batch.next_offset
     return park(lane, "rejected", error, _line(error, batch.offset, end), batch.offset, end)
+
+
+def _codec(batch: Batch) -> int:
+    return HEADER.unpack_from(batch.buffer, batch.start)[5] & CODEC_MASK
 
 
 def _line(error: int, start: int, end: int) -> str:

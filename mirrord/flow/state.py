@@ -126,6 +126,17 @@ class Rebuild(msgspec.Struct, frozen=True):
     most: int = 1 << 31
     until_offset: int = 1 << 62
     decided: Decided = NOT_YET
+    refused_codecs: frozenset[int] = frozenset()
+    """The batch may have none of these."""
+
+    def codec(self, own: int) -> int:
+        """What the new batch is compressed with, where the old one has this codec."""
+        return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
+
+
+INSTEAD = (3, 1, 0)
+"""Codecs for batches whose own one the target does not take: lz4, which costs the least; gzip, which every Kafka has
+known; none. A batch without one is never refused for it (`mirrord.flow.parking`)."""
 
 
 class PolicyRefused(Exception):
@@ -323,6 +334,8 @@ class Lane:
     """Batches of more bytes are split: the target refused one of that size."""
     cut: Cut | None = None
     """The last batch that the target refused, until it is known which of its records it does not take."""
+    refused_codecs: frozenset[int] = frozenset()
+    """Those of batches that the target did not take for their codec; batches have another one from then on."""
     left_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """Source offsets [start, end) in quarantine of which somebody decided that they are left out; ascending."""
 

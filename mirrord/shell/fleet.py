@@ -118,7 +118,9 @@ class Fleet:
 
     def view(self) -> FlowView:
         """The flow as orders go by it."""
-        return self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
+        view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
+        lanes = [lane for report in self.reports.values() for lane in report.lanes]
+        return view._replace(ends={lane.lane: lane.source_end for lane in lanes if lane.source_end >= 0})
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are wanted, but for an order."""

@@ -52,7 +52,8 @@ def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
 def rebuild(request: Rebuild) -> Rebuilt | None:
     """The second path (`mirrord.flow.state.Rebuilder`): the same records in a batch of the lane, without holes.
 
-    Key, value, headers and codec stay. Record times stay too; an append time becomes a creation time.
+    Key, value and headers stay, and the codec unless the target refuses it. Record times stay too; an append time
+    becomes a creation time.
     """
     codec, records = read(request.buffer, request.start, request.end)
     wanted = [record for record in records if request.from_offset <= record.offset < request.until_offset]
@@ -61,10 +62,11 @@ def rebuild(request: Rebuild) -> Rebuilt | None:
 
 
 def build(codec: int, kept: Sequence[Record], offsets: Sequence[int], request: Rebuild) -> Rebuilt:
-    """A batch of the lane with these records, which stand at these offsets of the source."""
+    """A batch of the lane with these records, which stand at these offsets of the source; `codec` is the one that they
+    had there."""
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
-        compression_type=codec,
+        compression_type=request.codec(codec),
         is_transactional=0,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,

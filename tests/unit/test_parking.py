@@ -1,10 +1,13 @@
 """What a lane does with a batch that the target refuses for what it holds: it splits it, waits, goes on when told."""
 
+import pytest
+
 from mirrord.cluster.parked import rule
+from mirrord.flow.compare import Record
 from mirrord.flow.cutting import Rest, without_left_out
 from mirrord.flow.lane import step
-from mirrord.flow.signals import Answer, Append, AskEnd, Effects, Halted, Released
-from mirrord.flow.state import Cut, Lane, Phase
+from mirrord.flow.signals import Answer, Append, AskEnd, Chunk, Effects, Halted, Released
+from mirrord.flow.state import Cut, Lane, Phase, Rebuild
 from mirrord.model.errors import ConfigError
 from mirrord.model.fact import Origin
 from mirrord.model.facts import LaneHalted, LaneResumed
@@ -24,10 +27,15 @@ from mirrord.model.quarantine import (
     waiting,
 )
 from mirrord.model.runs import Run
+from mirrord.shell.records import decode, rebuild
+from mirrord.wire.batch import CODEC_MASK, HEADER, Header
 from mirrord.wire.errors import ErrorCode
-from tests.unit.test_lane_answers import in_flight
+from tests.unit.test_lane_answers import copying, in_flight
+from tests.unit.test_rebuild import BASE, batch
 
 LANE = LaneId("S.0.T")
+GZIP, LZ4, ZSTD = 1, 3, 4
+ORIGINALS = [Record(BASE + at, 1_700_000_000_000, b"key", b"x" * 1_000, ()) for at in range(2)]
 ADA = Origin("ada@host", "too large", 0)
 
 
@@ -69,11 +77,45 @@ def test_one_record_that_is_refused_stops_its_lane_in_front_of_it() -> None:
     assert (fact.reason, fact.start, fact.end) == ("rejected", 0, 1)
 
 
-def test_a_batch_whose_codec_is_refused_waits_as_a_whole() -> None:
-    _, effects = refused(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+@pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_a_batch_without_a_codec_that_is_refused_for_its_format_waits_as_a_whole(error: ErrorCode) -> None:
+    _, effects = refused(error)
     entry = told(effects)[0]
     assert isinstance(entry, Quarantined)
     assert (entry.start, entry.end) == (0, 2)
+
+
+def test_a_codec_that_is_refused_is_not_sent_again() -> None:
+    lane, produce = in_flight()
+    (sent,) = produce.batches
+    sent.buffer[sent.start + 22] |= ZSTD
+    effects = step(lane, 0.0, Answer(produce.round, sent, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, -1))
+    assert (lane.phase, lane.refused_codecs, told(effects)) == (Phase.RESUMING, {ZSTD}, [])
+
+
+def test_batches_of_a_refused_codec_are_made_anew_and_others_stay_raw() -> None:
+    lane, _ = copying()
+    lane.rebuild, lane.refused_codecs = rebuild, frozenset({ZSTD})
+    data = batch(ORIGINALS, LZ4) + batch(ORIGINALS, ZSTD, base_offset=BASE + 2)
+    step(lane, 0.0, Chunk(lane.asked, 0, 9_999, 9_999, 0, (), data, 0, len(data)))
+    made = list(lane.ready)
+    headers = [Header(*HEADER.unpack_from(each.buffer, each.start)) for each in made]
+    assert [(each.first, each.count, each.offset) for each in made] == [(0, 2, BASE), (2, 2, BASE + 2)]
+    assert [header.base_sequence for header in headers] == [0, 2]
+    assert [header.attributes & CODEC_MASK for header in headers] == [LZ4, LZ4]
+    assert (lane.raw_batches, lane.rebuilt_batches) == (1, {"codec": 1})
+    copies = decode(made[1].buffer, made[1].start, made[1].end)
+    assert [each[1:] for each in copies] == [each[1:] for each in decode(batch(ORIGINALS), 0, 1 << 20)]
+
+
+def test_what_a_batch_is_compressed_with_instead() -> None:
+    data = batch(ORIGINALS, ZSTD)
+    used: list[int] = []
+    for refused_codecs in ({ZSTD}, {ZSTD, LZ4}, {ZSTD, LZ4, GZIP}, {LZ4}):
+        made = rebuild(Rebuild(data, 0, len(data), BASE, 7, 0, 0, refused_codecs=frozenset(refused_codecs)))
+        assert made is not None
+        used.append(Header(*HEADER.unpack_from(made.data, 0)).attributes & CODEC_MASK)
+    assert used == [LZ4, GZIP, 0, ZSTD]
 
 
 def test_by_policy_it_is_left_out_at_once() -> None:
@@ -122,6 +164,7 @@ def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
 
 
 WAITS: Quarantine = (Parked(5, 6, 10, "refused"),)
+ENDS = {LANE: 9}
 
 
 def test_orders_about_what_waits() -> None:
@@ -150,18 +193,25 @@ def test_which_entry_an_order_means() -> None:
 
     def refusal(offset: int, quarantine: Quarantine, verb: str = "skip", until: int = -1) -> str:
         try:
-            rule("skip" if verb == "skip" else "replay", order(offset, until), "orders-0", {LANE: quarantine}, ADA)
+            rule(
+                "skip" if verb == "skip" else "replay", order(offset, until), "orders-0", {LANE: quarantine}, ADA, ENDS
+            )
         except ConfigError as error:
             return str(error)
         return ""
 
-    assert rule("skip", order(5), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineSkipped(LANE, 5, 6, ADA)
-    assert rule("skip", order(5, 9), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineSkipped(LANE, 5, 9, ADA)
-    assert rule("replay", order(5), "orders-0", {LANE: WAITS}, ADA).fact == QuarantineReplayed(LANE, 5, 6, ADA)
+    assert rule("skip", order(5), "orders-0", {LANE: WAITS}, ADA, ENDS).fact == QuarantineSkipped(LANE, 5, 6, ADA)
+    assert rule("skip", order(5, 9), "orders-0", {LANE: WAITS}, ADA, ENDS).fact == QuarantineSkipped(LANE, 5, 9, ADA)
+    assert rule("replay", order(5), "orders-0", {LANE: WAITS}, ADA, ENDS).fact == QuarantineReplayed(LANE, 5, 6, ADA)
     decided: Quarantine = (Parked(5, 6, 10, "refused", ADA),)
-    assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA).fact is None
+    assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA, ENDS).fact is None
     assert "cannot be tried again" in refusal(5, decided, "replay")
     assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
     assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it waits at nothing"
-    told = "--until: found 5; allowed: 6, where the entry of orders-0 ends, or more"
-    assert refusal(5, WAITS, until=5) == told, "less than the entry cannot be left out"
+    told = "allowed: 6, where the entry of orders-0 ends"
+    assert refusal(5, WAITS, until=5) == f"--until: found 5; {told}, to 9, where the source ends"
+    assert refusal(5, WAITS, until=10) == f"--until: found 10; {told}, to 9, where the source ends"
+    for end, why in ((-1, "where the source ends is not known now"), (6, "the source ends there, too")):
+        with pytest.raises(ConfigError) as raised:
+            rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
+        assert str(raised.value) == f"--until: found 7; {told}; {why}"
