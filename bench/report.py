@@ -39,6 +39,7 @@ _WORDS = {
     "idle": "Idle",
     "topics": "New topics beside a busy one",
     "moves": "Moving a busy partition",
+    "kills": "Killing a busy replicator",
     "discovery": "A thousand topics",
     "groups": "A thousand groups",
     "map": "The offset map",

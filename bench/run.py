@@ -19,6 +19,7 @@ from bench import (
     fairness,
     groups,
     idle,
+    kills,
     latency,
     map_cost,
     memory,
@@ -43,6 +44,7 @@ Question = Literal[
     "idle",
     "topics",
     "moves",
+    "kills",
     "discovery",
     "groups",
     "map",
@@ -105,6 +107,10 @@ def _moves(source: Cluster, target: Cluster, order: Order, tell: Callable[[str],
     return [moves.measure(source, target, each, order.share, order.seed, tell) for each in order.engines]
 
 
+def _kills(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [kills.measure(source, target, order.share, order.seed, tell)]
+
+
 def _discovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     return [discovery.measure(source, target, order.share, tell)]
 
@@ -139,6 +145,7 @@ _MEASURES: dict[Question, Measure] = {
     "idle": _idle,
     "topics": _topics,
     "moves": _moves,
+    "kills": _kills,
     "discovery": _discovery,
     "groups": _groups,
     "map": _map,

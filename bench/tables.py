@@ -9,6 +9,7 @@ from rich.table import Table as RichTable
 
 from bench import discovery as bench_discovery
 from bench import groups as bench_groups
+from bench import kills as bench_kills
 from bench import moves as bench_moves
 from bench import recovery as bench_recovery
 from bench import topics as bench_topics
@@ -281,14 +282,7 @@ def topics(results: Sequence[Result]) -> list[Table]:
 def moves(results: Sequence[Result]) -> list[Table]:
     """How long a lane stands when it moves, and whether the copy is what it should be."""
     rows = [
-        [
-            f"{each['engine']}: {what}",
-            str(len(each[gaps])),
-            f"{statistics.median(each[gaps]):.0f}",
-            f"{each[gaps][max(0, math.ceil(len(each[gaps]) * 0.99) - 1)]:.0f}",
-            f"{max(each[gaps]):.0f}",
-            goal,
-        ]
+        _gaps(f"{each['engine']}: {what}", each[gaps], goal)
         for each in results
         for what, gaps, goal in (
             ("the moved partition", "moved_ms", "250"),
@@ -297,7 +291,6 @@ def moves(results: Sequence[Result]) -> list[Table]:
             ("any partition at the source, meanwhile", "source_ms", "-"),
         )
     ]
-    copies = [[each["engine"], f"{each['records']:,}", each["difference"] or "none"] for each in results]
     phases = [row for each in results for row in _phases(each["engine"], each.get("phases", ()))]
     stands = (
         f"The longest that a partition brings nothing while a busy one is moved to another replicator, milliseconds "
@@ -310,12 +303,44 @@ def moves(results: Sequence[Result]) -> list[Table]:
             ["engine, move", "gap", *PHASES],
             phases,
         ),
-        Table(
-            "The copy after all moves, compared record by record",
-            ["engine", "records", "lost, doubled, altered"],
-            copies,
-        ),
+        _copies("The copy after all moves, compared record by record", results),
     ]
+
+
+def kills(results: Sequence[Result]) -> list[Table]:
+    """How long lanes stand when their replicator is killed, what the others notice, and whether the copy is right."""
+    rows: list[list[str]] = []
+    for each in results:
+        bound_ms = max(250.0, 2 * max(each["quiet_ms"]))
+        rows += [
+            _gaps(f"{each['engine']}: {what}", each[gaps], goal)
+            for what, gaps, goal in (
+                ("until all partitions of the killed replicator bring records again", "killed_ms", "5,000"),
+                ("the worst of the other partitions, meanwhile", "others_ms", f"{bound_ms:.0f}"),
+                ("any partition, without a kill", "quiet_ms", "-"),
+                ("any partition at the source, meanwhile", "source_ms", "-"),
+            )
+        ]
+    title = (
+        f"kill -9 of a replicator, milliseconds ({bench_kills.RECORDS_PER_S:,} records a second in "
+        f"{bench_kills.PARTITIONS} partitions, windows of {bench_kills.WINDOW_S:g} s; the others may be silent for "
+        "250 ms or twice the worst without a kill)"
+    )
+    return [
+        Table(title, ["engine, partition", "windows", "median", "p99", "most", "goal at most"], rows),
+        _copies("The copy after all kills, compared record by record", results),
+    ]
+
+
+def _gaps(name: str, values: Sequence[float], goal: str) -> list[str]:
+    """`values` in ascending order."""
+    p99 = values[max(0, math.ceil(len(values) * 0.99) - 1)]
+    return [name, str(len(values)), f"{statistics.median(values):.0f}", f"{p99:.0f}", f"{max(values):.0f}", goal]
+
+
+def _copies(title: str, results: Sequence[Result]) -> Table:
+    rows = [[each["engine"], f"{each['records']:,}", each["difference"] or "none"] for each in results]
+    return Table(title, ["engine", "records", "lost, doubled, altered"], rows)
 
 
 def _phases(engine: str, told: Sequence[Result]) -> list[list[str]]:
@@ -438,6 +463,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "map": offset_map,
     "topics": topics,
     "moves": moves,
+    "kills": kills,
     "discovery": discovery,
     "groups": groups,
     "fairness": fairness,

@@ -10,6 +10,7 @@ import pytest
 from bench import discovery, tables, topics
 from bench.arrivals import largest_gap_ms
 from bench.discovery import Cost, Kept, Rest
+from bench.kills import Kills
 from bench.move_phases import PHASES, Move, phases_of
 from bench.moves import Moves
 from bench.topics import Gap, Topics
@@ -61,6 +62,24 @@ def test_a_move_is_told_beside_the_others_and_the_source() -> None:
     told = [(row[0], row[1], set(row[2:])) for row in phases.rows]
     slow = [("ray: slow", "100", {"2.0"}), ("ray: slow", "7", {"1.0"})]
     assert told == [("ray: p50", "7", {"1.0"}), ("ray: p99", "100", {"2.0"}), *slow]
+
+
+def test_a_kill_is_told_beside_twice_the_worst_without_one() -> None:
+    found = Kills(
+        engine="ray",
+        records_per_s=1_000,
+        window_s=5.0,
+        killed_ms=[900.0, 1_100.0],
+        others_ms=[20.0, 30.0],
+        quiet_ms=[15.0, 140.0],
+        source_ms=[3.0],
+        records=1_234,
+        difference="",
+    )
+    stands, copies = tables.TABLES["kills"](msgspec.to_builtins([found]))
+    assert stands.rows[0][1:] == ["2", "1000", "1100", "1100", "5,000"]
+    assert stands.rows[1][1:] == ["2", "25", "30", "30", "280"]
+    assert copies.rows == [["ray", "1,234", "none"]]
 
 
 def test_what_a_move_waited_for_is_read_from_the_logs(tmp_path: Path) -> None:

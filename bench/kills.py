@@ -1,0 +1,168 @@
+"""How long do lanes stand when their replicator is killed with -9 under load, and do the others notice?
+
+A daemon on Ray with two replicators copies a busy topic. Again and again one of them is killed at a moment of chance.
+Of its lanes counts when the last of them brings records again; of the others the longest time within those seconds that
+a reader of the target got nothing. As many windows of the same length without a kill tell what the machine does by
+itself. In the end both topics are compared record by record.
+"""
+
+import os
+import random
+import signal
+import tempfile
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from bench.arrivals import Arrivals, Stream, Times, largest_gap_ms
+from bench.clusters import Admin
+from bench.daemon import Daemon, Settings, target_name
+from bench.load import Topic
+from mirrord.lab.checker import TopicPair, compare
+from mirrord.lab.cluster import Cluster
+from mirrord.model.status import FlowStatus
+
+PARTITIONS = 6
+RECORDS_PER_S = 3_000
+REPLICATORS = 2
+KILLS = 20
+WINDOW_S = 6.0
+"""From a kill on, and without one."""
+WARM_UP_S = 5.0
+START_S = 180.0
+_PAUSE_S = 1.0
+
+Tell = Callable[[str], None]
+
+
+class Kills(msgspec.Struct, frozen=True, kw_only=True):
+    """Milliseconds, in ascending order."""
+
+    engine: str
+    records_per_s: int
+    window_s: float
+    killed_ms: list[float]
+    """For each kill, until the last lane of the killed replicator ended its longest silence."""
+    others_ms: list[float]
+    """For each kill, the longest that a lane of the other replicator brought nothing."""
+    quiet_ms: list[float]
+    """For each window without a kill, the longest that any lane brought nothing."""
+    source_ms: list[float]
+    """For each kill, the same as a reader of the source saw it: what the brokers and the writer do."""
+    records: int
+    difference: str
+    """Empty: the copy holds the same records, each once and in order."""
+
+
+class Kill(NamedTuple):
+    """When it was, and which partitions it hit."""
+
+    at_ns: int
+    hit: frozenset[int]
+
+
+class _Run:
+    """One daemon and its busy topic."""
+
+    def __init__(self, source: Cluster, target: Cluster, seed: int, folder: Path) -> None:
+        self.kills: list[Kill] = []
+        self.quiet: list[int] = []
+        self.pair = TopicPair("kills.busy", target_name("kills.busy"))
+        self._rng = random.Random(seed)
+        self._bootstraps = source.bootstrap, target.bootstrap
+        self._admin = Admin(source.bootstrap)
+        settings = Settings(
+            source=source.bootstrap,
+            target=target.bootstrap,
+            topics=self.pair.source,
+            engine="ray",
+            flow="kills",
+            replicators=REPLICATORS,
+        )
+        self._daemon = Daemon(folder, settings)
+
+    def run(self, kills: int) -> Arrivals:
+        """All of it. Raises EnvironmentFault."""
+        self._admin.create([Topic(self.pair.source, PARTITIONS, "none")])
+        with ExitStack() as everything:
+            everything.callback(self._daemon.stop)
+            self._daemon.start()
+            self._daemon.wait_for("lanes on both replicators", _settled, START_S)
+            names = (self.pair.source, self.pair.target)
+            stream = everything.enter_context(Stream(*self._bootstraps, names, PARTITIONS, RECORDS_PER_S))
+            time.sleep(WARM_UP_S)
+            for _ in range(kills):
+                self._kill()
+                self._rest()
+                self.quiet.append(time.monotonic_ns())
+                time.sleep(WINDOW_S)
+            return stream.stop()
+
+    def _kill(self) -> None:
+        flow = self._daemon.wait_for("settled flow", _settled, START_S)
+        victim = self._rng.choice(flow.replicators)
+        hit = frozenset(lane.partition for lane in flow.lanes if lane.host == victim.name)
+        self.kills.append(Kill(time.monotonic_ns(), hit))
+        os.kill(victim.pid, signal.SIGKILL)
+        time.sleep(WINDOW_S)
+
+    def _rest(self) -> None:
+        """Until all is as it was: a new spare has started, too, and no kill meets the same point of a round."""
+        self._daemon.wait_for("settled flow", _settled, START_S)
+        time.sleep(_PAUSE_S * (1 + self._rng.random()))
+
+
+def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tell) -> Kills:
+    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
+    kills = max(2, round(KILLS * share))
+    with tempfile.TemporaryDirectory(prefix="mirrord-kills-") as folder:
+        run = _Run(source, target, seed, Path(folder))
+        tell(f"kills, engine ray: {kills} kills of one of {REPLICATORS} replicators")
+        arrivals = run.run(kills)
+    tell("kills, engine ray: comparing")
+    found = compare(source.bootstrap, target.bootstrap, [run.pair])
+    return Kills(
+        engine="ray",
+        records_per_s=RECORDS_PER_S,
+        window_s=WINDOW_S,
+        killed_ms=sorted(_until_all_move_ms(arrivals.target, kill) for kill in run.kills),
+        others_ms=sorted(_others_ms(arrivals.target, kill) for kill in run.kills),
+        quiet_ms=sorted(_gap_ms(arrivals.target, began_ns) for began_ns in run.quiet),
+        source_ms=sorted(_gap_ms(arrivals.source, kill.at_ns) for kill in run.kills),
+        records=found.records,
+        difference="" if found.is_exact else found.describe(),
+    )
+
+
+def _gap_ms(times: Times, began_ns: int) -> float:
+    return largest_gap_ms(times, began_ns, began_ns + round(WINDOW_S * 1e9))
+
+
+def _others_ms(times: Times, kill: Kill) -> float:
+    others = [each for partition, each in enumerate(times) if partition not in kill.hit]
+    return _gap_ms(others, kill.at_ns)
+
+
+def _until_all_move_ms(times: Times, kill: Kill) -> float:
+    return max(_until_moves_ms(times[partition], kill.at_ns) for partition in kill.hit)
+
+
+def _until_moves_ms(times: Sequence[int], at_ns: int) -> float:
+    """From the kill to the end of the longest silence: what the dead process had sent may arrive behind the kill."""
+    begin = max(0, bisect_right(times, at_ns) - 1)
+    end = bisect_right(times, at_ns + round(WINDOW_S * 1e9)) + 1
+    silences = ((after - before, after) for before, after in pairwise(times[begin:end]))
+    _, ended_ns = max(silences, default=(0, at_ns))
+    return max(0, ended_ns - at_ns) / 1e6
+
+
+def _settled(flow: FlowStatus) -> bool:
+    """All lanes copy, and every replicator has some."""
+    hosts = {lane.host for lane in flow.lanes}
+    return flow.totals.lanes == {"copying": PARTITIONS} and len(hosts) == len(flow.replicators) == REPLICATORS
