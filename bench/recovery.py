@@ -44,6 +44,7 @@ _FILLED = 4_000
 _POLL_S = 0.02
 _SETTLE_S = 0.3
 _WATCHED_S = 1.0
+_TAKEN_OVER_S = 15.0
 """For so long at least growth is noted after a replicator was killed."""
 _RESTARTED_S = 10.0
 """Within this a supervisor is started again and has gone on with its replicators."""
@@ -107,14 +108,16 @@ class Target:
             _ = daemon.pid
             time.sleep(_POLL_S)
 
-    def silences(self, daemon: Daemon, before: Mapping[Lane, int], since: float) -> list[float]:
+    def silences(
+        self, daemon: Daemon, before: Mapping[Lane, int], since: float, watched_s: float = _WATCHED_S
+    ) -> list[float]:
         """For each lane, seconds from `since` to the end of its longest silence. Raises as `grown` does.
 
         What a dead process had sent may arrive meanwhile, so the first growth alone says nothing.
         """
         grown: dict[Lane, list[float]] = {lane: [0.0] for lane in before}
         ends, names = dict(before), {topic: partition + 1 for topic, partition in sorted(before)}
-        while any(times[-1] < _WATCHED_S for times in grown.values()):
+        while any(times[-1] < watched_s for times in grown.values()):
             at = time.monotonic() - since
             for lane, end in self._admin.ends(names).items():
                 if end > ends.get(lane, end):
@@ -260,10 +263,12 @@ class Repetition:
         self._standby.start()
         self._standby.wait_for("standby", lambda flow: flow.state == "standby", PATIENCE_S)
         self._pause()
+        before = self._target.ends(self._copy, PARTITIONS)
         killed = time.monotonic()
         self._daemon.kill()
-        before = self._target.quiet(self._copy, PARTITIONS)
-        self.seconds[STANDBY_FIRST], self.seconds[STANDBY_ALL] = self._target.grown(self._standby, before, killed)
+        # Without Ray it is so quick that the ends may never be seen to stand still; with Ray, processes live on.
+        silences = self._target.silences(self._standby, before, killed, _TAKEN_OVER_S)
+        self.seconds[STANDBY_FIRST], self.seconds[STANDBY_ALL] = min(silences), max(silences)
 
     def _settled(self, replicators: int) -> FlowStatus:
         """When all lanes copy in so many replicators."""
