@@ -4,33 +4,27 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mirrord.model.acls import AclRule
 from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.fact import Origin
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
     AnyFact,
     ConfigChanged,
     ConfigsSynced,
-    CopyingPaused,
-    CopyingResumed,
+    CopyForgotten,
     CopyInherited,
     FlowOpened,
     Holder,
     HoleFound,
-    HostDrained,
-    HostRestored,
     LaneFact,
     LaneHalted,
     LaneOpened,
-    LanePinned,
     LaneResumed,
     LaneTaken,
-    LaneUnpinned,
     LeaseContinued,
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
-    OrderFact,
-    Origin,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -46,6 +40,15 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneId
+from mirrord.model.order_facts import (
+    CopyingPaused,
+    CopyingResumed,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+    LaneUnpinned,
+    OrderFact,
+)
 from mirrord.model.orders import moment, pausable
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 
@@ -100,6 +103,8 @@ def _topic_words(fact: TopicFact) -> str:
             return f"stays: {fact.reason}"
         case TopicDeleted():
             return "deleted"
+        case CopyForgotten():
+            return f"is gone, and so is {fact.source_topic}: what was known of them is forgotten"
 
 
 def _order_words(fact: OrderFact) -> str:

@@ -12,7 +12,9 @@ from mirrord.cluster.reconcile import Host
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError
-from mirrord.model.facts import (
+from mirrord.model.fact import Origin
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.order_facts import (
     CopyingPaused,
     CopyingResumed,
     HostDrained,
@@ -20,9 +22,7 @@ from mirrord.model.facts import (
     LanePinned,
     LaneUnpinned,
     OrderFact,
-    Origin,
 )
-from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.orders import POLICY, Kind, Order, Orders, Verb, origin_words, pausable, pause_key
 from mirrord.model.quarantine import Quarantine, QuarantineOrder
 

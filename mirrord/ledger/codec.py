@@ -23,9 +23,7 @@ from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AnyFact,
     Entry,
-    LanePinned,
     LeaseRenewed,
-    OrderFact,
     Progress,
     SourceRun,
     TargetRun,
@@ -33,14 +31,19 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.order_facts import (
+    LanePinned,
+    OrderFact,
+)
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
 
 Record = TypeVar("Record")
 
-VERSION = 7
+VERSION = 8
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
-(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`."""
+(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
+8: `CopyForgotten`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000

@@ -28,6 +28,7 @@ from mirrord.model.facts import (
     AnyFact,
     ConfigChanged,
     ConfigsSynced,
+    CopyForgotten,
     CopyInherited,
     Entry,
     FlowOpened,
@@ -41,7 +42,6 @@ from mirrord.model.facts import (
     LeaseReleased,
     LeaseTaken,
     MapRebuilt,
-    OrderFact,
     PartitionsGrown,
     PolicyChanged,
     SourceRun,
@@ -56,11 +56,16 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.order_facts import (
+    OrderFact,
+)
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
+FORGOTTEN_KEPT = 1000
+"""Names of topics that are forgotten; together they have to fit into one record."""
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -184,6 +189,23 @@ def _apply_to_topic(state: FlowState, fact: TopicFact) -> bool:
             return _plan_deletion(state, fact.target_topic_id, None)
         case TopicDeleted():
             return state.topics.pop(fact.target_topic_id, None) is not None
+        case CopyForgotten():
+            return _forget_copy(state, fact)
+
+
+def _forget_copy(state: FlowState, fact: CopyForgotten) -> bool:
+    ids = (fact.source_topic_id, fact.target_topic_id)
+    lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
+    for lane_id in lanes:
+        del state.lanes[lane_id]
+        state.progress.pop(lane_id, None)
+    state.forgotten_lanes.update(lanes)
+    if lanes:
+        state.forgotten_topics.pop(fact.source_topic, None)
+        state.forgotten_topics[fact.source_topic] = None
+        if len(state.forgotten_topics) > FORGOTTEN_KEPT:
+            del state.forgotten_topics[next(iter(state.forgotten_topics))]
+    return state.topics.pop(fact.target_topic_id, None) is not None or bool(lanes)
 
 
 def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
@@ -288,6 +310,8 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         return False
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
+    if state.forgotten_lanes:  # what stands of this copy counts again
+        state.forgotten_lanes = {lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics != key.topics}
     before = state.memory.piece_runs
     state.lanes[fact.lane] = LaneState(
         key=key,

@@ -14,7 +14,7 @@ from mirrord.model.names import LaneId, LaneKey, TopicId
 
 def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> bool:
     """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
-    return any(
+    return source_topic in state.forgotten_topics or any(
         lane.source_topic == source_topic and lane.key.source_topic_id != source_topic_id
         for lane in state.lanes.values()
     )

@@ -17,7 +17,6 @@ from mirrord.model.facts import (
     HoleFound,
     LaneHalted,
     LeaseRenewed,
-    OrderFact,
     Progress,
     Reason,
     TakeoverChecked,
@@ -25,6 +24,9 @@ from mirrord.model.facts import (
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.order_facts import (
+    OrderFact,
+)
 from mirrord.model.quarantine import Quarantine
 
 LEASE_KEY = "lease"
@@ -135,6 +137,9 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     planned_acls: tuple[AclRule, ...] = ()
     turn: int = 1
     orders: tuple[OrderFact, ...] = ()
+    forgotten_topics: tuple[str, ...] = ()
+    forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
+    """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
@@ -172,11 +177,16 @@ def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, ch
     return f"{RUNS_KEY}/{tenure}/{lane}/{side}/{first}-{count}-{checksum:08x}"
 
 
+def progress_key(lane: LaneId) -> str:
+    """The key of a lane's mark."""
+    return f"progress/{lane}"
+
+
 def state_key(record: StateRecord) -> str:
     """The key that a record has in the state topic."""
     match record:
         case Progress():
-            return f"progress/{record.lane}"
+            return progress_key(record.lane)
         case LeaseRenewed():
             return LEASE_KEY
         case LedgerMark():

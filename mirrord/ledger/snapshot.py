@@ -32,7 +32,7 @@ from mirrord.ledger.records import (
 )
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
 from mirrord.model.facts import Progress
-from mirrord.model.names import LaneId, LaneKey
+from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.orders import Orders
 from mirrord.model.packed_runs import Packed
 from mirrord.model.run_memory import ALL_OF_IT, Piece, RunMemory
@@ -164,6 +164,8 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         planned_acls=tuple(sorted(state.planned_acls)),
         turn=state.tenure.turn,
         orders=state.orders.facts(),
+        forgotten_topics=tuple(state.forgotten_topics),
+        forgotten_copies=tuple(sorted({LaneKey.parse(lane).topics for lane in state.forgotten_lanes})),
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
@@ -229,8 +231,11 @@ def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
     flow = max(flows, key=lambda record: (record.cut, record.lease_epoch, record.turn), default=None)
     state = FlowState() if flow is None else _restore_flow(flow)
     state.memory = memory
+    forgotten = set(flow.forgotten_copies) if flow else set[tuple[TopicId, TopicId]]()
     for record in records.values():
-        if isinstance(record, Progress):
+        if forgotten and isinstance(record, Progress | LaneSnapshot) and _topics_of(record.lane) in forgotten:
+            state.forgotten_lanes.add(record.lane)
+        elif isinstance(record, Progress):
             state.mark_progress(record)
         elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):
             state.lanes[record.lane] = _restore_lane(record, read, memory)
@@ -250,6 +255,13 @@ def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
     """The farthest that the ledger was ever known to reach, by all that stands in the state topic."""
     marks = [record.ledger if isinstance(record, FlowSnapshot) else record for record in records]
     return max((mark for mark in marks if isinstance(mark, LedgerMark)), key=lambda mark: mark.end, default=None)
+
+
+def _topics_of(lane: LaneId) -> tuple[TopicId, TopicId]:
+    try:
+        return LaneKey.parse(lane).topics
+    except ValueError as error:
+        raise LedgerCorrupt(f"the state topic holds something of a lane that cannot be: {error}") from None
 
 
 def _snapshot_lane(
@@ -339,6 +351,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         acls=frozenset(flow.acls),
         planned_acls=frozenset(flow.planned_acls),
         orders=Orders.of(flow.orders),
+        forgotten_topics=dict.fromkeys(flow.forgotten_topics),
         next_offset=flow.cut,
     )
 

@@ -159,7 +159,11 @@ class FlowState:
     """Rights that mirrord was about to add when it was last heard of."""
     orders: Orders = field(default_factory=Orders)
     """What people asked for and have not taken back."""
+    forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
+    """Source topics of which nothing else is known any more, the newest last; of many only the newest are kept."""
     next_offset: int = 0
+    forgotten_lanes: set[LaneId] = field(default_factory=set[LaneId], compare=False, repr=False)
+    """What may stand in the state topic of lanes that are forgotten: the keeper's next trim removes it."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """The room for the runs of all lanes; it decides nothing."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])

@@ -11,8 +11,9 @@ import msgspec
 
 from mirrord.model.acls import AclRule
 from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.fact import Fact, Origin
+from mirrord.model.fact import Fact
 from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
 from mirrord.model.runs import Run
 
@@ -182,6 +183,15 @@ class TopicDeletionWithdrawn(Fact, frozen=True, tag="topic_kept"):
 class TopicDeleted(Fact, frozen=True, tag="topic_deleted"):
     """mirrord deleted a target topic, with all its records."""
 
+    target_topic: str
+    target_topic_id: TopicId
+
+
+class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
+    """Neither a source topic nor its copy is there any more: nothing is kept of the lanes between them."""
+
+    source_topic: str
+    source_topic_id: TopicId
     target_topic: str
     target_topic_id: TopicId
 
@@ -365,7 +375,13 @@ LaneFact = (
 )
 
 TopicFact = (
-    TopicCreated | PartitionsGrown | ConfigsSynced | TopicDeletionPlanned | TopicDeletionWithdrawn | TopicDeleted
+    TopicCreated
+    | PartitionsGrown
+    | ConfigsSynced
+    | TopicDeletionPlanned
+    | TopicDeletionWithdrawn
+    | TopicDeleted
+    | CopyForgotten
 )
 
 
@@ -375,61 +391,6 @@ class ConfigChanged(Fact, frozen=True, tag="config_changed"):
     changes: tuple[str, ...]
     """One line for each setting that is new, for people."""
 
-
-class CopyingPaused(Fact, frozen=True, tag="copying_paused"):
-    """Lanes of this name are drained and hosted by nobody until `CopyingResumed` names the same. Binds unless it stands
-    already.
-
-    Names are the source's, not ids: a partition that is added, or a topic that is created again, is paused as well.
-    """
-
-    topic: str
-    """Empty: all of the flow."""
-    partition: int
-    """-1: all partitions, those to come included."""
-    origin: Origin
-
-
-class CopyingResumed(Fact, frozen=True, tag="copying_resumed"):
-    """Takes back the `CopyingPaused` of the same name; binds when there is one."""
-
-    topic: str
-    partition: int
-    origin: Origin
-
-
-class LanePinned(Fact, frozen=True, tag="lane_pinned"):
-    """The partition is to be hosted by the replicator of this number, as long as there is one."""
-
-    topic: str
-    partition: int
-    slot: int
-    origin: Origin
-
-
-class LaneUnpinned(Fact, frozen=True, tag="lane_unpinned"):
-    """Placement is free again; binds when the lane was pinned."""
-
-    topic: str
-    partition: int
-    origin: Origin
-
-
-class HostDrained(Fact, frozen=True, tag="host_drained"):
-    """This replicator, and no replacement of it, gives its lanes to others and gets none."""
-
-    replicator: str
-    origin: Origin
-
-
-class HostRestored(Fact, frozen=True, tag="host_restored"):
-    """The replicator may get lanes again, or has ended; binds when it was drained."""
-
-    replicator: str
-    origin: Origin
-
-
-OrderFact = CopyingPaused | CopyingResumed | LanePinned | LaneUnpinned | HostDrained | HostRestored
 
 FlowFact = (
     FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced

@@ -43,6 +43,11 @@ class LaneKey(msgspec.Struct, frozen=True, order=True):
         """`<source topic id>.<partition>.<target topic id>`; the ids hold no dot, so the form reads back."""
         return LaneId(f"{self.source_topic_id}.{self.partition}.{self.target_topic_id}")
 
+    @property
+    def topics(self) -> tuple[TopicId, TopicId]:
+        """The source topic, and the target topic: all lanes between the two have them in common."""
+        return self.source_topic_id, self.target_topic_id
+
     @staticmethod
     def parse(text: str) -> "LaneKey":
         """The key of a lane id. Raises ValueError when the text is not one."""

@@ -7,7 +7,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from mirrord.model.facts import (
+from mirrord.model.fact import Origin
+from mirrord.model.names import TopicPartition
+from mirrord.model.order_facts import (
     CopyingPaused,
     CopyingResumed,
     HostDrained,
@@ -15,9 +17,7 @@ from mirrord.model.facts import (
     LanePinned,
     LaneUnpinned,
     OrderFact,
-    Origin,
 )
-from mirrord.model.names import TopicPartition
 
 Verb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay"]
 Kind = Literal["flow", "topic", "lane", "host"]

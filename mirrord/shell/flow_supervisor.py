@@ -19,6 +19,7 @@ from mirrord.shell.adoption import end_all
 from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
+from mirrord.shell.forgetting import Forgetting
 from mirrord.shell.group_keeper import GroupKeeper
 from mirrord.shell.handover import FlowHandover
 from mirrord.shell.lane_view import lines, recorded_lanes, replicators
@@ -62,6 +63,7 @@ class FlowSupervisor:
         services.claims.expect(flow)
         self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
+        self._forgetting = Forgetting(flow.name, self._source_admin, self._target_admin, services.clock)
         self.groups = GroupKeeper(services.engine, services.config.instance)
         self._upkeep, self._discovery = self._look_after(flow)
         self._replicators = services.config.replicators
@@ -399,8 +401,9 @@ class FlowSupervisor:
                 fleet.want(self._discovered.lanes)
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
-                former = left_behind(self._store, self._discovered, fleet.last_words)
-                await recorder.write((*self._discovered.facts, *former))
+                former = left_behind(recorder.state, self._discovered, fleet.last_words)
+                forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_words)
+                await recorder.write((*self._discovered.facts, *former, *forgotten))
                 self._upkeep.see(self._discovered)
             await wait_for(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
 

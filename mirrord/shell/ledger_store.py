@@ -16,7 +16,7 @@ from mirrord.ledger.codec import decode_entry, decode_state, encode_state
 from mirrord.ledger.errors import ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune, prune_like
-from mirrord.ledger.records import LEASE_KEY, LaneSnapshot, LedgerMark, StateRecord, state_key
+from mirrord.ledger.records import LEASE_KEY, LaneSnapshot, LedgerMark, StateRecord, progress_key, state_key
 from mirrord.ledger.snapshot import Kept, Rows, newest_mark, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.errors import MirrordError
@@ -202,6 +202,9 @@ class LedgerStore:
         Wherever it ends halfway, what stands can be read, and the next trim finishes it. Raises LedgerUnavailable.
         """
         await self.read_to_end()
+        forgotten = list(self._state.forgotten_lanes)
+        if forgotten:
+            await self._save([StateRow(progress_key(lane), None) for lane in forgotten])
         cut = snapshots(self._state, self._kept, self.mark)
         for records in cut.groups(SAVED_TOGETHER):
             await self.save(*records)
@@ -210,6 +213,7 @@ class LedgerStore:
             return
         await self._log.delete_below(max(0, cut.offset - kept_entries))
         self._cut = cut.offset
+        self._state.forgotten_lanes.difference_update(forgotten)
         stale = cut.stale(self._kept)
         if stale:
             await self._save([StateRow(key, None) for key in stale])

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from mirrord.ledger import incarnations
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import ReplicatorReport
 from mirrord.model.facts import AnyFact, VerdictGiven
 from mirrord.shell.discovery import Discovered
@@ -15,14 +16,10 @@ FACTS_AT_ONCE = 100
 """They become one record, and a fact about a topic can have some kilobytes."""
 
 
-def left_behind(
-    store: LedgerStore | None, found: Discovered, reports: Iterable[ReplicatorReport]
-) -> list[VerdictGiven]:
+def left_behind(state: FlowState, found: Discovered, reports: Iterable[ReplicatorReport]) -> list[VerdictGiven]:
     """What is to be told of topics that were created again, their former lanes having come to their ends."""
-    if store is None:
-        return []
     hosted = {lane.lane for report in reports for lane in report.lanes}
-    return incarnations.left_behind(store.state, found.source.topics, hosted)
+    return incarnations.left_behind(state, found.source.topics, hosted)
 
 
 class Recorder:
@@ -33,6 +30,11 @@ class Recorder:
         self._keeper = keeper
         self._unwritten: list[AnyFact] = []
         self._writing = asyncio.Lock()
+
+    @property
+    def state(self) -> FlowState:
+        """The ledger, folded as far as it was read."""
+        return self._store.state
 
     @property
     def waiting(self) -> bool:

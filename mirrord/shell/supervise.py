@@ -205,7 +205,7 @@ class Supervisor:
         """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
         try:
             await self._stopping.wait()
-            _, late = await asyncio.wait(self._tasks, timeout=STOP_S)
+            late = (await asyncio.wait(self._tasks, timeout=STOP_S))[1] if self._tasks else ()
             for task in late:
                 log.warning("flow_not_drained", flow=task.get_name())
         finally:
@@ -308,11 +308,13 @@ class Supervisor:
         supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
         task = asyncio.create_task(supervisor.run(), name=flow.name)
         self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(tell_failure("flow_ended", flow=flow.name))
 
     def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
         self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
         task.add_done_callback(tell_failure("daemon_task_failed", task=name))
 
     def _carry_out(self, change: FlowChange, services: Services) -> None:

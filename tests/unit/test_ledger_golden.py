@@ -17,6 +17,7 @@ from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
 from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.fact import Origin
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
@@ -24,24 +25,19 @@ from mirrord.model.facts import (
     ConfigChange,
     ConfigChanged,
     ConfigsSynced,
-    CopyingPaused,
-    CopyingResumed,
+    CopyForgotten,
     CopyInherited,
     Entry,
     HoleFound,
-    HostDrained,
-    HostRestored,
     LaneHalted,
-    LanePinned,
+    LaneOpened,
     LaneResumed,
     LaneTaken,
-    LaneUnpinned,
     LeaseContinued,
     LeaseReleased,
     LeaseRenewed,
     LeaseTaken,
     MapRebuilt,
-    Origin,
     PartitionsGrown,
     PolicyChanged,
     Progress,
@@ -56,7 +52,15 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.model.names import ClusterId, TopicId
+from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.model.order_facts import (
+    CopyingPaused,
+    CopyingResumed,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+    LaneUnpinned,
+)
 from mirrord.model.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.model.runs import Run
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
@@ -139,6 +143,21 @@ def audits() -> list[list[AnyFact]]:
     ]
 
 
+def forgotten() -> list[list[AnyFact]]:
+    """A topic that comes and goes, with its copy."""
+    source, target = TopicId("gone-source"), TopicId("gone-target")
+    lane = LaneKey(source, 0, target).id
+    return [
+        [
+            LaneOpened(lane, "gone", "eu.gone", 0, 1007, 0, "all"),
+            LaneTaken(lane, 1, "replicator-3"),
+            SourceRun(lane, 1, (Run(0, 0),)),
+        ],
+        [CopyForgotten("gone", source, "eu.gone", target), CopyForgotten("gone", source, "eu.gone", target)],
+        [LaneTaken(lane, 2, "replicator-3")],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -184,6 +203,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in orders()),
         *((2, told) for told in quarantine()),
         *((2, told) for told in audits()),
+        *((2, told) for told in forgotten()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))

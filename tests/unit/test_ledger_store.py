@@ -9,6 +9,7 @@ import pytest
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import (
+    CopyForgotten,
     HoleFound,
     LaneHalted,
     LaneResumed,
@@ -19,6 +20,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.names import LaneKey
 from mirrord.model.runs import Run
 from mirrord.shell import ledger_store
 from mirrord.shell.clock import SystemClock
@@ -319,6 +321,26 @@ async def test_a_missing_offset_ends_the_store(ledger: MemoryLedger, open_store:
     ledger.wake()
     with pytest.raises(LedgerCorrupt, match=r"lacks the offsets 0 to 0"):
         await store.until(lambda: False)
+
+
+async def test_a_forgotten_copy_is_gone_with_the_next_trim(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store)
+    await store.save(progress(0, 1))
+    await store.trim(kept_entries=0)
+    assert any(LANE in row.key for row in ledger.rows if row is not None)
+    ids = LaneKey.parse(LANE)
+    await store.append(1, [CopyForgotten("orders", ids.source_topic_id, "eu.orders", ids.target_topic_id)])
+    ledger.delete_faults.append(Fault.FAILS)
+    with pytest.raises(LedgerUnavailable):
+        await store.trim(kept_entries=0)
+    again = await open_store()
+    assert again.state.lanes == {}
+    assert again.state.progress == {}
+    await store.trim(kept_entries=0)
+    ledger.compact()
+    assert not any(LANE in row.key for row in ledger.rows if row is not None)
+    assert (await open_store()).state.forgotten_topics == {"orders": None}
 
 
 async def test_pruned_runs_are_gone_with_the_next_trim(ledger: MemoryLedger, open_store: OpenStore) -> None:

@@ -9,8 +9,17 @@ import pytest
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import AnyFact, CopyingPaused, CopyingResumed, HostDrained, HostRestored, LanePinned
+from mirrord.model.facts import (
+    AnyFact,
+)
 from mirrord.model.names import TopicPartition
+from mirrord.model.order_facts import (
+    CopyingPaused,
+    CopyingResumed,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+)
 from mirrord.model.orders import Order, OrderAnswer, Verb
 from mirrord.model.status import LaneStatus
 from mirrord.shell import fleet, flow_supervisor, paused_ends, prepared

@@ -6,8 +6,15 @@ import pytest
 from mirrord.cluster.reconcile import Host
 from mirrord.cluster.wishes import Decision, FlowView, decide, find
 from mirrord.model.errors import ConfigError
-from mirrord.model.facts import CopyingPaused, HostDrained, HostRestored, LanePinned, OrderFact, Origin
+from mirrord.model.fact import Origin
 from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.order_facts import (
+    CopyingPaused,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+    OrderFact,
+)
 from mirrord.model.orders import Kind, Order, Orders, Verb
 
 ADA = Origin("ada@host", "", 0)

@@ -1,0 +1,92 @@
+"""Forgets copies of which nothing is left: neither the source topic nor its copy is there any more.
+
+Lanes of topics that come and go would else stay in the ledger for ever. What is forgotten by mistake would be copied
+anew from its beginning, so it is not enough that a look at all topics does not show a topic: a broker may be behind,
+and a topic that we may no longer see is not shown either. A copy is forgotten when both topics were missing for an hour
+and both clusters, asked for them by name, say that there is no such topic.
+"""
+
+from collections.abc import Container, Iterable, Iterator
+from typing import NamedTuple
+
+import structlog
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.assignment import ReplicatorReport
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import CopyForgotten
+from mirrord.model.names import LaneId, TopicId
+from mirrord.shell.clock import Clock
+from mirrord.shell.discovery import Discovered
+from mirrord.shell.topics import TopicAdmin
+from mirrord.wire.errors import ErrorCode
+
+FORGOTTEN_AFTER_S = 3600.0
+AT_ONCE = 100
+_NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+log = structlog.get_logger()
+
+
+class Copy(NamedTuple):
+    """A source topic and its target topic, each as it once was."""
+
+    source_topic: str
+    source_topic_id: TopicId
+    target_topic: str
+    target_topic_id: TopicId
+
+
+class Forgetting:
+    """Of one flow."""
+
+    def __init__(self, flow: str, source: TopicAdmin, target: TopicAdmin, clock: Clock) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._missing: dict[Copy, float] = {}
+        """Since when neither topic was shown, on the monotonic clock."""
+
+    async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
+        """What is to be forgotten by now. A cluster that does not answer is asked again the next time."""
+        now = self._clock.monotonic()
+        hosted = {lane.lane for report in reports for lane in report.lanes}
+        missing = set(_missing(state, seen, hosted))
+        self._missing = {copy: self._missing.get(copy, now) for copy in missing}
+        long = sorted(copy for copy, since in self._missing.items() if now - since >= FORGOTTEN_AFTER_S)[:AT_ONCE]
+        if not long:
+            return []
+        try:
+            sources = await _gone(self._source, {(copy.source_topic, copy.source_topic_id) for copy in long})
+            targets = await _gone(self._target, {(copy.target_topic, copy.target_topic_id) for copy in long})
+        except EnvironmentFault:
+            return []  # the watch of the cluster tells it
+        gone = [copy for copy in long if copy.source_topic_id in sources and copy.target_topic_id in targets]
+        for copy in gone:
+            log.info("copy_forgotten", flow=self._flow, source_topic=copy.source_topic, target_topic=copy.target_topic)
+        return [CopyForgotten(*copy) for copy in gone]
+
+
+def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> Iterator[Copy]:
+    sources = {topic.topic_id for topic in seen.source.topics.values()}
+    targets = {topic.topic_id for topic in seen.target.topics.values()}
+    kept: set[Copy] = set()
+    copies: set[Copy] = set()
+    for lane_id, lane in state.lanes.items():
+        copy = Copy(lane.source_topic, lane.key.source_topic_id, lane.target_topic, lane.key.target_topic_id)
+        if copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
+            kept.add(copy)
+        copies.add(copy)
+    yield from copies - kept
+
+
+async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
+    """Those of which the cluster says that they are not there, or that another topic has their name."""
+    seen = await admin.look({name for name, _ in topics})
+    return {
+        topic_id
+        for name, topic_id in topics
+        if (name not in seen.topics and seen.refused.get(name) == _NO_SUCH_TOPIC)
+        or (name in seen.topics and seen.topics[name].topic_id != topic_id)
+    }
