@@ -1,8 +1,9 @@
 """Do 2,000 partitions with traffic on each all get on, alone and beside a topic that catches up?
 
-Records are written into all partitions in turn, the same number into each. Over a window Jain's index is taken of what
-each lane has copied: (sum x)^2 / (n sum x^2), 1 when all are equal, 1/n when one lane takes everything. In the second
-window `mirrord apply` has added a topic with a backlog, which is copied beside them.
+Records are written into all partitions in turn, a few at once, the same number into each. Over a window Jain's index is
+taken of the share of what each partition holds at the source that its lane has copied: (sum x)^2 / (n sum x^2), 1 when
+all are equal, 1/n when one lane takes everything. The share, because what the writer or the brokers hold back is not
+the mirror's doing. In the second window `mirrord apply` has added a topic with a backlog, which is copied beside them.
 """
 
 import tempfile
@@ -26,7 +27,9 @@ from mirrord.model.status import FlowStatus
 TOPICS = 40
 PARTITIONS = 50
 RECORDS_PER_S = 2
-"""Into each partition."""
+"""Into each partition, on average."""
+RECORDS_AT_ONCE = 10
+"""They become one batch: a request for each record would keep the brokers busy alone."""
 VALUE_BYTES = 200
 BACKLOG_PARTITIONS = 4
 BACKLOG_RECORDS = 1_000_000
@@ -50,9 +53,9 @@ class Fairness(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     seconds: float
     jain: float
-    """Over what each live lane copied in the window."""
+    """Over the shares that the live lanes copied in the window of what they could."""
     least_share: float
-    """Of the lane that copied least, of the mean."""
+    """The least of them."""
     lag_s: float
     """The largest lag in seconds of a live lane at any look."""
     backlog_bytes_per_s: float
@@ -87,8 +90,9 @@ class Traffic:
         while not self._end.is_set():
             for topic in self._topics:
                 for partition in range(PARTITIONS):
-                    self._produce(topic, value, partition)
-                due += 1 / RECORDS_PER_S / len(self._topics)
+                    for _ in range(RECORDS_AT_ONCE):
+                        self._produce(topic, value, partition)
+                due += RECORDS_AT_ONCE / RECORDS_PER_S / len(self._topics)
                 self._producer.poll(0)
                 self._end.wait(max(0.0, due - time.monotonic()))
         self._producer.flush(START_S)
@@ -132,10 +136,10 @@ def measure(source: Cluster, target: Cluster, engine: Engine, share: float, tell
             with Traffic(source.bootstrap, topics):
                 daemon.wait_for("traffic", lambda flow: all(lane.ordinal for lane in flow.lanes), START_S)
                 tell(f"fairness, engine {engine}: {lanes:,} partitions, two windows of {window_s:.0f} s")
-                alone = _window(daemon, engine, ALONE, backlog.name, window_s)
+                alone = _window(source, daemon, engine, ALONE, backlog.name, window_s)
                 daemon.apply(f"{copied}|{backlog.name}")
                 daemon.wait_for("backlog", lambda flow: bool(_of(flow, backlog.name)), START_S)
-                beside = _window(daemon, engine, BESIDE, backlog.name, window_s)
+                beside = _window(source, daemon, engine, BESIDE, backlog.name, window_s)
         finally:
             daemon.stop()
     return [alone, beside]
@@ -145,7 +149,8 @@ def _of(flow: FlowStatus, topic: str) -> int:
     return sum(lane.ordinal or 0 for lane in flow.lanes if lane.topic == topic)
 
 
-def _window(daemon: Daemon, engine: Engine, what: str, backlog: str, seconds: float) -> Fairness:
+def _window(source: Cluster, daemon: Daemon, engine: Engine, what: str, backlog: str, seconds: float) -> Fairness:
+    """Raises EnvironmentFault when the daemon ends, or tells of no lane."""
     first = daemon.wait_for("status", lambda _: True, START_S)
     began, lag_s, last = time.monotonic(), 0.0, first
     while time.monotonic() - began < seconds:
@@ -154,22 +159,25 @@ def _window(daemon: Daemon, engine: Engine, what: str, backlog: str, seconds: fl
         last = daemon.flow() or last
         lag_s = max(lag_s, *(lane.lag_s or 0.0 for lane in last.lanes if lane.topic != backlog))
     took = time.monotonic() - began
-    before = {(lane.topic, lane.partition): lane.ordinal or 0 for lane in first.lanes}
-    gained = [
-        (lane.ordinal or 0) - before.get((lane.topic, lane.partition), 0)
+    live = [lane for lane in first.lanes if lane.topic != backlog]
+    before = {(lane.topic, lane.partition): lane.source_offset or 0 for lane in live}
+    ends = Admin(source.bootstrap).ends(dict.fromkeys({topic for topic, _ in before}, PARTITIONS), timeout_s=START_S)
+    last = daemon.wait_for("status", lambda _: True, START_S)
+    shares = [
+        min(1.0, ((lane.source_offset or 0) - begin) / (end - begin))
         for lane in last.lanes
-        if lane.topic != backlog
+        if (lane.topic, lane.partition) in before
+        and (begin := before[lane.topic, lane.partition]) < (end := ends[lane.topic, lane.partition])
     ]
-    if not gained:
-        raise EnvironmentFault("the daemon tells of no lane")
-    mean = sum(gained) / len(gained)
+    if not shares:
+        raise EnvironmentFault("nothing was written")
     return Fairness(
         engine=engine,
         what=what,
-        partitions=len(gained),
+        partitions=len(shares),
         seconds=took,
-        jain=jain(gained),
-        least_share=min(gained) / mean if mean else 0.0,
+        jain=jain(shares),
+        least_share=min(shares),
         lag_s=lag_s,
         backlog_bytes_per_s=(_of(last, backlog) - _of(first, backlog)) * BACKLOG_BYTES / took,
     )

@@ -426,7 +426,7 @@ def fairness(results: Sequence[Result]) -> list[Table]:
         "partitions",
         "Jain's index",
         "goal",
-        "least, of the mean",
+        "least share",
         "largest lag, s",
         "backlog, MB/s",
         "seconds",
