@@ -15,7 +15,7 @@ import msgspec
 from mirrord.flow import cutting, limbo, lineage
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
-from mirrord.flow.signals import Batch, Chunk, Effects, FetchFrom
+from mirrord.flow.signals import AskParting, Batch, Chunk, Effects, FetchFrom
 from mirrord.flow.state import ALL, Lane, PolicyRefused, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
@@ -39,6 +39,10 @@ class Unreadable(Exception):
 
 class Vanished(Unreadable):
     """Records that were to be copied again are no longer there."""
+
+
+class Parted(Unreadable):
+    """Where a record was to be copied again, another one stands."""
 
 
 class Early(Unreadable):
@@ -75,8 +79,23 @@ def want_more(lane: Lane) -> Effects:
         return []
     if lane.doubt is not None:
         return []
+    if lane.plan and not lane.assured:
+        return assure(lane)
     lane.fetching = True
     return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
+
+
+def assure(lane: Lane) -> Effects:
+    """Part of the source is copied again: ask whether the source still has what was copied behind it. A fetch of that
+    part would not tell."""
+    if lane.parting in lane.questions:
+        return []
+    known = lineage.furthest(lane)
+    if known is None:
+        lane.assured = True
+        return want_more(lane)
+    lane.parting = ask(lane)
+    return [AskParting(lane.parting, *known)]
 
 
 def leap(lane: Lane, to: int, reason: Reason) -> Effects:
@@ -138,8 +157,8 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         if next_offset <= position:
             at = batch_end
             continue
-        if epoch != lane.epoch:
-            _new_epoch(lane, runs, epoch, max(base, position))
+        if epoch != lane.epoch or lane.plan:
+            _look_at_epoch(lane, runs, epoch, base)
         while aborted_ahead and aborted_ahead[0][0] <= base:
             aborted.add(heappop(aborted_ahead)[1])
         if base > position:
@@ -196,6 +215,14 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
             lane.doubt = Doubt(producer, header[0])
             return None
     return "compacted" if count == 0 else None
+
+
+def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
+    """The next batch begins at offset `base`, and is of this epoch of the source."""
+    if lane.plan and base <= lane.position and lineage.is_another(lane, epoch):
+        raise Parted(f"records of epoch {epoch}", lane.position, lane.position + 1)
+    if epoch != lane.epoch:
+        _new_epoch(lane, runs, epoch, max(base, lane.position))
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:

@@ -39,6 +39,7 @@ from mirrord.flow.signals import (
     Input,
     Lost,
     OriginsTold,
+    PartingTold,
     ProducerIdTold,
     ProducersTold,
     Released,
@@ -94,7 +95,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
 def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
     match signal:
         case Woken():
-            return tracing.woken(lane) if signal.question == lane.doubt_question else _woken(lane, now)
+            return tracing.woken(lane) if signal.question == lane.doubt_question else _woken(lane, now, signal.question)
         case OriginsTold():
             return tracing.told(lane, now, signal)
         case ProducerIdTold():
@@ -103,6 +104,8 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return opening.start_told(lane, now, signal)
         case EndTold() | ProducersTold() if lane.handed is not None:
             return _early(lane, now, handed.told(lane, now, signal))
+        case PartingTold():
+            return truncating.parting_told(lane, now, signal)
         case EndTold() if signal.question == lane.later_look:
             return second_look.end_told(lane, now, signal)
         case EndTold() if lane.confirming:
@@ -127,9 +130,11 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return []
 
 
-def _woken(lane: Lane, now: float) -> Effects:
+def _woken(lane: Lane, now: float, question: int) -> Effects:
     if lane.phase is Phase.OPENING:
         return opening.woken(lane)
+    if lane.parting == question:
+        return truncating.woken(lane, now)
     if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
         return second_look.begin(lane, now)
     return resume.woken(lane)
@@ -200,6 +205,8 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
             return effects + settling.wait(lane, now)
         if isinstance(unreadable, intake.Vanished):
             return effects + rebuilding.vanished(lane, now)
+        if isinstance(unreadable, intake.Parted):
+            return effects + flight.send(lane) + truncating.parted(lane, now)
         if unreadable is not None:
             lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
             if not lane.ready and not lane.in_flight:

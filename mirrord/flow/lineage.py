@@ -82,6 +82,50 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
     return min(found, default=None)
 
 
+def furthest(lane: Lane) -> tuple[int, int] | None:
+    """The source offset behind all that was copied and is not known to be lost, and the epoch in front of it, if that
+    is known."""
+    record = lane.record
+    if record is None or not record.holes:
+        return None
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    pieces = standing(record, first, lane.acked - 1)
+    behind, ordinal = max(((offset + length, at + length - 1) for at, offset, length in pieces), default=(-1, -1))
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    return (behind, epoch) if behind > lane.position and epoch >= 0 else None
+
+
+def parting(lane: Lane, epoch: int, end: int) -> int:
+    """Where a log parts from all that was copied whose epochs up to this one end there: records of a higher one are not
+    in it."""
+    record, start = lane.record, lane.seen.parting(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    for ordinal, offset, length in standing(record, first, lane.acked - 1):
+        told = carried(record.epochs, [(offset, ordinal, length)])
+        start = min([start, *(at for at, known in told if known > epoch)])
+    return start
+
+
+def before(lane: Lane, offset: int) -> int:
+    """The epoch of the record in front of a source offset, as far as it was copied, or was to be."""
+    record = lane.record
+    if record is None or not record.holes:
+        return lane.seen.before(offset)
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    for ordinal, start, length in standing(record, first, lane.plan[-1].ordinal - 1 if lane.plan else lane.acked - 1):
+        if start < offset <= start + length:
+            return epoch_at(known_epochs(lane, first), ordinal + offset - 1 - start)
+    return lane.seen.before(offset)
+
+
+def is_another(lane: Lane, epoch: int) -> bool:
+    """A record of this epoch is not the one that the next ordinal was to stand for."""
+    known = epoch_at(lane.record.epochs, lane.next_ordinal) if lane.record is not None else UNKNOWN
+    return epoch >= 0 and known >= 0 and known != epoch
+
+
 def recall(lane: Lane) -> None:
     """The lane goes on at `resume_ordinal`, from the source offset `position`: what is known of the epoch there.
 
@@ -92,6 +136,8 @@ def recall(lane: Lane) -> None:
     told = record.epochs if record is not None else ()
     known = told_at(told, lane.resume_ordinal)
     lane.told_since = lane.resume_ordinal
+    if known == UNTOLD and lane.resume_ordinal == 0:
+        lane.seen.begin(0, UNKNOWN)  # what was fetched before was not copied, and the word on it was lost
     if known >= 0:
         _seed(lane, told)
     elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:

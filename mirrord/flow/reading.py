@@ -9,6 +9,7 @@ from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import Effects, OwnBatch
 from mirrord.flow.state import Lane
 from mirrord.model.facts import HoleFound, LaneFact, TargetRun
+from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 
 
@@ -88,6 +89,23 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
     if first <= last:
         left.append((first, last))
     return left
+
+
+def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
+    """Where others' batches begin to stand at target offsets at which the ledger has records of the lane below the
+    mark: a new leader lacked those, and their offsets were used again."""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    for start, end in others:
+        first = max(runs.floor(start, 0, len(runs)), 0)
+        for at in range(first, len(runs)):
+            run, behind = runs.at(at), lane.mark.ordinal
+            if run.ordinal >= behind or run.offset >= end:
+                break
+            if at + 1 < len(runs):
+                behind = min(behind, runs.at(at + 1).ordinal)
+            if start < run.offset + behind - run.ordinal:
+                return max(start, run.offset)
+    return None
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:

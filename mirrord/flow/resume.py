@@ -289,8 +289,10 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
     if told.start > lane.log_start and (not told.own or reading.begins_late(lane, told.own, told.start)):
         return _look_back(lane)
     if not told.own:
-        # None of the lane's records is left to read: the runs tell which ordinal stood at the end.
-        found = Reading(reading.ordinal_at(lane, lane.end), (), (), None)
+        # None of the lane's records is left to read: the runs tell which ordinal stood at the end, or where somebody
+        # else's records stand now.
+        displaced = reading.displaced_at(lane, told.others)
+        found = Reading(reading.ordinal_at(lane, lane.end if displaced is None else displaced), (), (), None)
     else:
         first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
         late = reading.begins_late(lane, told.own, told.start)
@@ -467,6 +469,7 @@ def copy(lane: Lane) -> Effects:
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
+    lane.assured, lane.parting, lane.suspected = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
     if lane.decided.open or any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):

@@ -125,6 +125,16 @@ class EndTold(msgspec.Struct, frozen=True):
     end: int
 
 
+class PartingTold(msgspec.Struct, frozen=True):
+    """What the source says to `AskParting`: its newest epoch up to the one asked for, and where that ends; -1: the log
+    is the one that was read."""
+
+    question: int
+    error: int
+    epoch: int = -1
+    end: int = -1
+
+
 class ProducerEntry(msgspec.Struct, frozen=True):
     """What the target broker remembers of the lane's producer id (DescribeProducers, KIP-664)."""
 
@@ -157,6 +167,8 @@ class Scanned(msgspec.Struct, frozen=True):
     start: int
     end: int
     own: tuple[OwnBatch, ...]
+    others: tuple[tuple[int, int], ...] = ()
+    """Target offsets [start, end) of batches that somebody else wrote, ascending and apart from each other."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -286,6 +298,7 @@ Input = (
     | AppendFailed
     | StartTold
     | EndTold
+    | PartingTold
     | ProducersTold
     | VisibleTold
     | Scanned
@@ -327,6 +340,15 @@ class AskEnd(msgspec.Struct, frozen=True):
     """The end of the target log and the epoch of the leader that says so (OffsetForLeaderEpoch, KIP-320)."""
 
     question: int
+
+
+class AskParting(msgspec.Struct, frozen=True):
+    """Whether the source's log parts from what was read in front of this position, where a batch of this leader epoch
+    ends (KIP-595)."""
+
+    question: int
+    position: int
+    epoch: int
 
 
 class AskProducers(msgspec.Struct, frozen=True):
@@ -455,6 +477,7 @@ Effect = (
     | Append
     | AskStart
     | AskEnd
+    | AskParting
     | AskProducers
     | AskVisible
     | AskScan

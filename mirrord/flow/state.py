@@ -311,6 +311,12 @@ class Lane:
     open_run: Run | None = None
     plan: deque[Run] = field(default_factory=deque[Run])
     """Jumps that must be made at these ordinals: a hole is being copied again."""
+    assured: bool = False
+    """Of what is copied again: the source was asked whether it still has what was copied behind that."""
+    parting: int = -1
+    """The open question about it, or the pause before it is asked again."""
+    suspected: int = -1
+    """The position at which the source had another record than was to be copied again."""
     declared: int = -1
     """Ordinal of the next run that the ledger already declares, or -1."""
     skipped: list[Verdict] = field(default_factory=list[Verdict])

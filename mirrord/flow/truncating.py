@@ -8,11 +8,14 @@ That gives the next ordinals another meaning, as the mending of a hole does. So 
 answered and the target is asked what stands there, and nobody else may be writing any more.
 """
 
-from mirrord.flow import intake, limbo, lineage, settling
-from mirrord.flow.asking import append, ask
+from itertools import pairwise
+
+from mirrord.flow import intake, limbo, lineage, rebuilding, settling
+from mirrord.flow.answers import NONE
+from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import halt
-from mirrord.flow.signals import Chunk, Effects, Lost, Wake
-from mirrord.flow.state import NOT_YET, Lane
+from mirrord.flow.signals import Chunk, Effects, Lost, PartingTold, StopFetch, Wake
+from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
 
@@ -26,14 +29,93 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
         # What was fetched, and not copied, is gone; the position stands.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
+        lane.assured = False
         return intake.want_more(lane)
-    if lane.on_loss == "halt" or lane.plan:
-        # Where part of the source is copied again, ordinals are promised to records that are gone now.
-        line = f"the source log was truncated: offsets [{start}, {lane.position}) that were copied are gone"
-        return halt(lane, "truncated", line, start, lane.position)
+    if lane.plan:
+        return _lose_promised(lane, now, lineage.parting(lane, chunk.diverging_epoch, chunk.diverging_end))
+    if lane.on_loss == "halt":
+        return _halt(lane, start, lane.position)
     if is_settled(lane):
         return [*_check_anew(lane, now), *_go_back(lane, start, _gone_from(lane, start, chunk.diverging_end))]
     return settling.wait(lane, now)
+
+
+def _halt(lane: Lane, start: int, end: int) -> Effects:
+    line = f"the source log was truncated: offsets [{start}, {end}) that were copied are gone"
+    return halt(lane, "truncated", line, start, end)
+
+
+def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+    """Whether the source still has what was copied behind that which is copied again."""
+    if lane.phase is not Phase.COPYING or not lane.plan:
+        return []
+    if told.end >= 0:
+        return _lose_promised(lane, now, lineage.parting(lane, told.epoch, told.end))
+    # An old broker knows of nothing but the ends of its log.
+    lane.assured = told.error in {NONE, OUT_OF_RANGE}
+    lane.parting = ask(lane)
+    wake = Wake(lane.parting, now + lane.limits.retry_s, refresh=told.error != NONE)
+    return [*(intake.want_more(lane) if lane.assured else ()), wake]
+
+
+def woken(lane: Lane, now: float) -> Effects:
+    """What is to be copied again was in the source, so a fetch that waits for it may wait in vain."""
+    if lane.phase is not Phase.COPYING or not lane.plan:
+        return []
+    if lane.assured and not lane.fetching:
+        lane.parting = ask(lane)
+        return [Wake(lane.parting, now + lane.limits.retry_s)]
+    lane.assured = False
+    return intake.assure(lane)
+
+
+def parted(lane: Lane, now: float) -> Effects:
+    """The source has another record than was to be copied again: then it lost that one, or the map is wrong."""
+    if lane.suspected == lane.position:
+        return rebuilding.vanished(lane, now)
+    lane.suspected, lane.assured = lane.position, False
+    lane.questions.discard(lane.parting)
+    return intake.want_more(lane)
+
+
+def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
+    """Part of the source is copied again, and its log parts from what was copied before. What it still has of that part
+    follows, and then what it has instead."""
+    record = lane.record
+    end = max(lane.position, lane.plan[-1].offset)
+    if lane.on_loss == "halt" or record is None:
+        return _halt(lane, start, end)
+    if not is_settled(lane):
+        return settling.wait(lane, now)
+    runs, pieces = _rest(lane, start)
+    epochs = (*lineage.carried(record.epochs, pieces), (runs[-1].ordinal, lineage.before(lane, start)))
+    gone = Verdict(start, end, "truncated")
+    line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
+    new_round(lane)
+    lane.seen.part(start)
+    lane.skipped.clear()
+    lane.fetching = False
+    lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
+    lane.resume_ordinal, lane.end = lane.next_ordinal, lane.expected
+    lane.unbound = (lane.next_ordinal, (gone,))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs),))
+    lane.intents.append((effect.tag, lane.next_ordinal))
+    return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
+
+
+def _rest(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
+    """What is still to be copied again of the offsets in front of `start`, and then from there on; and as pieces
+    (ordinal, ordinal so far, length)."""
+    runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    ordinal = lane.next_ordinal
+    for run, following in pairwise((Run(lane.next_ordinal, lane.position), *lane.plan)):
+        kept = min(following.ordinal - run.ordinal, start - run.offset)
+        if kept > 0:
+            runs.append(Run(ordinal, run.offset))
+            pieces.append((ordinal, run.ordinal, kept))
+            ordinal += kept
+    return [*runs, Run(ordinal, start)], pieces
 
 
 def is_settled(lane: Lane) -> bool:

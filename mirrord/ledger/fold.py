@@ -396,6 +396,11 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         cut = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.cuts += tuple((lowest, start) for start in cut)
+        if cut:
+            # What was still to be copied again is so no further than to the last of these runs.
+            last = max(run.ordinal for run in fact.runs)
+            holes = (msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
+            lane.holes = tuple(holes)
         _clip_proof(lane)
         # What is written at these offsets now is something else.
         lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(cut, default=each.end))

@@ -21,6 +21,7 @@ from mirrord.flow.signals import (
     AskCheck,
     AskEnd,
     AskOrigins,
+    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -39,6 +40,7 @@ from mirrord.flow.signals import (
     Halted,
     Input,
     Lost,
+    PartingTold,
     Produce,
     ProducerEntry,
     ProducerIdTold,
@@ -72,7 +74,7 @@ from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.open_transactions import OpenTransactions
 from mirrord.shell.provenance import provenance_of
-from mirrord.shell.reading import ReadFailed, Stretches, own_batches
+from mirrord.shell.reading import ReadFailed, Stretches, own_batches, parting
 from mirrord.shell.relocation import Relocation
 from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
@@ -119,10 +121,8 @@ class Host:
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
-        self._limits = Limits(
-            buffer_bytes=max(1 << 20, min(8 << 20, budget.limit_bytes // 8)),
-            request_timeout_s=setup.request_timeout_s,
-        )
+        buffer_bytes = max(1 << 20, min(8 << 20, budget.limit_bytes // 8))
+        self._limits = Limits(buffer_bytes=buffer_bytes, request_timeout_s=setup.request_timeout_s)
         self._lanes: dict[LaneId, Hosted] = {}
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -136,6 +136,7 @@ class Host:
             StopFetch: self._stop_fetch,
             Append: self._append,
             AskEnd: self._ask_end,
+            AskParting: self._ask_parting,
             AskProducers: self._ask_producers,
             AskVisible: self._ask_visible,
             AskProducerId: self._ask_producer_id,
@@ -299,6 +300,10 @@ class Host:
     def _stop_fetch(self, hosted: Hosted, _effect: StopFetch) -> None:
         self._source.stop(hosted.tap)
 
+    def _ask_parting(self, hosted: Hosted, effect: AskParting) -> None:
+        read = partial(parting, self._source_stretches, hosted.source, effect)
+        self._begin(self._read(hosted, effect.question, read, partial(PartingTold, effect.question)))
+
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
         state, key = self._store.state, hosted.assignment.key
         before = Before(
@@ -336,11 +341,10 @@ class Host:
         self._target_asks.producer_id(told)
 
     def _scan(self, hosted: Hosted, effect: AskScan) -> None:
-        where = (hosted.target, effect.producer_id, effect.start, effect.end)
-
         async def scan() -> Scanned:
-            own = await own_batches(self._target_stretches, *where)
-            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own)
+            where = (hosted.target, effect.producer_id, effect.start, effect.end)
+            found = await own_batches(self._target_stretches, *where)
+            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, *found)
 
         failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
         self._begin(self._read(hosted, effect.question, scan, failed))

@@ -7,8 +7,11 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from mirrord.flow.signals import OwnBatch
+from msgspec.structs import replace
+
+from mirrord.flow.signals import AskParting, OwnBatch, PartingTold
 from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.intervals import Interval
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
@@ -26,6 +29,7 @@ _LIMITS = {
     committed: FetchLimits(max_wait_ms=100, max_bytes=CHUNK_BYTES, read_committed=committed)
     for committed in (False, True)
 }
+_NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
 _AT_ONCE = 4
 _TURN = 200
 _MAGIC = 2
@@ -86,7 +90,7 @@ class Stretches:
         deadline = loop.time() + self._patience_s
         while position < end:
             async with self._slots:
-                buffer, fetched = await self._fetch(partition, position, _LIMITS[committed])
+                buffer, fetched = await self._fetch(partition, Position(position), _LIMITS[committed])
             batches = _scan(buffer, fetched, position)
             aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
             for number, (at, behind, base, last, _, _, header) in enumerate(batches):
@@ -100,8 +104,15 @@ class Stretches:
             elif loop.time() > deadline:
                 raise ReadFailed(int(ErrorCode.REQUEST_TIMED_OUT))
 
+    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
+        """Where the log parts from one in which a batch of this epoch ends at `position`, as (epoch, end); (-1, -1): it
+        does not (KIP-595). Raises ReadFailed."""
+        async with self._slots:
+            _, fetched = await self._fetch(partition, Position(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
+        return fetched.diverging_epoch, fetched.diverging_end
+
     async def _fetch(
-        self, partition: PartitionId, position: int, limits: FetchLimits
+        self, partition: PartitionId, position: Position, limits: FetchLimits
     ) -> tuple[Bytes, FetchedPartition]:
         leader = self._view.leader(partition)
         if leader is None:
@@ -111,7 +122,7 @@ class Stretches:
             connection = await self._view.link(leader.node, "read").get()
             version = connection.version(FETCH)
             topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
-            where = Position(position, leader.epoch, max_bytes=CHUNK_BYTES)
+            where = replace(position, leader_epoch=leader.epoch)
             step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
             buffers: list[Bytes] = []
 
@@ -184,15 +195,25 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 async def own_batches(
     target: Stretches, partition: PartitionId, producer_id: int, start: int, end: int
-) -> tuple[OwnBatch, ...]:
-    """The lane's own batches with offsets of [start, end), in log order. Raises ReadFailed.
+) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
+    """The lane's own batches with offsets of [start, end), in log order, and where others stand. Raises ReadFailed.
 
     A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
     """
     own: list[OwnBatch] = []
+    others: list[Interval] = []
     async for batch in target.read(partition, start, end):
         header = batch.header
         if header.producer_id == producer_id:
             count = header.last_offset_delta + 1
             own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
-    return tuple(own)
+        elif not batch.is_old:
+            behind = header.base_offset + header.last_offset_delta + 1
+            begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset
+            others.append((begun, behind))
+    return tuple(own), tuple(others)
+
+
+async def parting(source: Stretches, partition: PartitionId, asked: AskParting) -> PartingTold:
+    """Whether the source's log is still the one that was read. Raises ReadFailed."""
+    return PartingTold(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))

@@ -15,6 +15,7 @@ from mirrord.flow.signals import (
     AskCheck,
     AskEnd,
     AskOrigins,
+    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -202,6 +203,7 @@ class Host:
                 AskProducerId()
                 | AskStart()
                 | AskEnd()
+                | AskParting()
                 | AskProducers()
                 | AskVisible()
                 | AskScan()

@@ -77,6 +77,12 @@ THEMES: dict[str, Shape] = {
                                   faults=("bounce", "follower-lag", "elect", "learn")),
     "source truncated, handed over": Shape(handed=True, truncation=True, elections=False, refusals=False,
                                            faults=("source-truncate", "takeover", "source-elect")),
+    "unclean, beside others": Shape(unclean=True, foreign=True, compaction=True, twice=True, window=4, faults=(
+                                    "takeover", "elect", "disconnect", "bounce", "follower-lag", "learn", "foreign",
+                                    "compact")),
+    "unclean, beside others, handed over": Shape(
+        handed=True, unclean=True, foreign=True, compaction=True, transactions=True, twice=True, window=4, faults=(
+            "takeover", "elect", "disconnect", "bounce", "follower-lag", "learn", "foreign", "compact")),
     "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, elections=False,
                                       faults=("forget", "takeover", "disconnect")),
 }  # fmt: skip
@@ -86,7 +92,7 @@ YOUNG = {
     "retention", "retention of old records", "all that a source does", "all that a source does, old records",
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
-    "policies", "policies of old records",
+    "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
@@ -215,7 +221,9 @@ class Story:
         live = [host for host in world.hosts if host.alive]
         if not live or world.wire or any(host.appends or host.landed for host in live):
             return False
-        lane = live[-1].lane
+        lane, record = live[-1].lane, world.truth.lanes.get(LANE)
+        if record is not None and lane.grant != record.grant:
+            return False  # it has not read yet that another one took the lane
         if lane.phase is Phase.HALTED:
             return live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from mirrord.wire.batch import CONTROL, HEADER, TRANSACTIONAL
 from tests.sim import toy
 
+OUT_OF_RANGE = 1
+
 
 @dataclass
 class SourceBatch:
@@ -177,6 +179,13 @@ class FakeSource:
         known = max((each[0] for each in self.epochs if each[0] <= epoch), default=epoch)
         end = next((start for later, start in self.epochs if later > epoch), self.end)
         return (known, end) if known < epoch or end < position else (-1, -1)
+
+    def parting(self, position: int, epoch: int) -> tuple[int, int, int]:
+        """The same, as (error, epoch, end)."""
+        if position < self.start:
+            return OUT_OF_RANGE, -1, -1
+        parts = self.diverging(position, epoch)
+        return OUT_OF_RANGE if position > self.end and parts[1] < 0 else 0, *parts
 
     def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""

@@ -21,6 +21,7 @@ from mirrord.flow.signals import (
     AskCheck,
     AskEnd,
     AskOrigins,
+    AskParting,
     AskProducerId,
     AskProducers,
     AskRebuild,
@@ -35,6 +36,7 @@ from mirrord.flow.signals import (
     Input,
     OriginsTold,
     OwnBatch,
+    PartingTold,
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
@@ -68,10 +70,8 @@ from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
-from tests.sim.source import FakeSource
+from tests.sim.source import OUT_OF_RANGE, FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
-
-OUT_OF_RANGE = 1
 
 
 class World:
@@ -381,6 +381,8 @@ class World:
                 self.producer_ids += 1
                 self.given.add(self.producer_ids)
                 return ProducerIdTold(question.question, 0, self.producer_ids, 0)
+            case AskParting():
+                return PartingTold(question.question, *self.source.parting(question.position, question.epoch))
             case AskStart():
                 return StartTold(question.question, 0, 0)
             case AskEnd():
@@ -411,7 +413,8 @@ class World:
             for stored in found
             if stored.producer == question.producer_id
         )
-        return Scanned(question.question, error, question.purpose, question.start, question.end, own)
+        others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
+        return Scanned(question.question, error, question.purpose, question.start, question.end, own, others)
 
     def _check(self, host: Host, question: AskCheck) -> Checked:
         error = 0 if self.target.high_watermark >= question.end else 7

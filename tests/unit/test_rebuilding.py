@@ -10,16 +10,20 @@ from mirrord.flow.signals import (
     Append,
     AppendFailed,
     AskCheck,
+    AskParting,
     AskRebuild,
     Bound,
     Checked,
+    Chunk,
     Effects,
     EndTold,
     FetchFrom,
     Halted,
     Input,
     Located,
+    Lost,
     OwnBatch,
+    PartingTold,
     ProducersTold,
     Relocated,
     Scanned,
@@ -31,6 +35,7 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import Lane, Phase
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.translation import Copied, LaneMap
 from mirrord.model.facts import (
     AnyFact,
     Entry,
@@ -163,8 +168,58 @@ def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
     play.bind(play.tell(msgspec.structs.replace(told, located=located)))
     # Offset 12 follows as ordinal 16, and is of the old epoch.
     assert play.record.epochs == ((0, 3), (10, 3), (12, 4), (14, 5), (16, 3), (17, 4), (18, 5))
-    (fetch,) = [effect for effect in play.sandwich(16) if isinstance(effect, FetchFrom)]
+    # What was copied behind it is asked about first.
+    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskParting)]
+    assert (ask.position, ask.epoch) == (17, 5)
+    (fetch,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (12, 3)
+
+
+def begun_again(play: Play) -> AskParting:
+    """Offsets 12 and 13 are about to follow as ordinals 16 and 17, behind what was copied up to offset 16."""
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
+    play.bind(play.differ())
+    play.sandwich(16)
+    told = play.relocated()
+    assert told.located is not None
+    located = msgspec.structs.replace(told.located, epochs=((0, 3), (13, 4), (15, 5)))
+    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    (ask,) = [effect for effect in play.sandwich(16) if isinstance(effect, AskParting)]
+    return ask
+
+
+def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
+    ask = begun_again(play)
+    effects = play.tell(PartingTold(ask.question, 0, 3, 13))  # the source goes on behind offset 12, in another history
+    assert any(isinstance(effect, Lost) for effect in effects)
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    runs, verdicts = (Run(16, 12), Run(17, 13)), (Verdict(13, 17, "truncated"),)
+    assert append.facts == (SourceRun(LANE, 2, runs, verdicts, ((16, 3), (17, 3))),)
+    effects = play.bind(effects)
+    assert (play.record.cuts, play.record.holes[0].until) == (((16, 13),), 17)
+    assert (play.lane.position, list(play.lane.plan)) == (12, [])  # what there is instead follows it
+    assert LaneMap(play.record, Copied(16, 16, 12)).to_target(14).kind == "at_end"
+
+
+def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> None:
+    ask = begun_again(play)
+    (fetch,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, FetchFrom)]
+    data = toy.encode(12, 13, [(12, 1), (13, 2)], newest_ms=0, leader_epoch=7)
+    chunk = Chunk(fetch.question, 0, 17, 17, 0, [], data, 0, len(data), None, -1, -1)
+    (asked,) = play.tell(chunk)
+    assert isinstance(asked, AskParting)
+    (fetch,) = [effect for effect in play.tell(PartingTold(asked.question, 0)) if isinstance(effect, FetchFrom)]
+    # The source does not say that it lost anything, and yet has another record there: the map cannot be right.
+    effects = play.tell(msgspec.structs.replace(chunk, question=fetch.question))
+    assert any(isinstance(effect, Halted) for effect in effects)
+
+
+def test_what_never_comes_is_asked_about_again(play: Play) -> None:
+    ask = begun_again(play)
+    (wake,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, Wake)]
+    (ask,) = play.tell(Woken(wake.question))
+    assert isinstance(ask, AskParting)
+    assert any(isinstance(effect, Lost) for effect in play.tell(PartingTold(ask.question, 0, 3, 13)))
 
 
 def test_what_cannot_be_placed_keeps_the_lane_halted(play: Play) -> None:
