@@ -12,10 +12,23 @@ from mirrord.lab.settings import LabOptions
 from mirrord.ledger.translation import Copied, LaneMap
 from mirrord.model.facts import Verdict
 from mirrord.model.runs import Run
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import Stretches
 from mirrord.shell.records import decode
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget
-from tests.fixtures.mirror import Mirror, Written, copy_of, create_topic, mirror, until_ends, write
+from tests.fixtures.mirror import (
+    SECONDS,
+    Mirror,
+    Written,
+    copy_of,
+    create_topic,
+    mirror,
+    until,
+    until_ends,
+    viewing,
+    write,
+)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +91,17 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
         assert await values(flow, partition.name) == [each.value for each in wanted]
         told = LaneMap(lane, Copied(70, 70, 50)).to_target(25)
         assert (told.kind, told.offset) == ("exact", 45)
+        epochs = [header.leader_epoch for header, _ in await partition.batches()]
+        before, after = epochs[0], epochs[-1]
+        (assigned,) = await flow.lanes()
+        async with viewing(flow.source) as view:
+            where = PartitionId(partition.name, assigned.key.source_topic_id, 0)
+            view.watch(where.topic, where.topic_id)
+            await until(lambda: view.leader(where) is not None)
+            source = Stretches(view, SECONDS)
+            assert await source.parting(where, 40, before) == (before, 20)
+            assert await source.parting(where, 20, before) == (-1, -1)
+            assert await source.parting(where, 50, after) == (-1, -1)
 
 
 async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two: LabTarget) -> None:
