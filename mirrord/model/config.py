@@ -186,6 +186,8 @@ class HttpConfig(msgspec.Struct, frozen=True):
     """Where the daemon answers. `listen` None: 127.0.0.1 at 8182 or the next free port."""
 
     listen: HostPort | None = None
+    advertised: HostPort | None = None
+    """Where others find it; None: at `listen`, or under this machine's name when that is every address."""
     token: Secret | None = None
     """Whoever shows it may give orders from another machine; without it only loopback may."""
 
@@ -443,5 +445,6 @@ def _ray(table: read.Table) -> RayConfig:
 def _http(table: read.Table) -> HttpConfig:
     return HttpConfig(
         listen=table.optional("listen", host_port, None),
+        advertised=table.optional("advertised", host_port, None),
         token=table.optional("token", Secret.parse, None, secret=True),
     )

@@ -9,6 +9,7 @@ import asyncio
 import errno
 import hmac
 import ipaddress
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -86,6 +87,17 @@ class StatusSource(Protocol):
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         ...
+
+
+def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
+    """Where others find a daemon that listens there: "every address" is none that they could ask."""
+    if given is not None:
+        return given
+    try:
+        is_every = ipaddress.ip_address(listens.host).is_unspecified
+    except ValueError:
+        is_every = False
+    return HostPort(socket.gethostname(), listens.port) if is_every else listens
 
 
 class HttpServer:

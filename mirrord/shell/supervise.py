@@ -24,7 +24,7 @@ from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.handover import Handover
-from mirrord.shell.http import HttpServer
+from mirrord.shell.http import HttpServer, advertised
 from mirrord.shell.lease_holder import NOBODY, Identity, this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
@@ -131,7 +131,7 @@ class Supervisor:
         if faults := policy_faults(self._config):
             # Whoever read the file could use them: only on another machine they may be missing.
             raise EnvironmentFault("\n".join(faults))
-        address = f"http://{await self._http.start()}"
+        address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
         clock = self._surroundings.clock
         self._services = Services(
             config=self._config,

@@ -1,7 +1,7 @@
 """What flows and replicators do in any of these tests is held against the pictures in docs/architecture.md."""
 
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
@@ -36,7 +36,7 @@ def only_drawn_steps(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
                 undrawn.append(f"flow: {before} --> {value}")
         put(flow, name, value)
 
-    seen: dict[int, dict[str, str]] = {}
+    seen: dict[int, Mapping[str, str]] = {}
 
     def look(fleet: Fleet) -> None:
         before, now = seen.get(id(fleet), {}), dict(states(fleet))

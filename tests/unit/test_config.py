@@ -79,6 +79,7 @@ dashboard = false
 dashboard_port = 8266
 [http]
 listen = "127.0.0.1:8190"
+advertised = "mirror.example.org:443"
 token = "env:TOKEN"
 [logs]
 dir = "/var/log/mirrord"
@@ -134,6 +135,7 @@ def test_every_key_is_read() -> None:
     )
     assert (config.ray.address, config.ray.dashboard, config.ray.dashboard_port) == ("10.0.0.1:6379", False, 8266)
     assert (config.http.listen, config.http.token) == (HostPort("127.0.0.1", 8190), Secret.parse("env:TOKEN"))
+    assert config.http.advertised == HostPort("mirror.example.org", 443)
     assert config.logs.directory == "/var/log/mirrord"
 
 

@@ -127,7 +127,12 @@ CONFIGS = st.builds(
         RuntimeConfig, engine=st.sampled_from(["ray", "process"]), lease_ttl_ms=SECONDS, request_timeout_ms=SECONDS
     ),
     ray=st.builds(RayConfig, TEXTS, st.booleans(), st.none() | st.integers(1, 65_535)),
-    http=st.builds(HttpConfig, st.none() | st.just(HostPort("::1", 80)), st.none() | SECRETS),
+    http=st.builds(
+        HttpConfig,
+        st.none() | st.just(HostPort("::1", 80)),
+        st.none() | st.just(HostPort("mirror.example.org", 443)),
+        st.none() | SECRETS,
+    ),
     logs=st.builds(LogsConfig, st.none() | TEXTS),
 )
 

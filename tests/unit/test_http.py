@@ -32,7 +32,7 @@ from mirrord.model.status import (
     Totals,
 )
 from mirrord.shell import http
-from mirrord.shell.http import HttpServer, losses
+from mirrord.shell.http import HttpServer, advertised, losses
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.remote import give_order, order_apply
 from mirrord.shell.translating import Answer, Place, Question
@@ -292,6 +292,15 @@ async def test_a_given_address_that_is_taken_is_an_error(daemon: Daemon) -> None
         address = HostPort("127.0.0.1", taken.getsockname()[1])
         with pytest.raises(EnvironmentFault, match=f"http.listen: cannot listen on {address}: .*in use"):
             await HttpServer(daemon, address, None).start()
+
+
+def test_every_address_is_none_that_others_could_ask() -> None:
+    here, port = socket.gethostname(), 8182
+    assert advertised(HostPort("0.0.0.0", port), None) == HostPort(here, port)
+    assert advertised(HostPort("::", port), None) == HostPort(here, port)
+    assert advertised(HostPort("127.0.0.1", port), None) == HostPort("127.0.0.1", port)
+    assert advertised(HostPort("mirror-1", port), None) == HostPort("mirror-1", port)
+    assert advertised(HostPort("::", port), HostPort("outside", 443)) == HostPort("outside", 443)
 
 
 async def test_without_an_address_the_next_free_port_is_taken(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
