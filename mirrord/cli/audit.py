@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import random
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.table import Table
 from mirrord.audit.model import Difference, RangeResult
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.since import since_ms
+from mirrord.cli.spark import add_spark, check_topics, spark_settings
 from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
@@ -37,7 +37,6 @@ from mirrord.shell.clock import SystemClock
 from mirrord.shell.translating import time_words
 
 LEVELS = ("ledger", "digest", "records")
-_SPARK = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 _KEPT_AT_ONCE = 32
 _EPILOG = """Levels: ledger compares what the ledger says with the ends of both logs and reads no record; digest
 compares batches by their checksums, and record by record where these prove nothing; records decodes every record.
@@ -70,9 +69,6 @@ def register(verbs: Verbs) -> None:
     add_conf(parser)
     parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely; default: digest")
     add_some_flows(parser)
-    parser.add_argument(
-        "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
-    )
     when = "only what the source holds since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
     parser.add_argument("--since", metavar="WHEN", help=when)
     parser.add_argument(
@@ -82,9 +78,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--resume", metavar="FOLDER", help="go on with an audit that was broken off, and keep results there"
     )
-    parser.add_argument(
-        "--spark", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark; may be repeated"
-    )
+    add_spark(parser)
     parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -123,18 +117,8 @@ def _settings(arguments: argparse.Namespace) -> dict[str, str]:
         raise ConfigError(f"{option} has no meaning beside --level ledger, which reads no record and needs no Spark")
     if arguments.resume and arguments.out:
         raise ConfigError("--out has no meaning beside --resume, which names the folder")
-    for pattern in arguments.topics:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise ConfigError(f'--topics: "{pattern}" is no regular expression: {error}') from None
-    settings: dict[str, str] = {}
-    for given in arguments.spark:
-        match = _SPARK.fullmatch(given)
-        if match is None:
-            raise ConfigError(f'--spark: found "{given}"; allowed: a setting such as spark.master=spark://host:7077')
-        settings[match[1]] = match[2]
-    return settings
+    check_topics(arguments)
+    return spark_settings(arguments)
 
 
 def _tell(config: Config, plans: Sequence[FlowPlan], found: dict[Key, list[RangeResult]], level: Level) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from mirrord.model.acls import AclRule
+from mirrord.model.archive import CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Origin
 from mirrord.model.facts import (
@@ -64,7 +65,7 @@ def _holder(holder: Holder) -> str:
 
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
-    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder):
+    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder | CompactionBegan | MapCompacted):
         return _named_words(fact, name)
     match fact:
         case FlowOpened():
@@ -164,9 +165,14 @@ def _lane_words(fact: LaneFact | RangeAudited) -> str:
             return _found_words(fact)
 
 
-def _named_words(fact: TopicFact | OrderFact | QuarantineOrder, name: LaneName) -> str:
+def _named_words(fact: TopicFact | OrderFact | QuarantineOrder | CompactionBegan | MapCompacted, name: LaneName) -> str:
     if isinstance(fact, OrderFact):
         return _order_words(fact)
+    if isinstance(fact, CompactionBegan):
+        return f"compaction {fact.number} of the map began"
+    if isinstance(fact, MapCompacted):
+        runs = sum(part.count for part in (*fact.source, *fact.target))
+        return f"{name(fact.lane)}: {runs} runs up to ordinal {fact.last_ordinal} moved by compaction {fact.number}"
     if isinstance(fact, TopicFact):
         return f"{fact.target_topic} {_topic_words(fact)}"
     what = "are left out" if isinstance(fact, QuarantineSkipped) else "are tried again"

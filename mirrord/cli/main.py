@@ -36,6 +36,7 @@ VERBS = {
     "translate": "mirrord.cli.translate",
     "gaps": "mirrord.cli.gaps",
     "audit": "mirrord.cli.audit",
+    "compact": "mirrord.cli.compact",
     "quarantine": "mirrord.cli.quarantine",
     "convert": "mirrord.cli.convert",
 }

@@ -19,6 +19,7 @@ from mirrord.ledger.records import (
     RunsPiece,
     StateRecord,
 )
+from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AnyFact,
@@ -43,7 +44,7 @@ VERSION = 8
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
-8: `CopyForgotten`."""
+8: `CopyForgotten`, and compacted maps (`MapCompacted`)."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -119,10 +120,26 @@ def _is_sound(fact: AnyFact) -> bool:
         case RangeAudited():
             times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
             return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
+        case CompactionBegan():
+            return 0 <= fact.number < _INT64 and 0 <= fact.at_ms <= LATEST_MS
+        case MapCompacted():
+            return all(_are_archived(side, fact.number) for side in (fact.source, fact.target))
         case TopicDeletionPlanned():
             return 0 <= fact.due_ms <= LATEST_MS
         case _:
             return True
+
+
+def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
+    """Whether these can be parts of one side, in ascending order."""
+    behind = -1
+    for part in parts:
+        offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64
+        fits = part.generation == number and 0 < part.count <= part.last_ordinal - part.first_ordinal + 1
+        if not offsets or not fits or not behind < part.first_ordinal <= part.last_ordinal < _INT64:
+            return False
+        behind = part.last_ordinal
+    return True
 
 
 def _are_ranges(verdicts: tuple[Verdict, ...]) -> bool:

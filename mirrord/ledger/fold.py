@@ -7,7 +7,8 @@ What binds:
 
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the present lease, until that is released; `LeaseContinued` when its turn is one more than
+- every other fact only under the present lease, until that is released, but for those of audits and compactions, which
+  hold no lease; `LeaseContinued` when its turn is one more than
   the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
@@ -21,6 +22,7 @@ import msgspec
 from mirrord.ledger.decided import answered_anew
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.archive import ArchivedPart, CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AclsPlanned,
@@ -66,6 +68,9 @@ WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
 FORGOTTEN_KEPT = 1000
 """Names of topics that are forgotten; together they have to fit into one record."""
+
+
+_OF_ANYBODY = RangeAudited | CompactionBegan | MapCompacted
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -114,15 +119,16 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return False
     if isinstance(fact, LeaseTaken):
         return _take_lease(state, fact, lease_epoch)
-    if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, RangeAudited)):
+    if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):
         return False
     if isinstance(fact, TopicFact):
         return _apply_to_topic(state, fact)
     if isinstance(fact, OrderFact):
         return state.orders.take(fact)
-    if isinstance(fact, QuarantineOrder | RangeAudited):
-        is_audit = isinstance(fact, RangeAudited)
-        return _audit(state, fact, offset) if is_audit else _decide_on_parked(state, fact, offset)
+    if isinstance(fact, _OF_ANYBODY):
+        return _apply_of_job(state, fact, offset)
+    if isinstance(fact, QuarantineOrder):
+        return _decide_on_parked(state, fact, offset)
     if isinstance(fact, LaneFact):
         return _apply_to_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
@@ -260,6 +266,38 @@ def _audit(state: FlowState, fact: RangeAudited, offset: int) -> bool:
     return True
 
 
+def _apply_of_job(state: FlowState, fact: RangeAudited | CompactionBegan | MapCompacted, offset: int) -> bool:
+    match fact:
+        case RangeAudited():
+            return _audit(state, fact, offset)
+        case CompactionBegan():
+            if fact.number <= state.compaction:
+                return False
+            state.compaction = fact.number
+            return True
+        case MapCompacted():
+            return _compact(state, fact, offset)
+
+
+def _compact(state: FlowState, fact: MapCompacted, offset: int) -> bool:
+    lane = state.lanes.get(fact.lane)
+    if lane is None or offset < lane.folded_to or fact.number != state.compaction or fact.last_ordinal < 0:
+        return False
+    began, lowest = lane.retold
+    if began == fact.number and lowest <= fact.last_ordinal:
+        return False
+    lane.source_runs.archive([ArchivedPart(lane.source_topic, fact.lane, "source", part) for part in fact.source])
+    lane.target_runs.archive([ArchivedPart(lane.source_topic, fact.lane, "target", part) for part in fact.target])
+    lane.changed_at = offset
+    return True
+
+
+def _retell(state: FlowState, lane: LaneState, ordinal: int) -> None:
+    """A run is told: what a compaction has read of the runs from this ordinal on is not what stands there."""
+    began, lowest = lane.retold
+    lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
+
+
 def _clip_proof(lane: LaneState) -> None:
     """What the source lost behind the ordinals that were audited is there again, as something that nobody has seen."""
     fact = lane.audited
@@ -289,6 +327,10 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
     elif fact.grant != lane.grant:
         return False
     else:
+        if isinstance(fact, TargetRun):
+            _retell(state, lane, fact.ordinal)
+        elif isinstance(fact, SourceRun) and fact.runs:
+            _retell(state, lane, min(run.ordinal for run in fact.runs))
         _change_lane(lane, fact)
     lane.changed_at = offset
     return True

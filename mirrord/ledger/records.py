@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.archive import ArchivedRuns
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     CopyInherited,
@@ -79,12 +80,14 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane's runs of one side: the keys of the pieces in order, then the rest."""
+    """A lane's runs of one side: the keys of the pieces in order, then the rest. Between the pieces, by their first
+    ordinals, lie those that are archived."""
 
     pieces: tuple[str, ...]
     packed: bytes
     form: int = 0
     """Of `packed` and of all the pieces; as in `RunsPiece`."""
+    archived: tuple[ArchivedRuns, ...] = ()
 
 
 class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -115,6 +118,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     epochs: tuple[tuple[int, int], ...] = ()
     quarantine: Quarantine = ()
     audited: RangeAudited | None = None
+    retold: tuple[int, int] = (0, 0)
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -140,6 +144,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     forgotten_topics: tuple[str, ...] = ()
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
     """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
+    compaction: int = 0
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

@@ -12,7 +12,7 @@ written again.
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from mirrord.ledger.codec import decode_state
 from mirrord.ledger.errors import LedgerCorrupt
@@ -31,6 +31,7 @@ from mirrord.ledger.records import (
     runs_key,
 )
 from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.model.archive import ArchivedPart, ArchivedRuns, Side
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.orders import Orders
@@ -41,8 +42,6 @@ from mirrord.wire.crc32c import checksum
 
 COLUMNS, PACKED = 0, 1
 """The forms in which runs stand in the state topic (`RunsPiece.form`); only the newer one is written."""
-
-Side = Literal["source", "target"]
 
 
 class KeptLane(NamedTuple):
@@ -166,6 +165,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         orders=state.orders.facts(),
         forgotten_topics=tuple(state.forgotten_topics),
         forgotten_copies=tuple(sorted({LaneKey.parse(lane).topics for lane in state.forgotten_lanes})),
+        compaction=state.compaction,
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
@@ -296,6 +296,7 @@ def _snapshot_lane(
         audited=lane.audited,
         turn=tenure.turn,
         quarantine=lane.quarantine,
+        retold=lane.retold,
     )
 
 
@@ -303,12 +304,12 @@ def _split(
     tenure: Tenure, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
 ) -> tuple[list[PieceOfLane], RunsSnapshot]:
     """The pieces that have to be written, and all of the runs by their pieces and the rest."""
-    keys = tuple(
-        runs_key(tenure, lane, side, piece.first_ordinal, piece.count, _checksum(piece)) for piece in runs.pieces
-    )
+    archived = tuple(piece.archived for piece in runs.pieces if piece.archived is not None)
+    pieces = [piece for piece in runs.pieces if piece.archived is None]
+    keys = tuple(runs_key(tenure, lane, side, piece.first_ordinal, piece.count, _checksum(piece)) for piece in pieces)
     known = set(old_pieces)
-    new = [PieceOfLane(lane, side, piece) for piece, key in zip(runs.pieces, keys, strict=True) if key not in known]
-    return new, RunsSnapshot(keys, runs.tail_packed(), PACKED)
+    new = [PieceOfLane(lane, side, piece) for piece, key in zip(pieces, keys, strict=True) if key not in known]
+    return new, RunsSnapshot(keys, runs.tail_packed(), PACKED, archived)
 
 
 def _checksum(piece: Piece) -> int:
@@ -325,14 +326,22 @@ def _first_ordinals(lane: LaneState) -> tuple[int, int]:
 
 def _first_ordinal(runs: RunsSnapshot) -> int:
     """The first ordinal, or -1. Raises LedgerCorrupt when a piece's key cannot be."""
+    archived = [part.first_ordinal for part in runs.archived[:1]]
     try:
         if runs.pieces:
-            return int(runs.pieces[0].rpartition("/")[2].split("-")[0])
+            return min([_piece_ordinal(runs.pieces[0]), *archived])
+        if archived:
+            return archived[0]
         if runs.form == PACKED and runs.packed:
             return Packed(runs.packed).ordinals[0]
     except ValueError:
         raise LedgerCorrupt("a snapshot names runs that cannot be") from None
     return int.from_bytes(runs.packed[:8], "little") if runs.packed else -1
+
+
+def _piece_ordinal(key: str) -> int:
+    """The first one of a piece, by its key. Raises ValueError."""
+    return int(key.rpartition("/")[2].split("-")[0])
 
 
 def _restore_flow(flow: FlowSnapshot) -> FlowState:
@@ -352,6 +361,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         planned_acls=frozenset(flow.planned_acls),
         orders=Orders.of(flow.orders),
         forgotten_topics=dict.fromkeys(flow.forgotten_topics),
+        compaction=flow.compaction,
         next_offset=flow.cut,
     )
 
@@ -359,8 +369,8 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
 def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneState:
     try:
         key = LaneKey.parse(lane.lane)
-        source_runs = _restore_runs(lane.source_runs, read, memory)
-        target_runs = _restore_runs(lane.target_runs, read, memory)
+        source_runs = _restore_runs(lane, "source", read, memory)
+        target_runs = _restore_runs(lane, "target", read, memory)
     except ValueError as error:
         raise LedgerCorrupt(f"the snapshot of lane {lane.lane} cannot be read: {error}") from None
     return LaneState(
@@ -384,14 +394,25 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         epochs=lane.epochs,
         quarantine=lane.quarantine,
         audited=lane.audited,
+        retold=lane.retold,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )
 
 
-def _restore_runs(snapshot: RunsSnapshot, read: Read, memory: RunMemory) -> Runs:
+def _restore_runs(lane: LaneSnapshot, side: Side, read: Read, memory: RunMemory) -> Runs:
+    snapshot = lane.source_runs if side == "source" else lane.target_runs
     if snapshot.form == PACKED:
-        return Runs.restored([_restore_piece(key, read, memory) for key in snapshot.pieces], snapshot.packed, memory)
+        # Merged by what is known of each; the pieces themselves are in order.
+        found: list[tuple[int, str | ArchivedRuns]] = [(_piece_ordinal(key), key) for key in snapshot.pieces]
+        found += [(part.first_ordinal, part) for part in snapshot.archived]
+        pieces = [
+            _restore_piece(each, read, memory)
+            if isinstance(each, str)
+            else memory.archived(ArchivedPart(lane.source_topic, lane.lane, side, each))
+            for _, each in sorted(found, key=_by_ordinal)
+        ]
+        return Runs.restored(pieces, snapshot.packed, memory)
     if snapshot.form != COLUMNS:
         raise ValueError("a newer version wrote it")
     runs = Runs(memory=memory)
@@ -399,6 +420,10 @@ def _restore_runs(snapshot: RunsSnapshot, read: Read, memory: RunMemory) -> Runs
         runs.extend_columns(_piece_record(key, read, COLUMNS).packed)
     runs.extend_columns(snapshot.packed)
     return runs
+
+
+def _by_ordinal(found: tuple[int, object]) -> int:
+    return found[0]
 
 
 def _restore_piece(key: str, read: Read, memory: RunMemory) -> Piece:

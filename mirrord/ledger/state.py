@@ -115,6 +115,8 @@ class LaneState:
     quarantine: Quarantine = ()
     audited: RangeAudited | None = None
     """What audits have proven, from the first ordinal that they looked at on."""
+    retold: tuple[int, int] = (0, 0)
+    """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0
@@ -161,6 +163,8 @@ class FlowState:
     """What people asked for and have not taken back."""
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
     """Source topics of which nothing else is known any more, the newest last; of many only the newest are kept."""
+    compaction: int = 0
+    """How many compactions have begun: the number of the last one."""
     next_offset: int = 0
     forgotten_lanes: set[LaneId] = field(default_factory=set[LaneId], compare=False, repr=False)
     """What may stand in the state topic of lanes that are forgotten: the keeper's next trim removes it."""

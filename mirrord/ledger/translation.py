@@ -152,7 +152,7 @@ class LaneMap:
             return Translation(offset, "unknown", None, reason=NOTHING)
         if self._differs < _NEVER:
             return Translation(offset, "unknown", None, reason=self._differs_line())
-        at = runs.floor(offset, max(runs.position(self._floor + 1) - 1, 0), len(runs))
+        at = runs.floor(offset, runs.near(self._floor), len(runs))
         ordinal, is_own, is_before = self._floor, False, True
         if at >= 0:
             run = runs.at(at)
@@ -182,7 +182,7 @@ class LaneMap:
         if offset >= stretch.limit:
             return -1
         runs = self._source
-        first, end = max(runs.position(stretch.first + 1) - 1, 0), runs.position(stretch.end)
+        first, end = runs.near(stretch.first), runs.position(stretch.end)
         at = runs.floor(offset, first, end)
         if at < first:
             ordinal = stretch.first

@@ -137,6 +137,8 @@ class FlowConfig(msgspec.Struct, frozen=True):
     mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
     from_mm2: FromMm2Config = FromMm2Config()
     limits: LimitsConfig = LimitsConfig()
+    archive: str | None = None
+    """The folder of `[compact]`, as the whole file has it."""
 
     def start_at(self, topic: str) -> Start:
         """Where a partition of a source topic begins that was never copied."""
@@ -198,6 +200,13 @@ class LogsConfig(msgspec.Struct, frozen=True):
     directory: str | None = None
 
 
+class CompactConfig(msgspec.Struct, frozen=True):
+    """Where `mirrord compact` moves older runs of the offset map."""
+
+    path: str | None = None
+    """A folder that daemon, command line and Spark's executors all see. None: the ledger holds everything."""
+
+
 class Config(msgspec.Struct, frozen=True):
     """The whole of a conf.toml."""
 
@@ -212,6 +221,7 @@ class Config(msgspec.Struct, frozen=True):
     ray: RayConfig = RayConfig()
     http: HttpConfig = HttpConfig()
     logs: LogsConfig = LogsConfig()
+    compact: CompactConfig = CompactConfig()
 
     @property
     def all_flows(self) -> tuple[FlowConfig, ...]:
@@ -256,7 +266,8 @@ class Config(msgspec.Struct, frozen=True):
 
         What they name is read by other processes, too, which stand in other folders.
         """
-        directory, token = self.logs.directory, self.http.token
+        directory, token, path = self.logs.directory, self.http.token, self.compact.path
+        archive = str(folder / path) if path else None
         return msgspec.structs.replace(
             self,
             clusters={
@@ -265,6 +276,9 @@ class Config(msgspec.Struct, frozen=True):
             },
             http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
+            compact=CompactConfig(path=archive),
+            flows=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.flows),
+            elsewhere=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.elsewhere),
         )
 
     def describe(self) -> dict[str, object]:
@@ -301,6 +315,8 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
         for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
     }
     flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
+    path = root.table("compact").optional("path", read.text, None)
+    flows = tuple(msgspec.structs.replace(flow, archive=path) for flow in flows)
     config = Config(
         clusters=clusters,
         flows=flows,
@@ -310,6 +326,7 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
         ray=_ray(root.table("ray")),
         http=_http(root.table("http")),
         logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
+        compact=CompactConfig(path=path),
     )
     for index, flow in enumerate(flows):
         for key, message in policies.faults(flow) if flow.source and flow.target else ():

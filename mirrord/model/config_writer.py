@@ -30,7 +30,7 @@ def conf_toml(config: Config, remarks: Iterable[str] = ()) -> str:
         lines += ["", f"[clusters.{_key(alias)}]", f"bootstrap = {_text(','.join(cluster.bootstrap))}"]
         lines += _subtables(f"clusters.{_key(alias)}", cluster)
     for flow in config.flows:
-        skip = ("name",) if flow.name == f"{flow.source}-{flow.target}" else ()
+        skip = ("archive", "name") if flow.name == f"{flow.source}-{flow.target}" else ("archive",)
         lines += ["", "[[flows]]", *_table("flows", flow, skip=skip)]
     lines += _subtables("", config)
     return "\n".join(lines).strip("\n") + "\n"

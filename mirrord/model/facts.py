@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.acls import AclRule
+from mirrord.model.archive import CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Fact
 from mirrord.model.names import ClusterId, LaneId, TopicId
@@ -396,7 +397,7 @@ FlowFact = (
     FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
 )
 
-AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder | RangeAudited
+AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder | RangeAudited | CompactionBegan | MapCompacted
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

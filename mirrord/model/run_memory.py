@@ -2,7 +2,8 @@
 
 The newest runs of each partition are always here: the more partitions, the sooner they are packed. Of the pieces those
 stay here that were made or looked into last. The others go to an attic, a place outside memory, and come back when
-somebody looks into them. So every question has the same answer with any room, and some take longer.
+somebody looks into them. So every question has the same answer with any room, and some take longer. What lies in the
+archive (`mirrord.model.archive`) is read from there when it is asked for, and stays as long as there is room.
 """
 
 from collections import OrderedDict
@@ -11,6 +12,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Protocol
 
+from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost
 from mirrord.model.packed_runs import Columns, Packed
 
 RUN_BYTES = 16
@@ -46,8 +48,12 @@ class Attic(Protocol):
 class RunMemory:
     """The room for the runs of one flow in one process. Its pieces are dropped when nobody holds them any more."""
 
-    def __init__(self, limit_bytes: int | None = None, attic: Attic | None = None) -> None:
+    def __init__(
+        self, limit_bytes: int | None = None, attic: Attic | None = None, archive: Archive | None = None
+    ) -> None:
         """Without a limit, or without an attic, everything stays in memory."""
+        self.archive = archive
+        """Where pieces are read that the ledger does not hold any more."""
         self.piece_runs = PIECE_RUNS
         """So many runs become a piece, as soon as there are twice as many that are not packed."""
         self._attic = attic
@@ -59,6 +65,7 @@ class RunMemory:
         self._here_bytes = 0
         self._away: dict[int, int] = {}
         """What lies in the attic, whether it is here, too, or not."""
+        self._archived: dict[int, ArchivedPart] = {}
         self._dropped: list[int] = []
 
     @property
@@ -90,12 +97,18 @@ class RunMemory:
         self._take_in(number, opened)
         return piece
 
+    def archived(self, part: ArchivedPart) -> "Piece":
+        """A piece of the archive. It is not looked into before somebody asks."""
+        number, self._next = self._next, self._next + 1
+        self._archived[number] = part
+        self._pieces += 1
+        return Piece(self, number, part)
+
     def open(self, number: int) -> Packed:
         """A piece's runs."""
         found = self._here.get(number)
         if found is None:
-            assert self._attic is not None  # noqa: S101
-            found = Packed(self._attic.get(self._away[number]))
+            found = Packed(self._from_archive(number) if number in self._archived else self._from_attic(number))
             self._take_in(number, found)
         elif self._limit is not None:
             with suppress(KeyError):  # another thread, which only reports, was quicker
@@ -105,6 +118,15 @@ class RunMemory:
     def drop(self, number: int) -> None:
         """Nobody holds this piece any more. May be called at any moment, so it only takes a note."""
         self._dropped.append(number)
+
+    def _from_archive(self, number: int) -> bytes:
+        if self.archive is None:
+            raise ArchiveLost("the older part of the map was compacted, and no [compact] path says where it lies")
+        return self.archive.get(self._archived[number])
+
+    def _from_attic(self, number: int) -> bytes:
+        assert self._attic is not None  # noqa: S101
+        return self._attic.get(self._away[number])
 
     def _share(self) -> None:
         if self._limit is None:
@@ -123,7 +145,7 @@ class RunMemory:
             return
         while self.packed_bytes > self._half() and len(self._here) > 1:
             oldest, packed = next(iter(self._here.items()))
-            if oldest not in self._away:
+            if oldest not in self._away and oldest not in self._archived:
                 place = self._attic.put(packed.packed)
                 if place is None:
                     return
@@ -135,6 +157,7 @@ class RunMemory:
         while self._dropped:
             number = self._dropped.pop()
             self._pieces -= 1
+            self._archived.pop(number, None)
             packed = self._here.pop(number, None)
             if packed is not None:
                 self._here_bytes -= packed.size_bytes
@@ -149,6 +172,7 @@ class Piece:
     __slots__ = (
         "_memory",
         "_number",
+        "archived",
         "checksum",
         "count",
         "first_offset",
@@ -158,17 +182,23 @@ class Piece:
         "turns",
     )
 
-    def __init__(self, memory: RunMemory, number: int, opened: Packed) -> None:
+    def __init__(self, memory: RunMemory, number: int, told: Packed | ArchivedPart) -> None:
         self._memory = memory
         self._number = number
+        self.archived: ArchivedRuns | None = None
+        """Where it lies, if not in the ledger."""
         self.checksum: int | None = None
         """For whoever wants to remember one of `packed`."""
-        self.count = opened.count
-        self.first_ordinal = opened.ordinals[0]
-        self.first_offset = opened.offsets[0]
-        self.last_ordinal = opened.last_ordinal
-        self.last_offset = opened.last_offset
-        self.turns: Sequence[int] = opened.turns
+        if isinstance(told, Packed):
+            self.first_ordinal, self.first_offset = told.ordinals[0], told.offsets[0]
+            head = told
+        else:
+            head = self.archived = told.runs
+            self.first_ordinal, self.first_offset = head.first_ordinal, head.first_offset
+        self.count = head.count
+        self.last_ordinal = head.last_ordinal
+        self.last_offset = head.last_offset
+        self.turns: Sequence[int] = head.turns
 
     def __del__(self) -> None:
         self._memory.drop(self._number)

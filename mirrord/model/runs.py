@@ -13,6 +13,7 @@ from sys import byteorder
 
 import msgspec
 
+from mirrord.model.archive import ArchivedPart
 from mirrord.model.packed_runs import BLOCK_RUNS, Columns, Packed, pack
 from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RUN_BYTES, Piece, RunMemory
 
@@ -127,6 +128,9 @@ class Runs:
 
     def offset_of(self, ordinal: int) -> int | None:
         """The offset of an ordinal, or None when it lies below the first run."""
+        number = bisect_left(self._piece_ordinals, ordinal)
+        if number < len(self._piece_ordinals) and self._piece_ordinals[number] == ordinal:
+            return self._piece_offsets[number]
         ordinals, offsets, _ = self._around(ordinal)
         at = bisect_right(ordinals, ordinal) - 1
         return None if at < 0 else offsets[at] + ordinal - ordinals[at]
@@ -177,6 +181,29 @@ class Runs:
             self._turns = [turn for turn in self._turns if turn > first]
         return drop
 
+    def archive(self, parts: Sequence[ArchivedPart]) -> None:
+        """From now on these runs, in ascending order, lie in the archive. Nothing else changes: they are those that
+        stand here. A part that begins in front of what is known here, or does not fit, is let pass."""
+        first = self.first
+        parts = [part for part in parts if first is not None and part.runs.first_ordinal >= first.ordinal]
+        if not parts:
+            return
+        self._pack_through(parts[-1].runs.last_ordinal)
+        pieces, kept, at = list(self._pieces), list[Piece](), 0
+        for part in parts:
+            start, last = part.runs.first_ordinal, part.runs.last_ordinal
+            while at < len(pieces) and pieces[at].last_ordinal < start:
+                kept.append(pieces[at])
+                at += 1
+            end = at
+            while end < len(pieces) and pieces[end].first_ordinal <= last:
+                end += 1
+            if not any(piece.archived for piece in pieces[at:end]):
+                before, within, behind = self._split(pieces[at:end], start, last)
+                if within == part.runs.count:
+                    pieces[at:end] = [*before, self._memory.archived(part), *behind]
+        self._index([*kept, *pieces[at:]])
+
     def at(self, position: int) -> Run:
         """The run at a position, counted from 0. Raises IndexError when there are not so many."""
         if position >= self._starts[-1]:
@@ -194,6 +221,18 @@ class Runs:
             return self._starts[number] + 1
         ordinals, _, first = self._around(ordinal)
         return first + bisect_left(ordinals, ordinal)
+
+    def near(self, ordinal: int) -> int:
+        """A position at or in front of the run that an ordinal lies in, without looking into what is packed if that can
+        be: offsets ascend from there up to that run."""
+        number = bisect_right(self._piece_ordinals, ordinal) - 1
+        if number < 0:
+            return 0
+        if ordinal < self._ordinals[0]:
+            first = self._piece_ordinals[number]
+            if bisect_right(self._turns, first) == bisect_right(self._turns, ordinal):
+                return self._starts[number]
+        return max(self.position(ordinal + 1) - 1, 0)
 
     def floor(self, offset: int, first: int, end: int) -> int:
         """The last position in [first, end) whose run begins at or below an offset; first - 1 when there is none.
@@ -286,7 +325,11 @@ class Runs:
         ordinals, offsets = self._ordinals[:count], self._offsets[:count]
         del self._ordinals[:count]
         del self._offsets[:count]
-        while self._pieces and self._pieces[-1].count <= len(ordinals) <= PIECE_RUNS - self._pieces[-1].count:
+        while (
+            self._pieces
+            and self._pieces[-1].archived is None
+            and self._pieces[-1].count <= len(ordinals) <= PIECE_RUNS - self._pieces[-1].count
+        ):
             earlier = self._drop_last()
             ordinals, offsets = earlier[0] + ordinals, earlier[1] + offsets
         turns = [turn for turn in self._turns if ordinals[0] <= turn < self._ordinals[0]]
@@ -295,6 +338,40 @@ class Runs:
         self._piece_ordinals.append(piece.first_ordinal)
         self._piece_offsets.append(piece.first_offset)
         self._starts.append(self._starts[-1] + piece.count)
+
+    def _pack_through(self, ordinal: int) -> None:
+        """No run up to this one is left unpacked; the open one stays."""
+        count = min(bisect_right(self._ordinals, ordinal), len(self._ordinals) - 1)
+        if count <= 0:
+            return
+        ordinals, offsets = self._ordinals[:count], self._offsets[:count]
+        del self._ordinals[:count]
+        del self._offsets[:count]
+        turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
+        self._index([*self._pieces, self._memory.keep(pack(ordinals, offsets, turns))])
+
+    def _split(self, pieces: Sequence[Piece], first: int, last: int) -> tuple[list[Piece], int, list[Piece]]:
+        """Of some pieces: what begins in front of an ordinal, how many runs begin from there up to another one, and
+        what begins behind that."""
+        before: list[Piece] = []
+        behind: list[Piece] = []
+        within = 0
+        for piece in pieces:
+            if first <= piece.first_ordinal and piece.last_ordinal <= last:
+                within += piece.count
+                continue
+            ordinals, offsets = piece.open().unpack()
+            low, high = bisect_left(ordinals, first), bisect_right(ordinals, last)
+            within += high - low
+            before += self._piece_of(ordinals[:low], offsets[:low])
+            behind += self._piece_of(ordinals[high:], offsets[high:])
+        return before, within, behind
+
+    def _piece_of(self, ordinals: "array[int]", offsets: "array[int]") -> list[Piece]:
+        if not ordinals:
+            return []
+        turns = [turn for turn in self._turns if ordinals[0] <= turn <= ordinals[-1]]
+        return [self._memory.keep(pack(ordinals, offsets, turns))]
 
     def _drop_last(self) -> Columns:
         """Take the last piece out, for its runs."""

@@ -12,6 +12,7 @@ import structlog
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.run_memory import RunMemory
+from mirrord.shell.map_archive import flow_archive
 from mirrord.wire.crc32c import checksum
 
 UNIT_BYTES = 4096
@@ -111,6 +112,7 @@ def run_memory(flow: FlowConfig) -> RunMemory:
     if memory is None:
         memory = _of_flows[flow.name] = RunMemory(limit_bytes, FileAttic())
     memory.limit(limit_bytes)
+    memory.archive = flow_archive(flow, memory.archive)
     return memory
 
 

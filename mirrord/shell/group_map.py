@@ -7,6 +7,7 @@ from typing import NamedTuple
 from mirrord.cluster.groups import Mapped
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.translation import Copied, LaneMap, Translation
+from mirrord.model.archive import ArchiveLost
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId
 from mirrord.wire.groups import TopicPartition
@@ -95,7 +96,10 @@ class Atlas:
         if position.topic_id not in {None, lane.key.source_topic_id}:
             return Mapped(None, 0, f"it was committed for another topic {place[0]} than the one that is copied")
         mark = self._marks.get(lane.key.id)
-        told = self._map(lane, mark).to_target(position.offset)
+        try:
+            told = self._map(lane, mark).to_target(position.offset)
+        except ArchiveLost as fault:
+            return Mapped(None, 0, str(fault))
         end = self._ends.get(lane.key.id)
         if told.ahead and mark is not None and end is not None:
             newer = _by_end(lane, mark, end)
@@ -114,7 +118,10 @@ class Atlas:
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
         mark = self._marks.get(lane.key.id)
-        told = self._map(lane, mark).to_source(offset)
+        try:
+            told = self._map(lane, mark).to_source(offset)
+        except ArchiveLost as fault:
+            return Mapped(None, 0, str(fault))
         if told.kind != "at_end" or mark is None:
             return Mapped(told.offset, 0, _line(told))
         return Mapped(told.offset, max(0, offset - mark.target_offset))

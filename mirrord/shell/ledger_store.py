@@ -19,6 +19,7 @@ from mirrord.ledger.prune import prune, prune_like
 from mirrord.ledger.records import LEASE_KEY, LaneSnapshot, LedgerMark, StateRecord, progress_key, state_key
 from mirrord.ledger.snapshot import Kept, Rows, newest_mark, restore, snapshots
 from mirrord.ledger.state import FlowState
+from mirrord.model.archive import MapCompacted
 from mirrord.model.errors import MirrordError
 from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
 from mirrord.model.names import LaneId
@@ -69,6 +70,7 @@ class LedgerStore:
         self._state = FlowState(memory=memory)
         self._kept = Kept()
         self._cut = 0
+        self._holds_moved_runs = False
         self._ends: LogEnds | None = None
         self._outbox = Outbox(secrets.token_hex(6))
         self._saves: list[tuple[list[StateRow], asyncio.Future[None]]] = []
@@ -104,9 +106,14 @@ class LedgerStore:
         return LedgerMark(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
+    def has_moved_runs(self) -> bool:
+        """Whether snapshots may still hold runs that were moved into a dataset."""
+        return self._holds_moved_runs
+
+    @property
     def is_long(self) -> bool:
-        """Whether the ledger's tail is so long that it is time to trim."""
-        return self._state.next_offset - self._cut > TRIM_ENTRIES
+        """Whether it is time to trim: the ledger's tail is long, or snapshots hold what was moved into a dataset."""
+        return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
     async def open(self, *, read_only: bool = False) -> None:
         """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended.
@@ -214,6 +221,7 @@ class LedgerStore:
         await self._log.delete_below(max(0, cut.offset - kept_entries))
         self._cut = cut.offset
         self._state.forgotten_lanes.difference_update(forgotten)
+        self._holds_moved_runs = False
         stale = cut.stale(self._kept)
         if stale:
             await self._save([StateRow(key, None) for key in stale])
@@ -325,6 +333,8 @@ class LedgerStore:
             raise LedgerCorrupt(f"{self._log.topic} lacks the offsets {self._state.next_offset} to {row.offset - 1}")
         entry = decode_entry(row.value)
         bound = fold(self._state, entry, row.offset)
+        if any(binds and isinstance(fact, MapCompacted) for fact, binds in zip(entry.facts, bound, strict=True)):
+            self._holds_moved_runs = True
         self._outbox.folded(entry, bound)
         for callback in tuple(self._on_entry):
             callback(row.offset, entry, bound)

@@ -16,6 +16,7 @@ from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
+from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Origin
 from mirrord.model.facts import (
@@ -158,6 +159,17 @@ def forgotten() -> list[list[AnyFact]]:
     ]
 
 
+def compactions() -> list[list[AnyFact]]:
+    """The one that began last moves runs, but none that is told anew since."""
+    part = ArchivedRuns(2, 2, 0, 100, 50, 151, 7)
+    former = msgspec.structs.replace(part, generation=1)
+    return [
+        [CompactionBegan(1, 5), CompactionBegan(1, 6), CompactionBegan(2, 7), MapCompacted(1, LANE, (former,))],
+        [SourceRun(OTHER, 1, (Run(5, 60),)), MapCompacted(2, OTHER, (part,))],
+        [MapCompacted(2, LANE, (msgspec.structs.replace(part, first_ordinal=1, turns=(50,)),))],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -204,6 +216,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in quarantine()),
         *((2, told) for told in audits()),
         *((2, told) for told in forgotten()),
+        *((2, told) for told in compactions()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -309,6 +322,8 @@ def test_the_golden_ledger_for_programs(
         (48, "range_audited", True),
         (49, "verdict_given", True),
         (49, "target_run", True),
+        (54, "source_run", True),
+        (54, "map_compacted", False),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,

@@ -1,0 +1,38 @@
+"""Arguments of verbs that run on Spark."""
+
+import argparse
+import re
+
+from mirrord.model.errors import ConfigError
+
+_SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    """Where it runs, and for which topics."""
+    parser.add_argument(
+        "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
+    )
+    parser.add_argument(
+        "--spark", metavar="KEY=VALUE", action="append", default=[], help="a setting of Spark; may be repeated"
+    )
+
+
+def check_topics(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError when one of them is no regex."""
+    for pattern in arguments.topics:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise ConfigError(f'--topics: "{pattern}" is no regular expression: {error}') from None
+
+
+def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
+    """Spark's settings by the command line. Raises ConfigError."""
+    settings: dict[str, str] = {}
+    for given in arguments.spark:
+        match = _SETTING.fullmatch(given)
+        if match is None:
+            raise ConfigError(f'--spark: found "{given}"; allowed: a setting such as spark.master=spark://host:7077')
+        settings[match[1]] = match[2]
+    return settings

@@ -1,0 +1,41 @@
+"""The files of a compaction, spread over Spark's tasks. What a task does is `mirrord.shell.compaction.write`."""
+
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import msgspec
+
+from mirrord.jobs.session import open_session
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.shell.compaction import FileWork, Spread, write
+from mirrord.shell.map_archive import ArchiveFile
+
+
+@contextmanager
+def open_spread(settings: Mapping[str, str]) -> Generator[Spread]:
+    """A way to write files by Spark, as long as this lasts. Raises ConfigError when there is no Spark to be had, before
+    anything is written, and EnvironmentFault when a job fails."""
+    with ExitStack() as stack:
+        try:
+            session = stack.enter_context(open_session("mirrord compact", settings))
+        except EnvironmentFault as fault:
+            raise ConfigError(str(fault)) from fault
+        yield _Spread(session.sparkContext)
+
+
+class _Spread:
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def __call__(self, works: Sequence[FileWork]) -> list[ArchiveFile]:
+        """One task for each file."""
+        given = [msgspec.msgpack.encode(work) for work in works]
+        found = self._context.parallelize(given, len(given)).mapPartitions(_write).collect()
+        return [msgspec.msgpack.decode(each, type=ArchiveFile) for each in found]
+
+
+def _write(given: Iterator[bytes]) -> Iterator[bytes]:
+    """What Spark calls with the files of a task."""
+    for work in given:
+        yield msgspec.msgpack.encode(write(msgspec.msgpack.decode(work, type=FileWork)))
