@@ -29,12 +29,15 @@ async def find_predecessor(config: Config, surroundings: Surroundings) -> Predec
     """The daemon that runs just these flows. Raises ConfigError, EnvironmentFault."""
     http = _address(await read_ledgers(config, surroundings))
     try:
-        terms = (await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)).terms
+        answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
     except NoAnswer as fault:
         raise EnvironmentFault(
             f"{fault}: it cannot be taken over from; where it is of a version without --upgrade, `mirrord stop` and "
             "`mirrord start` do the same with a pause"
         ) from fault
+    if answer.refused:
+        raise EnvironmentFault(f"the daemon at {http} cannot be taken over from: {answer.refused}")
+    terms = answer.terms
     if terms is None:
         raise EnvironmentFault(f"the daemon at {http} does not say what it runs")
     _check(http, terms, config)

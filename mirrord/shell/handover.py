@@ -23,6 +23,8 @@ from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.waiting import wait_for
 
 LOOK_S = 0.5
+GONE_S = 15.0
+"""A successor that asks for nothing for so long has given up; it asks several times a second."""
 CLOSE_S = 3.0
 """For what is left when the other daemon has vanished, or this one is told to stop."""
 
@@ -111,16 +113,30 @@ class Handing(Protocol):
 class Handover:
     """All flows of one daemon."""
 
-    def __init__(self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None]) -> None:
+    def __init__(
+        self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
+    ) -> None:
         """`dismissed` ends this daemon."""
         self.replaced_by: Successor | None = None
         """Who has taken all of it over."""
+        self._heir: Successor | None = None
+        """Who began to take it over."""
+        self._heard = 0.0
+        """When it last asked for something."""
+        self._clock = clock
         self._engine = engine
         self._flows = flows
         self._dismissed = dismissed
 
     async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
-        """Do what the other daemon asks for."""
+        """Do what the other daemon asks for; of several at a time only one has its way."""
+        heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
+        if all(flow.handover.successor != heir for flow in self._flows.values()):
+            heir = None  # what it had begun to take over was taken back
+        if heir is not None and call.successor != heir:
+            return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} takes over from it already")
+        if heir is not None:
+            self._heard = self._clock.monotonic()
         match call.verb:
             case "terms":
                 return HandoverAnswer(terms=terms)
@@ -149,6 +165,7 @@ class Handover:
             return f'this daemon has no flow "{call.flow}"'
         if reason := flow.refusal():
             return f"{call.flow}: {reason}"
+        self._heir, self._heard = call.successor, self._clock.monotonic()
         flow.handover.successor = call.successor
         log.info("flow_to_be_handed_over", flow=call.flow, to=call.successor)
         return ""

@@ -123,7 +123,7 @@ class Supervisor:
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
         self._http = HttpServer(self, *listens, elsewhere=succession is not None)
-        self._handover = Handover(self._engine, self._flows, self._begin_stop)
+        self._handover = Handover(self._engine, self._flows, self._begin_stop, self._surroundings.clock)
         self._standby = StandbyLook(lambda: self._config, self._holders)
 
     async def start(self) -> str:

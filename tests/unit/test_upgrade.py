@@ -12,7 +12,7 @@ from mirrord.model.config import Config, RuntimeConfig
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import LeaseContinued, LeaseTaken
-from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
+from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor, Verb
 from mirrord.shell import fleet, handover, succession
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.engine import Engine
@@ -23,6 +23,7 @@ from mirrord.shell.program import program
 from mirrord.shell.remote import NoAnswer
 from mirrord.shell.succession import Succession
 from mirrord.shell.supervise import Surroundings
+from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
 from tests.fixtures.supervision import FakeEngine, eventually
@@ -49,7 +50,7 @@ class Door:
     def __init__(self, flow: FlowSupervisor, engine: FakeEngine) -> None:
         self.calls: list[HandoverCall] = []
         self.silent = False
-        self.handover = Handover(engine, {flow.flow.name: flow}, flow.stop)
+        self.handover = Handover(engine, {flow.flow.name: flow}, flow.stop, SystemClock())
 
     async def ask(self, http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
         assert (http, seconds > 0, bool(config.flows)) == (OLD, True, True)
@@ -210,7 +211,7 @@ async def test_flows_that_are_not_handed_over_are_left_alone() -> None:
     engine = as_any(replicators)
     flows = {name: Flow(engine, name) for name in ("eu-us", "us-eu")}
     dismissed: list[bool] = []
-    door = Handover(engine, flows, lambda: dismissed.append(True))
+    door = Handover(engine, flows, lambda: dismissed.append(True), SystemClock())
     flows["eu-us"].handover.is_handed = True
     one, other = (each.name for each in replicators.all)
 
@@ -226,6 +227,28 @@ async def test_flows_that_are_not_handed_over_are_left_alone() -> None:
     flows["us-eu"].handover.is_handed = True
     assert await told(end) == ""
     assert (dismissed, door.replaced_by) == ([True], Successor(NEW, program()))
+
+
+async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
+    engine, clock = as_any(Replicators()), FakeClock()
+    flows = {name: Flow(engine, name) for name in ("eu-us", "us-eu")}
+    door = Handover(engine, flows, lambda: None, clock)
+    first, second = Successor(NEW, "2.0"), Successor("http://127.0.0.1:8184", "2.1")
+
+    async def told(verb: Verb, successor: Successor | None) -> str:
+        return (await door.answer(HandoverCall(verb=verb, flow="us-eu", successor=successor), TERMS)).refused
+
+    assert await told("begin", first) == ""
+    taken = f"mirrord 2.0 at {NEW} takes over from it already"
+    assert await told("begin", second) == await told("end", second) == await told("terms", None) == taken
+    assert flows["us-eu"].handover.successor == first
+    await clock.advance(handover.GONE_S - 1)
+    assert await told("begin", first) == ""
+    await clock.advance(handover.GONE_S - 1)
+    assert await told("begin", second) == taken, "the first one is heard of"
+    await clock.advance(1)
+    assert await told("terms", None) == await told("begin", second) == ""
+    assert flows["us-eu"].handover.successor == second
 
 
 @pytest.mark.parametrize("patience_s", [60.0, 0.0])
