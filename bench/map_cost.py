@@ -92,13 +92,13 @@ def _measure_copy(source: Cluster, target: Cluster, share: float, tell: Tell) ->
     runs = sum(len(lane.source_runs) + len(lane.target_runs) for lane in lanes)
     if runs < commits * len(lanes):
         raise EnvironmentFault(f"{commits} transactions in {len(lanes)} partitions gave {runs} runs only")
-    size = _snapshot_bytes(state)
+    size = snapshot_bytes(state)
     opened = tuple(_open_in_a_fresh_process(flow, target.bootstrap, each) for each in MAP_BYTES)
     return MapCost(what="copied", partitions=len(lanes), runs=runs, snapshot_bytes=size, opened=opened)
 
 
 async def _read(flow: str, bootstrap: str) -> FlowState:
-    store = _store(flow, bootstrap)
+    store = store_of(flow, bootstrap)
     await store.open(read_only=True)
     await store.close()
     return store.state
@@ -107,23 +107,23 @@ async def _read(flow: str, bootstrap: str) -> FlowState:
 async def _measure(bootstrap: str, what: str, lanes: int, runs: int, chance: random.Random, tell: Tell) -> MapCost:
     flow = f"map-{uuid.uuid4().hex[:8]}"
     tell(f"map: {what}: {lanes * runs:,} runs")
-    store = _store(flow, bootstrap)
+    store = store_of(flow, bootstrap)
     await store.open()
     try:
         await open_flow(store, FlowOpened(flow, ClusterId("source"), ClusterId("target")))
         await store.append(1, [LeaseTaken(1, Holder("bench", 0, "bench", ""), 60_000)])
         for number in range(lanes):
-            await _fill(store, _lane(number), runs, chance, is_told=lanes > 1)
+            await fill(store, lane_of(number), runs, chance, is_told=lanes > 1)
         tell(f"map: {what}: filled")
         await store.trim(0)
-        size = _snapshot_bytes(store.state)
+        size = snapshot_bytes(store.state)
     finally:
         await store.close()
     opened = [await asyncio.to_thread(_open_in_a_fresh_process, flow, bootstrap, each) for each in MAP_BYTES]
     return MapCost(what=what, partitions=lanes, runs=lanes * runs, snapshot_bytes=size, opened=tuple(opened))
 
 
-async def _fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_told: bool) -> None:
+async def fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Random, *, is_told: bool) -> None:
     key = LaneKey.parse(lane)
     opening: tuple[AnyFact, ...] = (
         LaneOpened(lane, "orders", "eu.orders", key.partition, 1, 0, "all"),
@@ -149,7 +149,7 @@ async def _fill(store: LedgerStore, lane: LaneId, runs: int, chance: random.Rand
         await store.append(1, facts)
 
 
-def _snapshot_bytes(state: FlowState) -> int:
+def snapshot_bytes(state: FlowState) -> int:
     cut = snapshots(state, Kept(), LedgerMark(TopicId("ledger"), 0, 0))
     return sum(len(encode_state(record)) for record in cut.records)
 
@@ -165,7 +165,7 @@ def _open_in_a_fresh_process(flow: str, bootstrap: str, map_bytes: int) -> Opene
 async def _open(flow: str, bootstrap: str, map_bytes: int) -> Opened:
     process, attic = psutil.Process(), FileAttic()
     before = process.memory_info().rss
-    store = _store(flow, bootstrap, RunMemory(map_bytes, attic))
+    store = store_of(flow, bootstrap, RunMemory(map_bytes, attic))
     began = time.perf_counter()
     await store.open(read_only=True)
     open_s = time.perf_counter() - began
@@ -198,13 +198,13 @@ def _translation_us(lane_map: LaneMap, first: int, end: int) -> float:
     return (time.perf_counter() - began) / TRANSLATIONS / 2 * 1e6
 
 
-def _store(flow: str, bootstrap: str, memory: RunMemory = ALL_OF_IT) -> LedgerStore:
+def store_of(flow: str, bootstrap: str, memory: RunMemory = ALL_OF_IT) -> LedgerStore:
     cluster = ClusterConfig(tuple(bootstrap.split(",")), Security())
     topics = KafkaLog(flow, cluster, deadline_seconds=DEADLINE_S)
     return LedgerStore(topics, SystemClock(), deadline_seconds=DEADLINE_S, memory=memory)
 
 
-def _lane(number: int) -> LaneId:
+def lane_of(number: int) -> LaneId:
     return LaneKey(TopicId("source-topic-id-000000"), number, TopicId("target-topic-id-000000")).id
 
 

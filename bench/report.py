@@ -43,6 +43,7 @@ _WORDS = {
     "discovery": "A thousand topics",
     "groups": "A thousand groups",
     "map": "The offset map",
+    "compact": "The offset map in files",
     "fairness": "Fairness",
     "soak": "Half an hour",
 }

@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 
 from bench import (
+    compact_cost,
     discovery,
     fairness,
     groups,
@@ -48,6 +49,7 @@ Question = Literal[
     "discovery",
     "groups",
     "map",
+    "compact",
     "fairness",
     "soak",
 ]
@@ -123,6 +125,10 @@ def _map(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], N
     return list(map_cost.measure(source, target, order.share, order.seed, tell))
 
 
+def _compact(_source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [compact_cost.measure(target, order.share, order.seed, tell)]
+
+
 def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     windows: list[msgspec.Struct] = []
     for engine in order.engines:
@@ -149,6 +155,7 @@ _MEASURES: dict[Question, Measure] = {
     "discovery": _discovery,
     "groups": _groups,
     "map": _map,
+    "compact": _compact,
     "fairness": _fairness,
     "soak": _soak,
 }

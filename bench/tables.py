@@ -238,6 +238,26 @@ def offset_map(results: Sequence[Result]) -> list[Table]:
     ]
 
 
+def compaction(results: Sequence[Result]) -> list[Table]:
+    """How long a map is on its way into files, and what that saves."""
+    rows = [
+        [
+            when,
+            f"{each['runs']:,}",
+            f"{each['moved']:,} in {each['seconds']:.0f} s" if at else "",
+            f"{each['dataset_bytes'] / 1e6:.1f} MB" if at else "",
+            f"{each['snapshot_bytes'][at] / 1e6:.2f} MB",
+            f"{opened['open_s']:.2f} s",
+            f"{opened['first_ms']:.1f} ms",
+            f"{opened['any_us']:.0f} us",
+        ]
+        for each in results
+        for at, (when, opened) in enumerate(zip(("before", "after"), each["opened"], strict=True))
+    ]
+    head = ["", "runs", "moved", "files", "snapshots", "start", "first old translation", "each behind it"]
+    return [Table("A map before and after `mirrord compact`", head, rows)]
+
+
 def topics(results: Sequence[Result]) -> list[Table]:
     """How long a busy topic stands, and how soon new ones begin."""
     gaps = [
@@ -461,6 +481,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "recovery": recovery,
     "idle": idle,
     "map": offset_map,
+    "compact": compaction,
     "topics": topics,
     "moves": moves,
     "kills": kills,
