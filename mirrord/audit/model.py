@@ -25,7 +25,7 @@ Cause = (
 
 
 WITHHELD: frozenset[Reason] = frozenset(
-    ("expired", "recreated", "filtered", "copied-from-target", "rejected", "unexplained")
+    ("expired", "recreated", "filtered", "copied-from-target", "rejected", "skipped", "unexplained")
 )
 """Verdicts by which the target lacks a record that the source holds. By the others there is no such record ("control",
 "compacted") or nobody is to see it ("aborted"), or the record was copied ("truncated", "doubled"): whoever sees one

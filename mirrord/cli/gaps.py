@@ -30,9 +30,10 @@ from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.ledger_store import LedgerStore
 
-_EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, unexplained) and
-what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of each partition
-are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is listed.
+_EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, skipped,
+unexplained) and what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of
+each partition are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is
+listed.
 
 With --foreign instead what somebody else wrote into the copies: target offsets between the records of each partition,
 markers of transactions included. What stands in front of the first copied record was there before, and what stands

@@ -52,6 +52,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.orders import moment, pausable
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
+from mirrord.model.seeking import LaneSought, SeekDone
 
 SHOWN_RUNS = 3
 
@@ -65,7 +66,7 @@ def _holder(holder: Holder) -> str:
 
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
-    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder | CompactionBegan | MapCompacted):
+    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted):
         return _named_words(fact, name)
     match fact:
         case FlowOpened():
@@ -161,11 +162,13 @@ def _lane_words(fact: LaneFact | RangeAudited) -> str:
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
-        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | RangeAudited():
+        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | RangeAudited() | SeekDone():
             return _found_words(fact)
 
 
-def _named_words(fact: TopicFact | OrderFact | QuarantineOrder | CompactionBegan | MapCompacted, name: LaneName) -> str:
+def _named_words(
+    fact: TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted, name: LaneName
+) -> str:
     if isinstance(fact, OrderFact):
         return _order_words(fact)
     if isinstance(fact, CompactionBegan):
@@ -175,6 +178,8 @@ def _named_words(fact: TopicFact | OrderFact | QuarantineOrder | CompactionBegan
         return f"{name(fact.lane)}: {runs} runs up to ordinal {fact.last_ordinal} moved by compaction {fact.number}"
     if isinstance(fact, TopicFact):
         return f"{fact.target_topic} {_topic_words(fact)}"
+    if isinstance(fact, LaneSought):
+        return f"{name(fact.lane)}: is to go on at source offset {fact.end} {_by(fact.origin)}"
     what = "are left out" if isinstance(fact, QuarantineSkipped) else "are tried again"
     return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what} {_by(fact.origin)}"
 
@@ -187,7 +192,7 @@ def _audit_words(fact: RangeAudited) -> str:
     return f"proven up to source offset {fact.source_offset} by {fact.level}: ordinals {fact.first} to {fact.end - 1}"
 
 
-def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | RangeAudited) -> str:
+def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | RangeAudited | SeekDone) -> str:
     """What was found in target or source."""
     match fact:
         case Quarantined():
@@ -197,6 +202,10 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
         case RangeAudited():
             return _audit_words(fact)
+        case SeekDone() if fact.start == fact.end:
+            return f"had copied all in front of source offset {fact.end} already"
+        case SeekDone():
+            return f"goes on at source offset {fact.end}, by order; [{fact.start}, {fact.end}) is left out"
         case CopyInherited():
             return inherited_words(fact)
         case MapRebuilt():

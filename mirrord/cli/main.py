@@ -29,6 +29,7 @@ VERBS = {
     "resume": "mirrord.cli.resume",
     "move": "mirrord.cli.move",
     "drain": "mirrord.cli.drain",
+    "seek": "mirrord.cli.seek",
     "check": "mirrord.cli.check",
     "plan": "mirrord.cli.plan",
     "topics": "mirrord.cli.topics",

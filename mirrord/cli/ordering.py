@@ -1,5 +1,5 @@
-"""What `pause`, `resume`, `move`, `drain` and `quarantine` share: an order finds its daemon and is given, its answer
-is told.
+"""What `pause`, `resume`, `move`, `drain`, `seek` and `quarantine` share: an order finds its daemon and is given, its
+answer is told.
 """
 
 import argparse

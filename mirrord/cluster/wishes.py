@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from mirrord.cluster.parked import rule
 from mirrord.cluster.reconcile import Host
+from mirrord.cluster.seeking import rule as rule_seek
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError
@@ -25,6 +26,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.orders import POLICY, Kind, Order, Orders, Verb, origin_words, pausable, pause_key
 from mirrord.model.quarantine import Quarantine, QuarantineOrder
+from mirrord.model.seeking import LaneSought, Standing
 
 KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "pause": ("flow", "topic", "lane"),
@@ -34,6 +36,7 @@ KINDS: Mapping[Verb, tuple[Kind, ...]] = {
     "drain": ("host",),
     "skip": ("lane",),
     "replay": ("lane",),
+    "seek": ("lane",),
 }
 """What each verb is about."""
 _WORDS: Mapping[Kind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
@@ -57,6 +60,8 @@ class FlowView(NamedTuple):
     """Of lanes that have one, also of those of older topics of that name."""
     ends: Mapping[LaneId, int] = {}
     """Where the source partitions of hosted lanes end, as far as that is known."""
+    standings: Mapping[LaneId, Standing] = {}
+    """Where lanes stand that have begun."""
 
 
 class Named(NamedTuple):
@@ -82,7 +87,7 @@ class Decision(NamedTuple):
     """What an order comes to."""
 
     flow: str
-    facts: tuple[OrderFact | QuarantineOrder, ...] = ()
+    facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
     """Empty: it stands so already."""
     done: tuple[str, ...] = ()
     """A line for each of them."""
@@ -147,6 +152,8 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
             return _unpin(named, view, origin)
         case "drain":
             return _drain(named, view, origin)
+        case "seek":
+            return _seek(order, named, view, origin)
         case "skip" | "replay":
             lane = TopicPartition(named.topic, named.partition)
             fact, line = rule(order.verb, order, str(named), view.quarantines.get(lane, {}), origin, view.ends)
@@ -214,6 +221,24 @@ def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decisio
     fact = LanePinned(lane.topic, lane.partition, host.slot, origin)
     done = f"{named} stays on replicator {host.slot}" if here else f"{named} moves to replicator {host.slot}"
     return Decision(view.flow, (fact,), (done,), () if here else (lane,), tuple(_standing_still(lane, view)))
+
+
+def _seek(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
+    """`order.until` is where the lane is to go on, `order.offset` where the source's log begins."""
+    name = TopicPartition(named.topic, named.partition)
+    lane = view.lanes.get(name)
+    if lane is None:
+        raise ConfigError(f"{named} is not copied now")
+    at = view.standings.get(lane)
+    if at is None:
+        raise ConfigError(f"{named} has not begun yet; `start` of the flow says where it begins")
+    fact, line = rule_seek(str(named), lane, at, order.until, max(order.offset, 0), origin)
+    notes = tuple(_standing_still(name, view))
+    return (
+        Decision(view.flow, notes=(line, *notes))
+        if fact is None
+        else Decision(view.flow, (fact,), (line,), (name,), notes)
+    )
 
 
 def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from mirrord.flow.state import Lane, Rebuild, Rebuilt
+from mirrord.model.facts import Reason, Verdict
 from mirrord.model.runs import Run
 from mirrord.wire.batch import RAW_ATTRIBUTES
 
@@ -22,7 +23,7 @@ class Piece(NamedTuple):
 
     end: int
     most: int
-    left_out: bool = False
+    left_out: Reason | None = None
 
 
 def bounds(lane: Lane) -> tuple[int, int, int, int]:
@@ -52,20 +53,20 @@ def whole_until(lane: Lane, position: int) -> int:
     first = FAR
     if lane.cut is not None and position < lane.cut.end:
         first = max(lane.cut.start, position)
-    for start, end in lane.left_out:
-        if position < end:
-            return min(first, max(start, position))
+    for out in lane.left_out:
+        if position < out.end:
+            return min(first, max(out.start, position))
     return first
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
     """What follows at a position, in a batch that ends in front of `next_offset`."""
     limit = next_offset
-    for start, end in lane.left_out:
-        if start <= position < end:
-            return Piece(min(end, next_offset), 0, left_out=True)
-        if position < start:
-            limit = min(limit, start)
+    for out in lane.left_out:
+        if out.start <= position < out.end:
+            return Piece(min(out.end, next_offset), 0, out.reason)
+        if position < out.start:
+            limit = min(limit, out.start)
             break
     cut = lane.cut
     if cut is None or position >= cut.end:
@@ -81,8 +82,8 @@ class Rest(NamedTuple):
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
     """(ordinal, ordinal so far, length) of these runs."""
-    gone: list[tuple[int, int]]
-    """The source offsets that are left out."""
+    gone: list[Verdict]
+    """What is left out."""
 
 
 def without_left_out(lane: Lane) -> Rest:
@@ -90,24 +91,24 @@ def without_left_out(lane: Lane) -> Rest:
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
-    gone: list[tuple[int, int]] = []
+    gone: list[Verdict] = []
     ordinal = begin.ordinal
     for run, following in pairwise((begin, *lane.plan)):
         offset, end = run.offset, run.offset + following.ordinal - run.ordinal
-        for start, behind in [*lane.left_out, (end, end)]:
-            if start < end and offset < behind:
-                gone.append((max(start, offset), min(behind, end)))
-            kept = max(min(start, end) - offset, 0)
+        for out in [*lane.left_out, Verdict(end, end, "rejected")]:
+            if out.start < end and offset < out.end:
+                gone.append(Verdict(max(out.start, offset), min(out.end, end), out.reason))
+            kept = max(min(out.start, end) - offset, 0)
             if kept:
                 runs.append(Run(ordinal, offset))
                 pieces.append((ordinal, run.ordinal + offset - run.offset, kept))
                 ordinal += kept
-            offset = max(offset, min(behind, end))
+            offset = max(offset, min(out.end, end))
     offset = lane.plan[-1].offset
-    for start, behind in lane.left_out:
-        if start <= offset < behind:
-            gone.append((offset, behind))
-            offset = behind
+    for out in lane.left_out:
+        if out.start <= offset < out.end:
+            gone.append(Verdict(offset, out.end, out.reason))
+            offset = out.end
     return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
 
 

@@ -4,7 +4,7 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, limbo, lineage, parking, resume
+from mirrord.flow import intake, limbo, lineage, parking, resume, seeking, settling
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
 from mirrord.flow.signals import (
@@ -122,7 +122,7 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
         if not lane.pipelined:
             effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
         if lane.phase is Phase.COPYING:
-            return _go_on(lane, effects)
+            return _go_on(lane, now, effects)
     else:
         effects = _doubted(lane, now, batch, answer, produced(answer.error))
     if not lane.in_flight:
@@ -130,8 +130,10 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
     return effects
 
 
-def _go_on(lane: Lane, effects: Effects) -> Effects:
+def _go_on(lane: Lane, now: float, effects: Effects) -> Effects:
     """Send and fetch what there is room for now."""
+    if lane.sought and seeking.is_due(lane):
+        return effects + settling.wait(lane, now)
     if lane.ready:
         effects += send(lane)
     if not lane.fetching:

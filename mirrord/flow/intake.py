@@ -98,10 +98,16 @@ def assure(lane: Lane) -> Effects:
     return [AskParting(lane.parting, *known)]
 
 
-def leap(lane: Lane, to: int, reason: Reason) -> Effects:
-    """Go on at a later source offset; the ledger learns at once why what lies in front of it is not copied."""
+def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
+    """Go on at a later source offset; the ledger learns at once why what lies in front of it is not copied. In front of
+    `expired_below` the source has deleted it."""
     runs: list[Run] = []
-    _skip(lane, lane.position, to, reason)
+    gone = min(expired_below, to)
+    if lane.position < gone:
+        _skip(lane, lane.position, gone, "expired")
+        lane.position = gone
+    if lane.position < to:
+        _skip(lane, lane.position, to, reason)
     lane.position = to
     lane.epoch = lane.seen.go_to(to)
     lineage.leap(lane)
@@ -113,8 +119,8 @@ def leave_out(lane: Lane) -> Effects:
     """Go on behind what is left out at the position, without reading it: the source may not be able to give it. Of what
     is to be copied again the ledger learns under which ordinals the rest follows."""
     if not lane.plan:
-        end = next((end for start, end in lane.left_out if start <= lane.position < end), None)
-        return [] if end is None else leap(lane, end, "rejected")
+        out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
+        return [] if out is None else leap(lane, out.end, out.reason)
     runs, pieces, gone = cutting.without_left_out(lane)
     if not gone:
         return []
@@ -122,8 +128,7 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    verdicts = tuple(Verdict(start, end, "rejected") for start, end in gone)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), verdicts, lineage.tell_anew(lane, pieces)),))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), tuple(gone), lineage.tell_anew(lane, pieces)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     lane.declared = -1
     return [effect]
@@ -379,8 +384,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
     then on batches go as they are up to the offset that is returned."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = cutting.next_piece(lane, position, next_offset)
-        if piece.left_out:
-            _skip(lane, position, piece.end, "rejected")
+        if piece.left_out is not None:
+            _skip(lane, position, piece.end, piece.left_out)
             position = piece.end
         else:
             position = _rebuild(lane, runs, Rebuild(buffer, start, end, position, *_producer(lane)), piece, why)

@@ -16,6 +16,7 @@ from mirrord.flow import (
     rebuilding,
     resume,
     second_look,
+    seeking,
     sequences,
     settling,
     tracing,
@@ -71,7 +72,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
         case Fenced():
             return leave(lane, "fenced") if lane.phase not in STILL else []
         case Released():
-            return parking.released(lane, now) if lane.phase is Phase.HALTED else []
+            return seeking.told(lane, now) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
             return tell_again(lane, now, signal)
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
@@ -212,6 +213,8 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
             if not lane.ready and not lane.in_flight:
                 return effects + flight.blocked(lane)
         tracing.passed(lane)
+        if lane.sought and seeking.is_due(lane):
+            return effects + settling.wait(lane, now)
         effects += flight.send(lane)
         effects += tracing.trace(lane, now)
         effects += intake.want_more(lane)

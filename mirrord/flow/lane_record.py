@@ -6,6 +6,7 @@ from typing import Protocol
 from mirrord.model.facts import HoleFound, LaneHalted, TakeoverChecked, Verdict
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Runs
+from mirrord.model.seeking import Seeks
 
 
 class LaneRecord(Protocol):
@@ -39,3 +40,5 @@ class LaneRecord(Protocol):
     def newest_verdicts(self) -> Sequence[Verdict]: ...
     @property
     def quarantine(self) -> Quarantine: ...
+    @property
+    def seeks(self) -> Seeks: ...

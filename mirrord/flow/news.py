@@ -4,13 +4,14 @@ from mirrord.flow.signals import Fenced, Released
 from mirrord.model.facts import AnyFact, LaneTaken
 from mirrord.model.names import LaneId
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
+from mirrord.model.seeking import LaneSought
 
 NOBODY = LaneId("")
 
 
 def concerned(fact: AnyFact) -> LaneId:
     """The lane that may have to be told; of most facts nobody."""
-    return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder) else NOBODY
+    return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder | LaneSought) else NOBODY
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
@@ -18,6 +19,8 @@ def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None
+        case LaneSought():
+            return Released(ahead=True)
         case Quarantined():
             return Released() if fact.skip else None
         case _ if isinstance(fact, QuarantineOrder):

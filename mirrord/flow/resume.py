@@ -13,7 +13,7 @@ means unknown, never "nothing was written".
 
 from collections.abc import Iterator
 
-from mirrord.flow import intake, limbo, lineage, reading, rebuilding
+from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -41,8 +41,8 @@ from mirrord.flow.signals import (
 from mirrord.flow.state import NEVER, NOT_YET, Decided, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
-from mirrord.model.quarantine import skipped_ranges
 from mirrord.model.runs import Run
+from mirrord.model.seeking import pending
 
 NOT_LEADER = 6
 LOOK_BACK_RECORDS = 10_000
@@ -451,6 +451,9 @@ def copy(lane: Lane) -> Effects:
     run = record.source_runs.run_at(ordinal) if record is not None else None
     if record is None or run is None:
         return halt(lane, "unexplained", f"the ledger no longer explains ordinal {ordinal}", 0, 0)
+    lane.sought = pending(record.seeks)
+    if seeking.must_wait(lane):
+        return _wait_to_mend(lane)
     lane.stage = Stage.DONE
     lane.phase = Phase.COPYING
     lane.suspicious = False
@@ -475,8 +478,9 @@ def copy(lane: Lane) -> Effects:
     if lane.decided.open or any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):
         effects += _tell_anew(lane, ordinal)
     lowest = min([lane.position, *(run.offset for run in lane.plan)])
-    lane.left_out = [each for each in skipped_ranges(record.quarantine) if each[1] > lowest]
+    lane.left_out = seeking.left_out(record, lowest)
     effects += intake.leave_out(lane)
+    effects += seeking.obey(lane)
     effects += intake.want_more(lane)
     if lane.check_later:
         effects.append(Wake(ask(lane), lane.former_until))

@@ -284,7 +284,9 @@ class TargetMoved(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger says what is to become of the records that the lane waits at: go on."""
+    """The ledger says what is to become of the records that the lane waits at: go on; or, `ahead`, go on further on."""
+
+    ahead: bool = False
 
 
 class Drain(msgspec.Struct, frozen=True):

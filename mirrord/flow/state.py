@@ -19,6 +19,7 @@ from mirrord.model.config import OnLoss, OnReject
 from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
+from mirrord.model.seeking import Seeks
 
 
 class Phase(Enum):
@@ -342,8 +343,10 @@ class Lane:
     """The last batch that the target refused, until it is known which of its records it does not take."""
     refused_codecs: frozenset[int] = frozenset()
     """Those of batches that the target did not take for their codec; batches have another one from then on."""
-    left_out: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Source offsets [start, end) in quarantine of which somebody decided that they are left out; ascending."""
+    left_out: list[Verdict] = field(default_factory=list[Verdict])
+    """What somebody decided to leave out, of the quarantine or by ordering the lane further ahead; ascending."""
+    sought: Seeks = ()
+    """Orders to go on further ahead that are still to be carried out (`mirrord.flow.seeking`)."""
 
     # copying, target side
     ready: deque[Batch] = field(default_factory=deque[Batch])

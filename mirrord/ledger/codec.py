@@ -37,6 +37,7 @@ from mirrord.model.order_facts import (
     OrderFact,
 )
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
+from mirrord.model.seeking import LaneSought, SeekDone
 
 Record = TypeVar("Record")
 
@@ -44,7 +45,8 @@ VERSION = 8
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
-8: `CopyForgotten`, and compacted maps (`MapCompacted`)."""
+8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
+the verdict "skipped")."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -106,9 +108,8 @@ def _is_sound(fact: AnyFact) -> bool:
     if isinstance(fact, OrderFact):
         fits = 0 <= fact.origin.at_ms <= LATEST_MS
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
-    if isinstance(fact, Quarantined | QuarantineOrder):
-        at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
-        return 0 <= fact.start < fact.end < _INT64 and 0 <= at_ms <= LATEST_MS
+    if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):
+        return _is_sound_range(fact)
     match fact:
         case SourceRun():
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)
@@ -128,6 +129,14 @@ def _is_sound(fact: AnyFact) -> bool:
             return 0 <= fact.due_ms <= LATEST_MS
         case _:
             return True
+
+
+def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone) -> bool:
+    if isinstance(fact, SeekDone):
+        return 0 <= fact.start <= fact.end < _INT64
+    at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
+    log_start = fact.log_start if isinstance(fact, LaneSought) else 0
+    return 0 <= fact.start < fact.end < _INT64 and 0 <= log_start < _INT64 and 0 <= at_ms <= LATEST_MS
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:

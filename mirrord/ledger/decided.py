@@ -10,7 +10,7 @@ from mirrord.model.facts import Reason
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
 
-DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected"})
+DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
 

@@ -12,7 +12,8 @@ What binds:
   the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
-- an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there;
+- an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there; one to
+  go on further ahead when no other reaches as far;
 - nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
 - nothing of an entry that stood in the ledger before, by its writer and number.
 """
@@ -63,6 +64,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.model.runs import Runs
+from mirrord.model.seeking import LaneSought, SeekDone, cut, done, sought
 
 WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
@@ -127,8 +129,8 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
         return state.orders.take(fact)
     if isinstance(fact, _OF_ANYBODY):
         return _apply_of_job(state, fact, offset)
-    if isinstance(fact, QuarantineOrder):
-        return _decide_on_parked(state, fact, offset)
+    if isinstance(fact, QuarantineOrder | LaneSought):
+        return _order_lane(state, fact, offset)
     if isinstance(fact, LaneFact):
         return _apply_to_lane(state, fact, offset)
     return _apply_to_flow(state, fact)
@@ -336,13 +338,20 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
     return True
 
 
-def _decide_on_parked(state: FlowState, fact: QuarantineOrder, offset: int) -> bool:
+def _order_lane(state: FlowState, fact: QuarantineOrder | LaneSought, offset: int) -> bool:
     lane = state.lanes.get(fact.lane)
-    quarantine = None if lane is None or offset < lane.folded_to else decide(lane.quarantine, fact)
-    if lane is None or quarantine is None:
+    if lane is None or offset < lane.folded_to:
         return False
-    lane.quarantine, lane.changed_at = quarantine, offset
-    return True
+    if isinstance(fact, LaneSought):
+        seeks = sought(lane.seeks, fact)
+        lane.seeks = lane.seeks if seeks is None else seeks
+        binds = seeks is not None
+    else:
+        quarantine = decide(lane.quarantine, fact)
+        lane.quarantine = lane.quarantine if quarantine is None else quarantine
+        binds = quarantine is not None
+    lane.changed_at = offset if binds else lane.changed_at
+    return binds
 
 
 def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
@@ -386,7 +395,8 @@ def _change_lane(
     | TakeoverChecked
     | MapRebuilt
     | CopyInherited
-    | Quarantined,
+    | Quarantined
+    | SeekDone,
 ) -> None:
     match fact:
         case PolicyChanged():
@@ -406,8 +416,8 @@ def _change_lane(
         case LaneResumed():
             lane.halted = None
             lane.quarantine = go_on(lane.quarantine)
-        case Quarantined():
-            lane.quarantine = park(lane.quarantine, fact)
+        case Quarantined() | SeekDone():
+            _leave_out(lane, fact)
         case TakeoverChecked():
             lane.last_check = fact
         case CopyInherited():
@@ -419,6 +429,13 @@ def _change_lane(
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
             lane.holes = (*kept, mended)
             lane.last_check = None
+
+
+def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
+    if isinstance(fact, SeekDone):
+        lane.seeks = done(lane.seeks, fact)
+    else:
+        lane.quarantine = park(lane.quarantine, fact)
 
 
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
@@ -434,18 +451,19 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
         # Told once more before anything was copied behind it, a truncation is the same one.
-        known = {cut for cut in lane.cuts if cut[0] == lowest}
+        known = {each for each in lane.cuts if each[0] == lowest}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
-        cut = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
-        lane.cuts += tuple((lowest, start) for start in cut)
-        if cut:
+        lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
+        lane.cuts += tuple((lowest, start) for start in lost)
+        if lost:
             # What was still to be copied again is so no further than to the last of these runs.
             last = max(run.ordinal for run in fact.runs)
             holes = (msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
             lane.holes = tuple(holes)
+            lane.seeks = cut(lane.seeks, min(lost))
         _clip_proof(lane)
         # What is written at these offsets now is something else.
-        lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(cut, default=each.end))
+        lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
         lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)
     lane.verdicts.add(verdicts)

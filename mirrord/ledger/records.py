@@ -29,6 +29,7 @@ from mirrord.model.order_facts import (
     OrderFact,
 )
 from mirrord.model.quarantine import Quarantine
+from mirrord.model.seeking import Seeks
 
 LEASE_KEY = "lease"
 MARK_KEY = "ledger"
@@ -119,6 +120,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     quarantine: Quarantine = ()
     audited: RangeAudited | None = None
     retold: tuple[int, int] = (0, 0)
+    seeks: Seeks = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -297,6 +297,7 @@ def _snapshot_lane(
         turn=tenure.turn,
         quarantine=lane.quarantine,
         retold=lane.retold,
+        seeks=lane.seeks,
     )
 
 
@@ -393,6 +394,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         cuts=lane.cuts,
         epochs=lane.epochs,
         quarantine=lane.quarantine,
+        seeks=lane.seeks,
         audited=lane.audited,
         retold=lane.retold,
         changed_at=lane.changed_at,

@@ -26,6 +26,7 @@ from mirrord.model.orders import Orders
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
+from mirrord.model.seeking import Seeks, Standing
 
 RECENT_VERDICTS = 128
 _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
@@ -113,6 +114,8 @@ class LaneState:
     inherited: CopyInherited | None = None
     """What MirrorMaker 2 left, if the lane went on from there."""
     quarantine: Quarantine = ()
+    seeks: Seeks = ()
+    """Orders to go on further ahead, and what was left out by them."""
     audited: RangeAudited | None = None
     """What audits have proven, from the first ordinal that they looked at on."""
     retold: tuple[int, int] = (0, 0)
@@ -186,6 +189,17 @@ class FlowState:
                 name = TopicPartition(lane.source_topic, lane.partition)
                 found.setdefault(name, {})[lane_id] = lane.quarantine
         return found
+
+    def standings(self) -> dict[LaneId, Standing]:
+        """Of the lanes that have begun."""
+        return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
+
+    def standing(self, lane_id: LaneId) -> Standing:
+        """As the lane's mark tells, or where the lane begins."""
+        lane, mark = self.lanes[lane_id], self.progress.get(lane_id)
+        first = lane.source_runs.first
+        begins = first.offset if first is not None else 0
+        return Standing(begins if mark is None else mark.source_offset, lane.seeks)
 
     def mark_progress(self, progress: Progress) -> bool:
         """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""

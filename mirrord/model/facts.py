@@ -17,6 +17,7 @@ from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
 from mirrord.model.runs import Run
+from mirrord.model.seeking import LaneSought, SeekDone
 
 Reason = Literal[
     "control",
@@ -30,10 +31,11 @@ Reason = Literal[
     "rejected",
     "unexplained",
     "doubled",
+    "skipped",
 ]
 """Why source offsets were not copied one to one."""
 
-LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "unexplained")
+LOSSES: tuple[Reason, ...] = ("expired", "truncated", "recreated", "rejected", "skipped", "unexplained")
 """Those that mean that the target lacks what readers of the source could have read."""
 
 Mode = Literal["sequence", "at-least-once"]
@@ -373,6 +375,7 @@ LaneFact = (
     | MapRebuilt
     | CopyInherited
     | Quarantined
+    | SeekDone
 )
 
 TopicFact = (
@@ -397,7 +400,17 @@ FlowFact = (
     FlowOpened | LeaseTaken | LeaseContinued | LeaseReleased | TargetProbed | ConfigChanged | AclsPlanned | AclsSynced
 )
 
-AnyFact = FlowFact | TopicFact | LaneFact | OrderFact | QuarantineOrder | RangeAudited | CompactionBegan | MapCompacted
+AnyFact = (
+    FlowFact
+    | TopicFact
+    | LaneFact
+    | OrderFact
+    | QuarantineOrder
+    | LaneSought
+    | RangeAudited
+    | CompactionBegan
+    | MapCompacted
+)
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):

@@ -19,7 +19,7 @@ from mirrord.model.order_facts import (
     OrderFact,
 )
 
-Verb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay"]
+Verb = Literal["pause", "resume", "move", "unpin", "drain", "skip", "replay", "seek"]
 Kind = Literal["flow", "topic", "lane", "host"]
 Standing = TypeVar("Standing", CopyingPaused, HostDrained)
 
@@ -27,7 +27,7 @@ POLICY = "policy"
 """Who gives an order when nobody does."""
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """What somebody asks a daemon for."""
 
     verb: Verb
@@ -42,9 +42,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     by: str
     reason: str = ""
     offset: int = -1
-    """A source offset, of orders about single records."""
+    """A source offset, of orders about single records; of "seek" where the source's log begins."""
     until: int = -1
-    """Up to this one, if that is more."""
+    """Up to this one, if that is more; of "seek" where the lane is to go on."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,7 +120,14 @@ class Fleet:
         """The flow as orders go by it."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
-        return view._replace(ends={lane.lane: lane.source_end for lane in lanes if lane.source_end >= 0})
+        # What a replicator tells is newer than the marks.
+        standings = {
+            lane.lane: view.standings[lane.lane]._replace(position=lane.source_offset)
+            for lane in lanes
+            if lane.lane in view.standings
+        }
+        ends = {lane.lane: lane.source_end for lane in lanes if lane.source_end >= 0}
+        return view._replace(ends=ends, standings={**view.standings, **standings})
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are wanted, but for an order."""

@@ -15,6 +15,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.orders import Order, OrderAnswer, Orders, origin_words, pausable
 from mirrord.model.quarantine import QuarantineOrder
+from mirrord.model.seeking import LaneSought
 from mirrord.shell.clock import Clock
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.lease import LeaseKeeper
@@ -35,7 +36,7 @@ class Desk:
         """What orders go by."""
         return self._fleet.view()
 
-    async def record(self, facts: Sequence[OrderFact | QuarantineOrder]) -> None:
+    async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
         """Let them count from now on. Raises EnvironmentFault when that is not known to be so."""
         if not self._keeper.is_valid:
             raise EnvironmentFault("nothing is changed: the lease of the flow is not sure now; try again")

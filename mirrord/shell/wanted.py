@@ -62,7 +62,7 @@ class Wanted:
         desired, wishes = self._wished(now)
         free = takers(desired, hosts, self._config, self._engine.cores, wishes)
         known = (names, once - names.keys(), hosts, free, self._alone, ledger.orders, ledger.quarantines())
-        return FlowView(flow, *known)
+        return FlowView(flow, *known, standings=ledger.standings())
 
     def paused(self) -> list[TopicPartition]:
         """The partitions that are wanted, but for an order."""

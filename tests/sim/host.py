@@ -83,6 +83,8 @@ class Shape:
     poison: bool = False
     """The target refuses some records for what they hold, and batches of many records."""
     on_reject: OnReject = "halt"
+    seeks: bool = False
+    """Somebody orders the lane to go on further ahead in the source."""
     policies: bool = False
     """Records go through a filter that answers as it likes each time."""
     late: bool = False

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, handed, intake, lane, limbo, lineage, opening, rebuilding, resume
+from mirrord.flow import flight, handed, intake, lane, limbo, lineage, opening, rebuilding, resume, seeking
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import (
     Answer,
@@ -242,6 +242,10 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(handed, "told", lambda *_: [])
 
 
+def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(seeking, "obey", lambda _: [])
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
@@ -267,5 +271,6 @@ MUTATIONS = (
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
+    Mutation("an order ahead is carried out", _an_order_is_not_told_as_carried_out, "sought"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
 )

@@ -2,6 +2,7 @@
 
 from mirrord.model.fact import Origin
 from mirrord.model.quarantine import QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.model.seeking import LaneSought
 from tests.sim.host import LANE
 from tests.sim.world import World
 
@@ -19,3 +20,22 @@ def decide_on_parked(world: World) -> bool:
     world.write((fact,), 1)
     world.note(f"operator {fact}")
     return True
+
+
+def seek(world: World) -> None:
+    """Order the lane further ahead, from where it is known to stand."""
+    record, known = world.truth.lanes.get(LANE), world.progress
+    if record is None or not record.source_runs or known is None:
+        return
+    start = max(known.source_offset, world.source.start)
+    if start >= world.source.end:
+        return
+    end = world.rng.randint(start + 1, min(world.source.end, start + 6))
+    fact = LaneSought(LANE, known.source_offset, end, world.source.start, Origin("ada@host", "", 0))
+    world.write((fact,), 1)
+    world.note(f"operator {fact}")
+
+
+def orders(world: World) -> list[LaneSought]:
+    """All that were given."""
+    return [fact for entry in world.ledger for fact in entry.facts if isinstance(fact, LaneSought)]

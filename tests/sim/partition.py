@@ -5,6 +5,7 @@ from collections import Counter
 from mirrord.flow.state import Lane
 from mirrord.model.facts import Reason
 from tests.sim.host import LANE
+from tests.sim.operator import orders
 from tests.sim.world import World
 
 
@@ -67,6 +68,8 @@ def _is_true(world: World, offset: int, reason: Reason) -> bool:
             return offset < source.start
         case "rejected":
             return number in world.target.poison
+        case "skipped":
+            return any(order.start <= offset < order.end for order in orders(world))
         case "filtered":
             return number is not None
         case _:

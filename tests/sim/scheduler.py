@@ -6,7 +6,7 @@ from mirrord.flow.signals import AppendFailed, Drain
 from mirrord.flow.state import Phase
 from tests.sim import toy, truth
 from tests.sim.host import LANE, Host, Shape
-from tests.sim.operator import decide_on_parked
+from tests.sim.operator import decide_on_parked, seek
 from tests.sim.world import World
 
 OLD_MS = 10 * 86_400_000
@@ -60,6 +60,18 @@ THEMES: dict[str, Shape] = {
                                                      faults=("decide", "decide", "forget", "takeover")),
     "refused and left out": Shape(poison=True, on_reject="skip", elections=False, window=4,
                                   faults=("takeover", "disconnect", "ledger")),
+    "sought": Shape(seeks=True, transactions=True, compaction=True, elections=False, window=4,
+                    faults=("seek", "seek", "takeover", "disconnect")),
+    "sought, old records": Shape(record_age_ms=OLD_MS, seeks=True, forgetting=True, twice=True,
+                                 faults=("seek", "seek", "forget", "takeover")),
+    "sought, whatever the source does": Shape(seeks=True, retention=True, transactions=True, slow_wire=True, window=4,
+                                              faults=("seek", "expire", "source-elect", "takeover")),
+    "sought, slow wire": Shape(seeks=True, slow_wire=True, elections=False, refusals=False, ledger_faults=False,
+                               window=4, faults=("seek", "seek", "takeover")),
+    "sought, unclean": Shape(seeks=True, unclean=True, handed=True, ledger_faults=False,
+                             faults=("seek", "bounce", "follower-lag", "elect", "learn")),
+    "sought, refused and filtered": Shape(seeks=True, poison=True, policies=True, elections=False,
+                                          faults=("seek", "decide", "takeover", "disconnect", "ledger")),
     "policies": Shape(policies=True, transactions=True, elections=False, slow_wire=True,
                       faults=("takeover", "disconnect", "ledger")),
     "policies of old records": Shape(record_age_ms=OLD_MS, policies=True, forgetting=True,
@@ -93,7 +105,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     "policies", "policies of old records", "unclean, beside others",
-    *(theme for theme, shape in THEMES.items() if shape.handed),
+    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
@@ -224,6 +236,8 @@ class Story:
         lane, record = live[-1].lane, world.truth.lanes.get(LANE)
         if record is not None and lane.grant != record.grant:
             return False  # it has not read yet that another one took the lane
+        if self.shape.seeks and live[-1].state.next_offset < len(world.ledger):
+            return False
         if lane.phase is Phase.HALTED:
             return live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
@@ -273,6 +287,7 @@ class Story:
         kinds += ["source-truncate"] if shape.truncation else []
         kinds += ["expire"] if shape.retention else []
         kinds += ["decide"] if shape.poison else []
+        kinds += ["seek"] if shape.seeks else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
         host = rng.choice(running) if running else None
@@ -321,7 +336,7 @@ class Story:
                 if rng.random() < 0.5:
                     world.target.forget(world.target.leader, world.wall_ms)
                 world.arrive_late()
-            case "stray" | "again" | "decide":
+            case "stray" | "again" | "decide" | "seek":
                 self._deliver(kind, host)
             case "bounce":
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
@@ -366,6 +381,8 @@ class Story:
         stray = self.world.stray
         if kind == "decide":
             decide_on_parked(self.world)
+        if kind == "seek":
+            seek(self.world)
         if kind == "stray" and stray:
             self.world.write_entry(stray.pop(self.rng.randrange(len(stray))))
         elif kind == "again" and host is not None and host.heard:

@@ -27,6 +27,7 @@ SEEDS = {
     "resync on doubt": 105,
     "a loss is told": 5,
     "each offset is copied or explained": 0,
+    "an order ahead is carried out": 1,
     "what is bound is not asked again": 140,
     "a word is compared with the target": 466,
     "trust, then check": 17,

@@ -2,7 +2,9 @@
 
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
+from mirrord.model.seeking import pending
 from tests.sim.host import LANE
+from tests.sim.operator import orders
 from tests.sim.partition import unaccounted
 from tests.sim.world import World
 
@@ -61,7 +63,8 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     if holes or world.target.leapt or world.excused:
         return
     wanted = world.source.wanted()
-    wanted = [number for number in wanted if world.source.offset_of[number] not in world.rejected]
+    without = world.rejected | _skipped(world)
+    wanted = [number for number in wanted if world.source.offset_of[number] not in without]
     position = {number: at for at, number in enumerate(wanted)}
     last = -1
     for number in numbers:
@@ -101,6 +104,7 @@ def _translations(world: World) -> None:
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, Copied(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)
+    without = world.rejected | _skipped(world)
     for offset in range(world.source.end + 1):
         told = lane.to_target(offset)
         true = min((there for here, there in pairs if here >= offset), default=end)
@@ -114,7 +118,7 @@ def _translations(world: World) -> None:
         true = min((here for here, there in pairs if there >= offset), default=goes_on)
         # A reader that goes on at something that was left out misses nothing, and sees nothing twice.
         early = told.offset is not None and true is not None and told.offset <= true
-        early = early and world.rejected.issuperset(range(told.offset or 0, true or 0))
+        early = early and without.issuperset(range(told.offset or 0, true or 0))
         stands = [here for here, there in pairs if there == offset]
         if (told.offset != true and not early) or (stands and told.record != stands[0]):
             raise Violation(f"target offset {offset} is told to be {told}, it is {true}, {stands}")
@@ -127,10 +131,26 @@ def _left_out(world: World, arrived: set[int]) -> None:
         raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
 
 
+def _sought(world: World, skipped: set[int]) -> None:
+    """What was left out by orders was in one of them, and every order is carried out."""
+    wanted = {offset for order in orders(world) for offset in range(order.start, order.end)}
+    if not skipped <= wanted:
+        raise Violation(f"left out by no order: source offsets {sorted(skipped - wanted)}")
+    record = world.truth.lanes.get(LANE)
+    if record is not None and pending(record.seeks):
+        raise Violation(f"an order was not carried out: {pending(record.seeks)}")
+
+
 def _filtered(world: World) -> set[int]:
     """Source offsets that the ledger says a filter has left out."""
     told = world.gaps if world.shape.policies else ()
     return {offset for gap in told if gap.reason == "filtered" for offset in range(gap.start, gap.end)}
+
+
+def _skipped(world: World) -> set[int]:
+    """Source offsets that the ledger says were left out by an order to go on further ahead."""
+    told = world.gaps if world.shape.seeks else ()
+    return {offset for gap in told if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
 def _passed_over(world: World) -> set[int]:
@@ -150,10 +170,10 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
     arrived = set(numbers)
-    filtered = _filtered(world) | _passed_over(world)
+    filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
-    missing = [offset for offset in missing if offset not in filtered]
+    missing = [offset for offset in missing if offset not in filtered | skipped]
     both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
     if both:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
@@ -168,7 +188,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
         raise Violation(f"never arrived: source offsets {missing}")
     _left_out(world, arrived)
     offset_of = world.source.offset_of
-    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost):
+    _sought(world, skipped)
+    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost - skipped):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
     if falsely := sorted({offset_of[number] for number in world.source.expired & arrived} & world.lost):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")

@@ -308,7 +308,8 @@ class World:
         new = request.batch.first == lane.acked and self.target.brokers[self.target.leader].end == lane.expected
         # After a hole the ordinals stand for other offsets: such bytes cannot be told from the right ones by number.
         same = new and self.truth.lanes[LANE].source_runs.offset_of(request.batch.first) == request.batch.offset
-        return host.alive and waits and same
+        untold = self.shape.seeks and bool(lane.intents)
+        return host.alive and waits and same and not untold
 
     def _do_answer(self, host: Host) -> None:
         request, error, base, epoch = host.answers.popleft()

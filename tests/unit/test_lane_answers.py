@@ -40,6 +40,7 @@ from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, SourceR
 from mirrord.model.names import LaneId
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Run, Runs
+from mirrord.model.seeking import Seeks
 from mirrord.wire.errors import ErrorCode
 from tests.sim import toy
 
@@ -62,6 +63,7 @@ class Record:
     last_check: TakeoverChecked | None = None
     newest_verdicts: tuple[Verdict, ...] = ()
     quarantine: Quarantine = ()
+    seeks: Seeks = ()
 
 
 def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:

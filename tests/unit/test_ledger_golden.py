@@ -64,6 +64,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
 from mirrord.model.runs import Run
+from mirrord.model.seeking import LaneSought, SeekDone
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
 
@@ -131,6 +132,17 @@ def quarantine() -> list[list[AnyFact]]:
             Quarantined(OTHER, 1, 61, 63, 87, "no key", skip=True),
         ],
         [Quarantined(LANE, 2, 290, 291, 0, "the source cannot read it")],
+    ]
+
+
+def seeks() -> list[list[AnyFact]]:
+    """Orders to go on further ahead, and what lanes made of them."""
+    ada = Origin("ada@host", "broken records", 1_700_000_003_000)
+    leap = SourceRun(LANE, 2, (Run(160, 300),), (Verdict(290, 291, "expired"), Verdict(291, 300, "skipped")))
+    return [
+        [LaneSought(LANE, 280, 295, 0, ada), LaneSought(LANE, 285, 300, 291, ada), LaneSought(LANE, 285, 299, 0, ada)],
+        [SeekDone(LANE, 2, 290, 300), leap],
+        [LaneSought(OTHER, 50, 55, 0, ada), SeekDone(OTHER, 1, 55, 55), LaneSought(OTHER, 60, 70, 0, ada)],
     ]
 
 
@@ -217,6 +229,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in audits()),
         *((2, told) for told in forgotten()),
         *((2, told) for told in compactions()),
+        *((2, told) for told in seeks()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -324,6 +337,9 @@ def test_the_golden_ledger_for_programs(
         (49, "target_run", True),
         (54, "source_run", True),
         (54, "map_compacted", False),
+        (58, "lane_sought", True),
+        (58, "seek_done", True),
+        (58, "lane_sought", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,

@@ -4,13 +4,13 @@ import pytest
 
 from mirrord.cluster.parked import rule
 from mirrord.flow.compare import Record
-from mirrord.flow.cutting import Rest, without_left_out
+from mirrord.flow.cutting import without_left_out
 from mirrord.flow.lane import step
 from mirrord.flow.signals import Answer, Append, AskEnd, Chunk, Effects, Halted, Released
 from mirrord.flow.state import Cut, Lane, Phase, Rebuild
 from mirrord.model.errors import ConfigError
 from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneHalted, LaneResumed
+from mirrord.model.facts import LaneHalted, LaneResumed, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.orders import Order
 from mirrord.model.quarantine import (
@@ -140,10 +140,14 @@ def test_a_decision_for_a_lane_that_does_not_wait_changes_nothing() -> None:
     assert step(lane, 0.0, Released()) == []
 
 
-def plan(lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]) -> Rest:
-    lane.next_ordinal, lane.position, lane.left_out = 50, 10, left_out
+def plan(
+    lane: Lane, *jumps: Run, left_out: list[tuple[int, int]]
+) -> tuple[list[Run], list[tuple[int, int, int]], list[tuple[int, int]]]:
+    lane.next_ordinal, lane.position, lane.left_out = 50, 10, [Verdict(*each, "rejected") for each in left_out]
     lane.plan.extend(jumps)
-    return without_left_out(lane)
+    rest = without_left_out(lane)
+    assert all(each.reason == "rejected" for each in rest.gone)
+    return rest.runs, rest.pieces, [(each.start, each.end) for each in rest.gone]
 
 
 def test_what_is_copied_again_moves_up_for_what_is_left_out() -> None:
