@@ -276,7 +276,7 @@ class _Table:
 
     def of(self, address: str, dashboard: str) -> Live:
         """The terminal, for as long as the daemon runs."""
-        board = f"   Ray dashboard {dashboard}" if dashboard else ""
+        board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
         self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
         return self._live
 
