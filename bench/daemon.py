@@ -127,9 +127,11 @@ class Daemon:
         if done.returncode != (_DIFFERENCE if dry_run else 0):
             raise EnvironmentFault(f"apply ends with {done.returncode}: {done.stdout}{done.stderr}")
 
-    def hang_up(self, topics: str) -> None:
-        """Other topics in its file, and SIGHUP: it reads the file again. Raises EnvironmentFault when it has ended."""
-        self.conf.write_text(_conf(replace(self.settings, topics=topics), self.address, self._logs))
+    def hang_up(self, *, topics: str | None = None, replicators: int | None = None) -> None:
+        """Others of them in its file, and SIGHUP: it reads the file again. Raises EnvironmentFault when it ended."""
+        settings = self.settings
+        settings = replace(settings, topics=topics or settings.topics, replicators=replicators or settings.replicators)
+        self.conf.write_text(_conf(settings, self.address, self._logs))
         os.kill(self.pid, signal.SIGHUP)
 
     def order(self, order: Mapping[str, str]) -> None:

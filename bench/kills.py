@@ -3,7 +3,8 @@
 A daemon on Ray with two replicators copies a busy topic. Again and again one of them is killed at a moment of chance.
 Of its lanes counts when the last of them brings records again; of the others the longest time within those seconds that
 a reader of the target got nothing. As many windows of the same length without a kill tell what the machine does by
-itself. In the end both topics are compared record by record.
+itself. Now and then the daemon gets one replicator more, and loses it again: of the partitions that stay where they are
+counts the longest silence, too. In the end both topics are compared record by record.
 """
 
 import os
@@ -34,6 +35,8 @@ REPLICATORS = 2
 KILLS = 20
 WINDOW_S = 6.0
 """From a kill on, and without one."""
+RESIZED_EVERY = 2
+"""Kills between two times that a replicator is added and removed."""
 WARM_UP_S = 5.0
 START_S = 180.0
 _PAUSE_S = 1.0
@@ -53,6 +56,8 @@ class Kills(msgspec.Struct, frozen=True, kw_only=True):
     """For each kill, the longest that a lane of the other replicator brought nothing."""
     quiet_ms: list[float]
     """For each window without a kill, the longest that any lane brought nothing."""
+    resized_ms: list[float]
+    """For each time that a replicator comes or goes, the longest that a lane which did not move brought nothing."""
     source_ms: list[float]
     """For each kill, the same as a reader of the source saw it: what the brokers and the writer do."""
     records: int
@@ -61,7 +66,7 @@ class Kills(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Kill(NamedTuple):
-    """When it was, and which partitions it hit."""
+    """When it was, and which partitions it hit. A replicator that comes or goes hits those that move for it."""
 
     at_ns: int
     hit: frozenset[int]
@@ -72,6 +77,7 @@ class _Run:
 
     def __init__(self, source: Cluster, target: Cluster, seed: int, folder: Path) -> None:
         self.kills: list[Kill] = []
+        self.resized: list[Kill] = []
         self.quiet: list[int] = []
         self.pair = TopicPair("kills.busy", target_name("kills.busy"))
         self._rng = random.Random(seed)
@@ -93,11 +99,14 @@ class _Run:
         with ExitStack() as everything:
             everything.callback(self._daemon.stop)
             self._daemon.start()
-            self._daemon.wait_for("lanes on both replicators", _settled, START_S)
+            self._daemon.wait_for("lanes on both replicators", _settled_on(REPLICATORS), START_S)
             names = (self.pair.source, self.pair.target)
             stream = everything.enter_context(Stream(*self._bootstraps, names, PARTITIONS, RECORDS_PER_S))
             time.sleep(WARM_UP_S)
-            for _ in range(kills):
+            for number in range(kills):
+                if number % RESIZED_EVERY == 0:
+                    self._resize(REPLICATORS, REPLICATORS + 1)
+                    self._resize(REPLICATORS + 1, REPLICATORS)
                 self._kill()
                 self._rest()
                 self.quiet.append(time.monotonic_ns())
@@ -105,16 +114,28 @@ class _Run:
             return stream.stop()
 
     def _kill(self) -> None:
-        flow = self._daemon.wait_for("settled flow", _settled, START_S)
+        flow = self._daemon.wait_for("settled flow", _settled_on(REPLICATORS), START_S)
         victim = self._rng.choice(flow.replicators)
         hit = frozenset(lane.partition for lane in flow.lanes if lane.host == victim.name)
         self.kills.append(Kill(time.monotonic_ns(), hit))
         os.kill(victim.pid, signal.SIGKILL)
         time.sleep(WINDOW_S)
 
+    def _resize(self, before: int, after: int) -> None:
+        """Lanes go to a replicator that comes, or away from one that is too many."""
+        began, homes = time.monotonic_ns(), self._homes(before)
+        self._daemon.hang_up(replicators=after)
+        now = self._homes(after)
+        time.sleep(max(0.0, WINDOW_S - (time.monotonic_ns() - began) / 1e9))
+        self.resized.append(Kill(began, frozenset(each for each in homes if homes[each] != now[each])))
+
+    def _homes(self, replicators: int) -> dict[int, str | None]:
+        flow = self._daemon.wait_for(f"lanes on {replicators} replicators", _settled_on(replicators), START_S)
+        return {lane.partition: lane.host for lane in flow.lanes}
+
     def _rest(self) -> None:
-        """Until all is as it was: a new spare has started, too, and no kill meets the same point of a round."""
-        self._daemon.wait_for("settled flow", _settled, START_S)
+        """Until all is as it was: a new replicator has lanes, too, and no kill meets the same point of a round."""
+        self._daemon.wait_for("settled flow", _settled_on(REPLICATORS), START_S)
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
 
 
@@ -133,6 +154,7 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tel
         window_s=WINDOW_S,
         killed_ms=sorted(_until_all_move_ms(arrivals.target, kill) for kill in run.kills),
         others_ms=sorted(_others_ms(arrivals.target, kill) for kill in run.kills),
+        resized_ms=sorted(_others_ms(arrivals.target, each) for each in run.resized),
         quiet_ms=sorted(_gap_ms(arrivals.target, began_ns) for began_ns in run.quiet),
         source_ms=sorted(_gap_ms(arrivals.source, kill.at_ns) for kill in run.kills),
         records=found.records,
@@ -162,7 +184,11 @@ def _until_moves_ms(times: Sequence[int], at_ns: int) -> float:
     return max(0, ended_ns - at_ns) / 1e6
 
 
-def _settled(flow: FlowStatus) -> bool:
-    """All lanes copy, and every replicator has some."""
-    hosts = {lane.host for lane in flow.lanes}
-    return flow.totals.lanes == {"copying": PARTITIONS} and len(hosts) == len(flow.replicators) == REPLICATORS
+def _settled_on(replicators: int) -> Callable[[FlowStatus], bool]:
+    """All lanes copy, and there are so many replicators, each with some."""
+
+    def settled(flow: FlowStatus) -> bool:
+        hosts = {lane.host for lane in flow.lanes}
+        return flow.totals.lanes == {"copying": PARTITIONS} and len(hosts) == len(flow.replicators) == replicators
+
+    return settled

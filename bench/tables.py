@@ -337,6 +337,7 @@ def kills(results: Sequence[Result]) -> list[Table]:
             for what, gaps, goal in (
                 ("until all partitions of the killed replicator bring records again", "killed_ms", "5,000"),
                 ("the worst of the other partitions, meanwhile", "others_ms", f"{bound_ms:.0f}"),
+                ("partitions that stay, while a replicator comes or goes", "resized_ms", f"{bound_ms:.0f}"),
                 ("any partition, without a kill", "quiet_ms", "-"),
                 ("any partition at the source, meanwhile", "source_ms", "-"),
             )

@@ -1,7 +1,7 @@
 """What do new topics cost those that are there: how long does a busy topic stand, and when does a new one begin?
 
 A daemon copies a busy topic. In windows of the same length, which take turns, there is nothing else; 100 topics are
-created at once; or the configuration gets 20 topics more and loses them again, by SIGHUP and by `mirrord apply`. Beside
+created at once; or the configuration gets 50 topics more and loses them again, by SIGHUP and by `mirrord apply`. Beside
 that the same is done without mirrord having anything to do: as many topics are created in both clusters that are not
 copied, and `mirrord apply --dry-run` changes nothing. So what brokers and the command line take of a small machine is
 not put down to the mirror.
@@ -29,7 +29,7 @@ from mirrord.model.errors import EnvironmentFault
 PARTITIONS = 4
 RECORDS_PER_S = 1_000
 CREATED_AT_ONCE = 100
-APPLIED_AT_ONCE = 20
+APPLIED_AT_ONCE = 50
 NEW_TOPICS = 5
 ROUNDS = 5
 WINDOW_S = 8.0
@@ -47,8 +47,8 @@ QUIET = "nothing else"
 BROKERS_ALONE = "100 topics are created that are not copied"
 CREATED = "100 topics are created"
 APPLY_ALONE = "`mirrord apply --dry-run` twice"
-APPLIED = "`mirrord apply` adds 20 topics and removes them"
-HUNG_UP = "SIGHUP adds 20 topics, and removes them"
+APPLIED = "`mirrord apply` adds 50 topics and removes them"
+HUNG_UP = "SIGHUP adds 50 topics, and removes them"
 ROUND = (QUIET, BROKERS_ALONE, CREATED, QUIET, HUNG_UP, APPLY_ALONE, APPLIED)
 
 
@@ -167,9 +167,9 @@ class Run:
         self._daemon.apply(self._copied)
 
     def _hang_up(self, number: int) -> None:
-        self._daemon.hang_up(self._with(f"more-{number}"))
+        self._daemon.hang_up(topics=self._with(f"more-{number}"))
         self._wait_for_copies(self._names(f"more-{number}", APPLIED_AT_ONCE))
-        self._daemon.hang_up(self._copied)
+        self._daemon.hang_up(topics=self._copied)
 
     def _with(self, kind: str) -> str:
         return f"{self._copied}|{self._name}[.]{kind}.*"

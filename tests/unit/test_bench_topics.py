@@ -71,6 +71,7 @@ def test_a_kill_is_told_beside_twice_the_worst_without_one() -> None:
         window_s=5.0,
         killed_ms=[900.0, 1_100.0],
         others_ms=[20.0, 30.0],
+        resized_ms=[25.0],
         quiet_ms=[15.0, 140.0],
         source_ms=[3.0],
         records=1_234,
