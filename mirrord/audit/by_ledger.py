@@ -12,11 +12,12 @@ def compare_ledger(
     *,
     verdicts_are_known: bool,
     others_write: bool = False,
+    source_start: int = 0,
 ) -> Compared:
     """Whether every offset of the range has its place, and the target still reaches over it.
 
-    `target_start` and `target_end` are those of the target's log. Without all verdicts known (the ledger was trimmed),
-    source offsets without a place say nothing.
+    `target_start` and `target_end` are those of the target's log; the source's begins at `source_start`. Without all
+    verdicts known (the ledger was trimmed), source offsets without a place say nothing.
     """
     differences: list[Difference] = []
     explained: list[Explained] = []
@@ -37,7 +38,11 @@ def compare_ledger(
             explained.append(Explained(verdict.reason, "source", start, end))
     if verdicts_are_known:
         for start, end in uncovered(source, [*mapped, *told]):
-            differences.append(Difference("missing", start, None, end - start))
+            gone = min(max(start, source_start), end)
+            if start < gone:
+                explained.append(Explained("source-retention", "source", start, gone))
+            if gone < end:
+                differences.append(Difference("missing", gone, None, end - gone))
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     for start, end in uncovered((max(wanted.target_start, target_start), min(wanted.target_end, target_end)), placed):
         if others_write:

@@ -18,10 +18,19 @@ something that the map knows nothing of. "foreign": somebody else wrote it.
 """
 
 Cause = (
-    Reason | Literal["source-retention", "source-compaction", "target-retention", "target-compaction", "other-writers"]
+    Reason
+    | Literal[
+        "source-retention",
+        "source-compaction",
+        "target-retention",
+        "target-compaction",
+        "other-writers",
+        "forgotten",
+    ]
 )
 """Why records cannot or need not be compared, and why that is no difference. A `Reason` is a verdict of the ledger;
-"other-writers": by the configuration others write into the target's topic, too; the rest happened after the copy."""
+"forgotten": one that it held, before it was trimmed; "other-writers": by the configuration others write into the
+target's topic, too; the rest happened after the copy."""
 
 
 WITHHELD: frozenset[Reason] = frozenset(
@@ -63,6 +72,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """In the order of their ordinals; ordinals that stand in none are void."""
     verdicts: tuple[Verdict, ...] = ()
     """On what is in none of the pieces, in the order of the offsets; no two on the same one."""
+    forgotten_below: int = 0
+    """On source offsets below this one the ledger held verdicts by which a record was left out, and was trimmed."""
 
     def verdict_at(self, offset: int) -> Verdict | None:
         """The one on a source offset."""

@@ -8,6 +8,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 
+import msgspec
+
 from mirrord.audit.model import AuditRange, Piece
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import voids
@@ -57,7 +59,12 @@ def _cut(piece: Piece, limit: int) -> Iterator[Piece]:
 
 
 def ranges(
-    lane: LaneState, first: int, end: int, most_records: int, verdicts: Iterable[Verdict] = ()
+    lane: LaneState,
+    first: int,
+    end: int,
+    most_records: int,
+    verdicts: Iterable[Verdict] = (),
+    forgotten_below: int = 0,
 ) -> Iterator[AuditRange]:
     """The ordinals [first, end) in ranges of about so many records; without any, there is none.
 
@@ -81,7 +88,8 @@ def ranges(
         is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
         if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
             start = start or _starts(group)
-            yield _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
+            found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
+            yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
             group, held, start = [], 0, lowest
         group.append(piece)
         held += piece.length
@@ -90,7 +98,8 @@ def ranges(
         target_end = max(target_end, piece.target + piece.length)
     if group:
         start = start or _starts(group)
-        yield _range(lane, group, start, (max(start[0], source_end), target_end), told)
+        found = _range(lane, group, start, (max(start[0], source_end), target_end), told)
+        yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
 
 
 def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:

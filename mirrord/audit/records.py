@@ -112,6 +112,8 @@ class _Comparison:
                 verdict = self._wanted.verdict_at(offset)
                 if verdict is not None and self._withholds(verdict.reason):
                     self._explain(verdict.reason, "source", offset)
+                elif verdict is None and offset < self._wanted.forgotten_below:
+                    self._explain("forgotten", "source", offset)
                 else:
                     self._alone[offset] = _NOWHERE
         self._strange += [offset for offset in self._target if offset not in self._targets]

@@ -16,6 +16,8 @@ from mirrord.model.facts import AnyFact, Reason, SourceRun, Verdict, VerdictGive
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
 
+_NEVER = 1 << 63
+
 
 class Gap(msgspec.Struct, frozen=True):
     """The source offsets [start, end) of a lane were not copied one to one."""
@@ -39,7 +41,11 @@ class Gaps:
         self._lanes: dict[LaneId, list[Gap]] = {}
         """By lane, in the order of their offsets."""
         self._truncated: list[Gap] = []
+        self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
+            tally = known.verdicts
+            if sum(tally.counts.values()) > sum(verdict.end - verdict.start for verdict in tally.recent):
+                self._forgotten[lane] = tally.recent[0].start if tally.recent else _NEVER
             for verdict in known.verdicts.recent:
                 self._add(lane, verdict, None)
 
@@ -53,6 +59,10 @@ class Gaps:
                     self._add(fact.lane, verdict, at_ms)
             case _:
                 pass
+
+    def forgotten_below(self, lane: LaneId) -> int:
+        """Verdicts on source offsets below this one may have been told and are not known any more; 0: all are."""
+        return self._forgotten.get(lane, 0)
 
     def __iter__(self) -> Iterator[Gap]:
         """Lane by lane, in the order of the offsets."""

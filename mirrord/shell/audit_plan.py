@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 
 from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.audit.model import WITHHELD, AuditRange, RangeResult
 from mirrord.audit.ranges import ranges
+from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
@@ -40,6 +41,8 @@ class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
     """All that the ledger ever told of this lane; else it was trimmed."""
     target_log: tuple[int, int] = (0, 0)
     """Where it begins and ends; looked at after the ledger."""
+    source_start: int = 0
+    """Where the source's log begins."""
     skipped: str = ""
     """Why nothing of it is audited; empty when it is."""
     proven: RangeAudited | None = None
@@ -75,7 +78,10 @@ async def plan_flow(
     `again`. With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and
     other EnvironmentFaults.
     """
-    state, verdicts = await _read(config, flow)
+    state, gaps = await _read(config, flow)
+    verdicts: dict[LaneId, list[Verdict]] = {}
+    for gap in gaps:
+        verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
     patterns = [re.compile(pattern) for pattern in topics]
     newest: dict[TopicPartition, LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.changed_at):
@@ -83,7 +89,10 @@ async def plan_flow(
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
     there = await _Clusters.look(config, flow, lanes, since_ms)
-    planned = [_plan(flow, state, lane, verdicts.get(lane.key.id, []), there, level, again=again) for lane in lanes]
+    told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
+    planned = [
+        _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
+    ]
     planned.sort(key=lambda each: each.audited.source)
     return FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned))
 
@@ -101,6 +110,7 @@ def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
                 *lane.target_log,
                 verdicts_are_known=lane.verdicts_are_known,
                 others_write=lane.audited.others_write,
+                source_start=lane.source_start,
             ),
         )
         for each in lane.ranges
@@ -115,6 +125,7 @@ class _Clusters(msgspec.Struct, frozen=True):
     source_compacted: Collection[str]
     target_compacted: Collection[str]
     target_logs: Mapping[TopicPartition, tuple[int, int]]
+    source_starts: Mapping[TopicPartition, int]
     since: Mapping[TopicPartition, int] | None
     others_write: bool
 
@@ -138,6 +149,7 @@ class _Clusters(msgspec.Struct, frozen=True):
             await _compacted(config, flow.source, source_ids),
             await _compacted(config, flow.target, target_ids),
             {place: (starts.get(place, 0), end) for place, end in ends.items()},
+            await log_offsets(config.clusters[flow.source], sources, "start"),
             since,
             # Under the same names both ways the target has writers of its own.
             any(goes_back(flow, other) for other in config.all_flows),
@@ -161,12 +173,13 @@ def _plan(
     flow: FlowConfig,
     state: FlowState,
     lane: LaneState,
-    verdicts: Sequence[Verdict],
+    told: tuple[Sequence[Verdict], int],
     there: _Clusters,
     level: str,
     *,
     again: bool,
 ) -> PlannedLane:
+    verdicts, forgotten_below = told
     source = TopicPartition(lane.source_topic, lane.partition)
     target = TopicPartition(lane.target_topic, lane.partition)
     audited = AuditedLane(
@@ -192,7 +205,9 @@ def _plan(
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
     proven = lane.audited if not again and _is_enough(lane.audited, level) else None
     first = max(floor(lane), proven.end if proven else 0)
-    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts))
+    if not _has_forgotten(lane, verdicts, audited):
+        forgotten_below = 0
+    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below))
     if there.since is not None:
         begin = there.since.get(source)
         found = [each for each in found if begin is not None and each.source_end > begin]
@@ -205,7 +220,16 @@ def _plan(
         is_from_begin=found[:1] == every[:1],
         verdicts_are_known=known == counted,
         target_log=there.target_logs[target],
+        source_start=there.source_starts.get(source, 0),
     )
+
+
+def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:
+    """Whether the ledger held verdicts by which records were left out that the source may hold, and was trimmed."""
+    withheld = WITHHELD.union({"compacted"} if audited.source_compacted else ())
+    withheld = withheld.union(() if audited.committed else {"aborted"})
+    known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason in withheld)
+    return known < sum(count for reason, count in lane.verdicts.counts.items() if reason in withheld)
 
 
 def _is_transformed(flow: FlowConfig, topic: str) -> bool:
@@ -217,7 +241,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
     return proven is not None and level in {"digest", proven.level}
 
 
-async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, dict[LaneId, list[Verdict]]]:
+async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps]:
     """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
     explained by what the ledger held by then."""
     store = Surroundings(config, PATIENCE_S).ledger(flow)
@@ -229,7 +253,4 @@ async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, dict[LaneI
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
     gaps = await read_gaps(reading)
     reading.state.progress = progress
-    verdicts: dict[LaneId, list[Verdict]] = {}
-    for gap in gaps:
-        verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
-    return reading.state, verdicts
+    return reading.state, gaps

@@ -9,16 +9,19 @@ import msgspec
 import pytest
 
 from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult
+from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen, Surroundings
+from mirrord.audit.ranges import ranges
+from mirrord.audit.records import compare_records
 from mirrord.cli import audit
 from mirrord.cli.main import main
-from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_features import RecordsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import Verdict
-from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
+from mirrord.model.facts import Reason, Verdict
+from mirrord.model.names import Alias, LaneKey, TopicId, TopicPartition
 from mirrord.shell import audit_plan
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
 from mirrord.shell.audit_results import Results, Row, proven, range_key, summary
@@ -82,6 +85,47 @@ def test_the_ledger_and_the_ends_of_the_target() -> None:
     assert lost == Compared(7, (Difference("missing", 107, 17, 3),))
     gone = compare_ledger(whole, 12, 20, verdicts_are_known=True)
     assert gone == Compared(10, (), (Explained("target-retention", "target", 10, 12),))
+
+
+def test_below_the_log_start_of_the_source_nothing_is_missing() -> None:
+    unmapped = msgspec.structs.replace(RANGE, verdicts=())
+    every = compare_ledger(unmapped, 0, 20, verdicts_are_known=True, source_start=100)
+    assert [each for each in every.differences if each.kind == "missing"] == [Difference("missing", 104, None, 2)]
+    some = compare_ledger(unmapped, 0, 20, verdicts_are_known=True, source_start=105)
+    assert [each for each in some.differences if each.kind == "missing"] == [Difference("missing", 105, None, 1)]
+    assert some.explained == (Explained("source-retention", "source", 104, 105),)
+    none = compare_ledger(unmapped, 0, 20, verdicts_are_known=True, source_start=500)
+    assert [each.kind for each in none.differences] == ["foreign"]
+
+
+@pytest.mark.parametrize(("reason", "is_forgotten"), [("filtered", True), ("control", False)])
+def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: bool) -> None:
+    """Those that a snapshot no longer names; the newest are known, and so is what they leave open."""
+    lane = LaneState(LaneKey(TopicId("S"), 0, TopicId("T")), "orders", "eu.orders", 4, 0, "all", "sequence")
+    lane.source_runs.add(0, 1)
+    lane.target_runs.add(0, 0)
+    for at in range(1, 2 * RECENT_VERDICTS + 1):
+        lane.verdicts.add([Verdict(2 * at, 2 * at + 1, reason)])
+        lane.source_runs.add(at, 2 * at + 1)
+    gaps = Gaps(FlowState(lanes={lane.key.id: lane}))
+    below = gaps.forgotten_below(lane.key.id)
+    assert below == 2 * (RECENT_VERDICTS + 1)
+    told = [Verdict(gap.start, gap.end, gap.reason) for gap in gaps]
+    audited = AuditedLane(source=ORDERS, target=TopicPartition("eu.orders", 0), committed=True)
+    assert audit_plan._has_forgotten(lane, told, audited) is is_forgotten
+    assert not audit_plan._has_forgotten(lane, [Verdict(0, 1000, reason)], audited)
+    (wanted,) = ranges(lane, 0, 2 * RECENT_VERDICTS + 1, 100_000, told, below)
+    held = [Seen(offset, b"%d" % offset, 0) for offset in range(1, wanted.source_end)]
+    copied = [Seen(at, b"%d" % (2 * at + 1), 0, is_own=True) for at in range(2 * RECENT_VERDICTS + 1)]
+    found = compare_records(wanted, held, copied, Surroundings(), {})
+    forgotten = [each for each in found.explained if each.cause == "forgotten"]
+    assert [each.start for each in forgotten] == list(range(2, below, 2))
+    without = compare_records(msgspec.structs.replace(wanted, forgotten_below=0), held, copied, Surroundings(), {})
+    assert [each.source for each in without.differences if each.kind == "missing"][: len(forgotten)] == [
+        each.start for each in forgotten
+    ]
+    if reason == "filtered":
+        assert found.differences == ()
 
 
 def planned(ranges: tuple[AuditRange, ...], lost: int = 0) -> PlannedLane:
@@ -231,8 +275,8 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
     key = LaneKey(TopicId("S"), 0, TopicId("T"))
     lane = LaneState(key, "orders", "eu.orders", 4, 0, "read_committed", "sequence")
 
-    async def read(*_: object) -> tuple[FlowState, dict[LaneId, list[Verdict]]]:
-        return FlowState(lanes={key.id: lane}), {}
+    async def read(*_: object) -> tuple[FlowState, Gaps]:
+        return FlowState(lanes={key.id: lane}), Gaps(FlowState())
 
     async def look(*_: object) -> object:
         ids = {"source_ids": {"orders": "S"}, "target_ids": {"eu.orders": "T"}}
