@@ -109,9 +109,11 @@ def _not_on(newest: CommittedOffset, present: CommittedOffset, pair: Pair | None
     """Why the source does not go on to where the target is."""
     is_seen = pair is not None and pair.seen
     if pair is not None and newest.offset == pair.target:
-        if present.offset != pair.source:
+        if present.offset < pair.source:
             return Hold("ahead", "the source has moved, and the target is to follow")
-        if is_seen and not pair.back:
+        # Further than a source that has moved on, too: so it is where each side has records that the other one read
+        # elsewhere.
+        if present.offset == pair.source and is_seen and not pair.back:
             return Hold("in step")
     if not is_seen and not is_own:
         return Hold("unsure", "nobody is known to have read on at the target: the position may be the source's old one")
@@ -122,11 +124,16 @@ def _not_back(newest: CommittedOffset, present: CommittedOffset, pair: Pair | No
     """Why the source does not go back to where the target is."""
     if pair is None or not pair.seen or present.offset != pair.source:
         return Hold("ahead", "the source is further, and the target is not known to have gone back")
-    if newest.offset != pair.target:
+    if newest.offset < pair.target:
         return None
+    if newest.offset > pair.target:
+        return Hold("ahead", "the source is further, and the target did not go back")
     return Hold("in step") if pair.back else Hold("ahead", "the source is further, and nobody has moved")
 
 
 def unexplained_line(mapped: Mapped) -> str:
     """Why a position is not yet the target's."""
-    return f"{mapped.missing} target offsets in front of it are not in the map yet: just copied, or written by others"
+    return (
+        mapped.why
+        or f"{mapped.missing} target offsets in front of it are not in the map yet: just copied, or written by others"
+    )

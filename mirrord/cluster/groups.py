@@ -217,9 +217,9 @@ def _left_to_target(newest: OffsetValue, offset: int, present: CommittedOffset, 
     """Whether the target's position is one that stays: its own consumers' or the one that the source was set to."""
     pair, by_consumer = past.pair, present.leader_epoch != NO_EPOCH
     if past.two_way and pair is not None and newest.offset == pair.source:
-        if present.offset != pair.target:
+        if present.offset < pair.target or offset < present.offset:
             return Hold("ahead", "it has moved at the target, and the source is to follow")
-        if pair.back:
+        if present.offset == pair.target and pair.back:
             return Hold("in step")
     if offset < present.offset:
         return None
@@ -239,7 +239,8 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
     if mode == "forward-only":
         return 'the target is ahead, and groups.mode is "forward-only"'
     newest, pair = course.newest, past.pair
-    if past.two_way and pair is not None and pair.seen and present.offset == pair.target:
+    went_back = newest is not None and pair is not None and newest.offset < pair.source
+    if past.two_way and pair is not None and pair.seen and present.offset == pair.target and went_back:
         return ""  # both belonged together, and the source alone has moved since
     is_remembered = (
         newest is not None
@@ -262,4 +263,4 @@ def _not_back(course: Course, present: CommittedOffset, past: Past, mode: Groups
 
 def waiting_line(mapped: Mapped) -> str:
     """Why a position is not yet the source's."""
-    return f"{mapped.missing} source offsets in front of it are not copied yet"
+    return mapped.why or f"{mapped.missing} source offsets in front of it are not copied yet"

@@ -60,7 +60,13 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
         copied_bytes=lane.copied_bytes,
         source_epoch=lane.seen.before(offset),
         epochs_told=True,
+        settled=_is_settled(lane, known),
     )
+
+
+def _is_settled(lane: Lane, known: Mark) -> bool:
+    held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.shaped and lane.skipped)
+    return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:

@@ -41,6 +41,8 @@ def check_flows(
                 yield index, _one_name(former, flow, topic)
             for line in both_ways(former, flow):
                 yield index, line
+        for line in _counted_both_ways(flows[: index + 1], index):
+            yield index, line
         if ring := _ring(flows[: index + 1], index, tells_origin):
             if not _is_mesh(flows, ring):
                 yield index, _round_for_ever(ring)
@@ -86,12 +88,37 @@ def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
         yield f"{names}; only one of them may carry settings over: sync = {{ configs = false }} in the other one"
     if one.sync.acls != "off" and other.sync.acls != "off":
         yield f'{names}; only one of them may carry rights over: sync = {{ acls = "off" }} in the other one'
-    for flow in (one, other):
-        if flow.follows_groups:
+    following = [flow for flow in (one, other) if flow.follows_groups]
+    if len(following) == 2:
+        yield (
+            f"{names}; only one of them may carry groups over (with groups.reverse both ways): "
+            'groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{other.name}"'
+        )
+    for flow in following:
+        if not flow.groups.both_ways:
             yield (
-                f"{names}; a group's position in both cannot be told by one of them: "
-                'groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{flow.name}"'
+                f"{names}; a group's position counts the records of both: groups = {{ both_ways = true }} in "
+                f'"{flow.name}", or groups = {{ mode = "off" }} and mm2_records = {{ checkpoints = false }}'
             )
+
+
+def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+    """Whether positions can count the records of both sides, and of no third one."""
+    last = flows[index]
+    if last.groups.both_ways and last.naming != "identity":
+        yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
+    for flow in flows:
+        if not (flow.groups.both_ways and flow.follows_groups):
+            continue
+        pair = {flow.source, flow.target}
+        for third in flows:
+            is_third = third.target in pair and third.source not in pair and third.naming == "identity"
+            if last in (flow, third) and is_third and _may_share(flow, third):
+                yield (
+                    f'groups.both_ways in "{flow.name}": "{third.name}" copies records of a third cluster into the '
+                    'same topics, and a position among three is not told: groups = { mode = "off" } and '
+                    "mm2_records = { checkpoints = false }"
+                )
 
 
 def _copies_between(flows: Sequence["FlowConfig"], source: str, target: str) -> bool:

@@ -93,6 +93,8 @@ class GroupsConfig(msgspec.Struct, frozen=True):
     """How often new groups are looked for; None: never."""
     reverse: bool = False
     """Groups that move on at the target are followed at the source, too. mirrord then commits there."""
+    both_ways: bool = False
+    """Another flow copies the same topics back under the same names: a position counts the records of both sides."""
 
 
 class SyncConfig(msgspec.Struct, frozen=True):
@@ -195,6 +197,7 @@ def read_groups(table: read.Table) -> GroupsConfig:
         every_ms=table.optional("every", EVERY, default.every_ms),
         refresh_ms=table.optional("refresh", refresh, default.refresh_ms),
         reverse=table.optional("reverse", read.boolean, default.reverse),
+        both_ways=table.optional("both_ways", read.boolean, default.both_ways),
     )
 
 

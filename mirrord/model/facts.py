@@ -452,6 +452,9 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """Leader epoch of the source batch in front of `source_offset`, or -1."""
     epochs_told: bool = False
     """The ledger is told of every change of that epoch before the first record behind it is produced."""
+    settled: bool = False
+    """What of the source lies in front of `source_offset` stands below the mark, or is not copied: nothing is on its
+    way."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

@@ -28,6 +28,7 @@ from mirrord.shell.supervise import Surroundings
 from mirrord.wire.groups import CommittedOffset, TopicPartition
 
 ANSWER_S = 5.0
+BOTH_WAYS = "no daemon answers, and where the same topics are copied both ways only a daemon counts the records of both"
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
@@ -55,6 +56,8 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(view))
     if not flow.follows_groups:
         return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note='groups.mode is "off"')
+    if flow.groups.both_ways:
+        return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=BOTH_WAYS)
     state = view.state
     lanes = Lanes().of(state)
     async with view_of(flow.target, config.clusters[flow.target], state.target_cluster) as target:

@@ -106,7 +106,7 @@ class Atlas:
             sooner = LaneMap(lane, newer).to_target(position.offset) if newer is not None else told
             if sooner.offset is not None and not sooner.ahead and sooner.kind in {"exact", "at_end"}:
                 return Mapped(sooner.offset, 0, "", provisional=True)
-        return Mapped(told.offset, told.ahead, _line(told))
+        return Mapped(told.offset, told.ahead, line_of(told))
 
     def back(self, place: TopicPartition, offset: int) -> Mapped:
         """The position at the source of one that the target has in the copy of this partition.
@@ -123,7 +123,7 @@ class Atlas:
         except ArchiveLost as fault:
             return Mapped(None, 0, str(fault))
         if told.kind != "at_end" or mark is None:
-            return Mapped(told.offset, 0, _line(told))
+            return Mapped(told.offset, 0, line_of(told))
         return Mapped(told.offset, max(0, offset - mark.target_offset))
 
     def _map(self, lane: LaneState, mark: Progress | None) -> LaneMap:
@@ -143,7 +143,8 @@ def _by_end(lane: LaneState, mark: Progress, end: int) -> Copied | None:
     return Copied(ordinal, end, mark.source_offset if source_offset is None else source_offset)
 
 
-def _line(told: Translation) -> str:
+def line_of(told: Translation) -> str:
+    """Why an answer is not the very record, for people; empty when it is."""
     match told.kind:
         case "before_map" if told.reason == "inherited":
             return "MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"

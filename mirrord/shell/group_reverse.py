@@ -12,6 +12,7 @@ from typing import NamedTuple
 from mirrord.cluster.group_pairs import Asked, Pairs
 from mirrord.cluster.groups import GroupBook, GroupFilter
 from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_checks import goes_back
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.groups import GroupsReport, GroupStatus
 from mirrord.shell.clock import SystemClock
@@ -32,6 +33,10 @@ ROUNDS_S = 10.0
 """How long a broker that keeps a group may take to be found."""
 AGAIN_S = 0.2
 LOOKED = "found out from both clusters; nothing was committed"
+BOTH_WAYS = (
+    "the same topics are copied both ways: positions count the records of both, which only a daemon does "
+    "(groups.both_ways and groups.reverse in one of the two flows)"
+)
 WRITTEN = "found out from both clusters; what could be was committed at the source"
 
 
@@ -68,6 +73,8 @@ async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordErro
     note, statuses = "", list[GroupStatus]()
     if isinstance(view, MirrordError):
         note = str(view)
+    elif any(goes_back(flow, other) for other in config.all_flows):
+        note = BOTH_WAYS
     else:
         try:
             statuses = await _both(config, flow, view, order)

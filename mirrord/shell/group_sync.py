@@ -26,6 +26,8 @@ from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.group_admin import GroupAdmin
 from mirrord.shell.group_back import GroupBack
+from mirrord.shell.group_crossing import ROUND_S as BOTH_WAYS_ROUND_S
+from mirrord.shell.group_crossing import CrossedAtlas, Crossings
 from mirrord.shell.group_ends import LaneEnds
 from mirrord.shell.group_lag import TargetLags, with_lags
 from mirrord.shell.group_map import Atlas, Lanes, ahead_of
@@ -77,7 +79,7 @@ class GroupSync:
         """Read the ledger, then begin. Raises what opening the ledger raises."""
         await self._store.open()
         await self._lease.join(self._setup.lease_epoch)
-        self._parts = parts = _Parts(self._setup, self._chart, lambda: self._lease.is_valid, self._want)
+        self._parts = parts = _Parts(self._setup, self._chart, lambda: self._lease.is_valid, self._want, self._clock)
         self._store.on_record(self._see_progress)
         work = [parts.source.run(), self._rounds(parts), self._looks(parts.rounds)]
         if parts.target_groups is not None:
@@ -172,11 +174,21 @@ class GroupSync:
 
     async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
         """Marks and ends come first: what lies below them is explained by what the ledger holds by then."""
+        if self._parts is not None and self._parts.crossings is not None:
+            return await self._crossed(self._parts.crossings, furthest)
         marks = dict(self._store.state.progress)
         lanes = ahead_of(self._lanes.of(self._store.state), marks, furthest)
         ends = await self._parts.ends.ask(lanes) if self._parts is not None and lanes else {}
         await self._store.read_to_end()
         return Atlas(self._lanes.of(self._store.state), marks, ends)
+
+    async def _crossed(self, crossings: Crossings, furthest: Mapping[TopicPartition, int]) -> Atlas:
+        lanes = self._lanes.of(self._store.state)
+        await crossings.look([lanes[place] for place in furthest if place in lanes])
+        marks = dict(self._store.state.progress)
+        await self._store.read_to_end()
+        lanes = self._lanes.of(self._store.state)
+        return CrossedAtlas(lanes, marks, await crossings.ways(lanes, marks))
 
     async def _rounds(self, parts: "_Parts") -> None:
         setup, rounds = self._setup, parts.rounds
@@ -185,7 +197,7 @@ class GroupSync:
         while True:
             await self._wanted.wait()
             self._wanted.clear()
-            await asyncio.sleep(ROUND_S)
+            await asyncio.sleep(ROUND_S if parts.crossings is None else BOTH_WAYS_ROUND_S)
             if rounds.due:
                 await self._try("commits", rounds.round)
             if rounds.due:
@@ -237,6 +249,7 @@ class _Parts:
         chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
         may_write: Callable[[], bool],
         changed: Callable[[set[str]], None],
+        clock: Clock,
     ) -> None:
         flow = setup.flow
         options = ConnectionOptions(client_id=f"mirrord-{flow.name}-groups", request_timeout_s=setup.request_timeout_s)
@@ -265,10 +278,18 @@ class _Parts:
         self.lags = TargetLags(self._to, setup.target)
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
+        self.crossings: Crossings | None = None
+        """Where the same topics are copied back under the same names."""
+        if flow.groups.both_ways:
+            here = LaneEnds(self._from, "source")
+            self._closing.append(here.close)
+            self.crossings = Crossings(setup, here, self.ends, clock)
 
     async def close(self) -> None:
         """End all connections."""
         for close in self._closing:
             close()
+        if self.crossings is not None:
+            await self.crossings.close()
         for view in (self._from, self._to):
             await view.close()

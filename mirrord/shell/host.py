@@ -232,14 +232,8 @@ class Host:
             if view.gone(partition.topic_id):
                 note = f"{view.alias} has no topic {partition.topic} of that id any more: deleted, or created anew"
                 return replace(report, note=note)
-        outlet, feed = hosted.outlet, hosted.tap.feed
-        if outlet is not None and report.in_flight_bytes and (wait_s := outlet.throttle.left_s):
-            note = f"a quota of {self._target_view.alias} is used up: its broker takes nothing for {wait_s:.1f} s"
-            return replace(report, note=note)
-        if feed is not None and (wait_s := feed.throttled_s(hosted.tap)):
-            note = f"a quota of {self._source_view.alias} is used up: its broker gives nothing for {wait_s:.1f} s"
-            return replace(report, note=note)
-        return report
+        note = hosted.quota_note(self._source_view.alias, self._target_view.alias)
+        return replace(report, note=note) if note else report
 
     def fence(self) -> None:
         """The flow belongs to another daemon: no lane writes any more."""

@@ -59,3 +59,12 @@ class Hosted:
         if self.lane.record is None:
             raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
         return self.lane.record
+
+    def quota_note(self, source: str, target: str) -> str:
+        """Which cluster's quota holds it back, by these aliases; empty: none does. May be asked from another thread."""
+        outlet, feed = self.outlet, self.tap.feed
+        if outlet is not None and self.lane.buffered_bytes and (wait_s := outlet.throttle.left_s):
+            return f"a quota of {target} is used up: its broker takes nothing for {wait_s:.1f} s"
+        if feed is not None and (wait_s := feed.throttled_s(self.tap)):
+            return f"a quota of {source} is used up: its broker gives nothing for {wait_s:.1f} s"
+        return ""

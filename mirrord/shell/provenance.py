@@ -7,9 +7,7 @@ Questions that come meanwhile share the next look.
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 
 import structlog
 
@@ -17,11 +15,11 @@ from mirrord.flow.provenance import Origin, Origins
 from mirrord.flow.signals import AskOrigins, OriginsTold, Writer
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import FlowSetup
-from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.errors import MirrordError
 from mirrord.model.facts import Progress
-from mirrord.model.names import LaneId
 from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import Clock
+from mirrord.shell.cluster_ledgers import ClusterLedgers, Marks
 from mirrord.shell.hosted import Hosted
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import LedgerStore
@@ -34,11 +32,9 @@ from mirrord.wire.errors import ErrorCode
 LOOK_TIMEOUT_S = 10.0
 LEAST_PAUSE_S = 0.05
 """Between two looks, however many producers are new."""
-_LEDGER = re.compile(r"mirrord\.([^.]+)\.ledger")
 
 log = structlog.get_logger()
 
-Marks = dict[LaneId, Progress]
 Tell = Callable[[tuple[Writer, ...], str], None]
 """Gets the lanes that write into a partition, or why that is not known."""
 
@@ -53,10 +49,7 @@ class Provenance:
         open_ledger: Callable[[str], LedgerStore],
     ) -> None:
         """`cluster` is the source's alias; `open_ledger` makes a store of the flow of this name there, not yet open."""
-        self._cluster = cluster
-        self._admin = admin
-        self._open_ledger = open_ledger
-        self._stores: dict[str, LedgerStore] = {}
+        self._ledgers = ClusterLedgers(cluster, admin, open_ledger)
         self._waiting: list[tuple[PartitionId, Tell]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -99,8 +92,7 @@ class Provenance:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        await self._forget(set(self._stores))
-        await self._admin.close()
+        await self._ledgers.close()
 
     async def _serve(self) -> None:
         while self._waiting:
@@ -108,7 +100,7 @@ class Provenance:
             trouble = ""
             marks: dict[str, Marks] = {}
             try:
-                marks = await self._read()
+                marks = await self._ledgers.read()
             except MirrordError as error:
                 trouble = str(error)
             except Exception:
@@ -118,51 +110,10 @@ class Provenance:
                 tell(() if trouble else self._writers(partition, marks), trouble)
             await asyncio.sleep(LEAST_PAUSE_S)
 
-    async def _read(self) -> dict[str, Marks]:
-        """Read all ledgers to their ends; the marks that were known before that, by flow. Raises MirrordError."""
-        try:
-            topics = (await self._admin.look()).topics
-        except EnvironmentFault as error:
-            raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
-        flows = {found[1] for name in topics if (found := _LEDGER.fullmatch(name))}
-        await self._forget(self._stores.keys() - flows)
-        marks: dict[str, Marks] = {}
-        for flow in sorted(flows):
-            try:
-                store = await self._store(flow)
-                # The marks first: what lies below them is explained by what the ledger says then.
-                marks[flow] = dict(store.state.progress)
-                await store.read_to_end()
-            except MirrordError as error:
-                await self._forget({flow} if self._failed(flow) else set())
-                raise EnvironmentFault(
-                    f"waits for the ledger of flow {flow} on {self._cluster}, which may copy into this topic: {error}"
-                ) from error
-        return marks
-
-    def _failed(self, flow: str) -> bool:
-        store = self._stores.get(flow)
-        return store is not None and store.failure is not None
-
-    async def _store(self, flow: str) -> LedgerStore:
-        store = self._stores.get(flow)
-        if store is None:
-            store = self._open_ledger(flow)
-            await store.open(read_only=True)
-            self._stores[flow] = store
-        return store
-
-    async def _forget(self, flows: set[str]) -> None:
-        for flow in flows:
-            store = self._stores.pop(flow)
-            with suppress(MirrordError):
-                await store.close()
-
     def _writers(self, partition: PartitionId, marks: dict[str, Marks]) -> tuple[Writer, ...]:
         return tuple(
-            _writer(flow, lane, marks[flow].get(key))
-            for flow, store in self._stores.items()
-            for key, lane in store.state.lanes.items()
+            _writer(flow, lane, marks[flow].get(lane.key.id))
+            for flow, _, lane in self._ledgers.lanes()
             if lane.key.target_topic_id == partition.topic_id and lane.partition == partition.partition
         )
 

@@ -3,16 +3,19 @@
 from collections import Counter
 from pathlib import Path
 
+from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, Load, conf, unique
+from tests.fixtures.groups import committed, consume, member
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Written, create_topic, ends, messages, write
 
 PARTITIONS = 2
 KILLS = 2
-ALONE = 'sync = { configs = false, acls = "off" }\ngroups = { mode = "off" }\nmm2_records = { checkpoints = false }'
+ALONE = 'sync = { configs = false, acls = "off" }\nmm2_records = { checkpoints = false }\n'
+OFF = 'groups = { mode = "off" }'
 
 
-def both_ways(folder: Path, pair: LabPair, topic: str, name: str) -> Path:
+def both_ways(folder: Path, pair: LabPair, topic: str, name: str, groups: str = OFF) -> Path:
     back = f"""
 [[flows]]
 name = "{name}-back"
@@ -22,9 +25,9 @@ topics = ["{topic}"]
 naming = "identity"
 refresh = "500ms"
 heartbeats = {{ emit = "off", replicate = false }}
-{ALONE}
+{ALONE}{OFF}
 """
-    there = f'naming = "identity"\n{ALONE}\n'
+    there = f'naming = "identity"\n{ALONE}{groups}\n'
     return conf(folder, pair.source, pair.target, topic, flow=name, flow_more=there + back)
 
 
@@ -60,3 +63,46 @@ def test_two_sides_hold_the_records_of_both_once(lab_pair: LabPair, tmp_path: Pa
     assert raw == [1.0, 1.0]
     on_both = [Counter(message.value() for message in messages(side, topic)) for side in (source, target)]
     assert on_both[0] == on_both[1]
+
+
+def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tmp_path: Path) -> None:
+    """Its positions count the records of both sides, whose order is not the same in both logs."""
+    sides = (lab_pair.source, lab_pair.target)
+    topic, group = unique("both"), unique("group")
+    for cluster, name, records in zip(sides, ("eu", "us"), (50, 30), strict=True):
+        create_topic(cluster, topic)
+        write(cluster, topic, [Written(None, f"{name} {number}".encode()) for number in range(records)])
+    groups = f'groups = {{ match = ["{group}"], refresh = "300ms", both_ways = true, reverse = true }}'
+    path = both_ways(tmp_path, lab_pair, topic, unique("ways"), groups)
+
+    def values(cluster: Cluster) -> list[bytes]:
+        return [message.value() or b"" for message in sorted(messages(cluster, topic), key=lambda each: each.offset())]
+
+    def read_on(cluster: Cluster, records: int) -> list[bytes]:
+        with member(cluster, group, topic) as (consumer, pending):
+            return consume(consumer, pending, records)
+
+    def stands(cluster: Cluster) -> int | None:
+        return committed(cluster, group, topic)[0]
+
+    with Daemon(path) as daemon:
+        daemon.until(lambda: all(ends(side, topic) == {0: 80} for side in sides), 2 * SECONDS)
+        here, there = map(values, sides)
+        assert here != there
+        read = read_on(sides[0], 60)
+        assert read == here[:60]
+        goes_on = next(at for at, value in enumerate(there) if value not in read)
+        daemon.until(lambda: stands(sides[1]) == goes_on)
+        daemon.kill()
+    read_there = read_on(sides[1], 80 - goes_on)
+    assert Counter({*read, *read_there}) == Counter(here)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: stands(sides[0]) == 80)
+        # What is written then has been read by nobody, wherever it stands.
+        for cluster, name in zip(sides, ("eu", "us"), strict=True):
+            write(cluster, topic, [Written(None, f"{name} more".encode())])
+        daemon.until(lambda: all(ends(side, topic) == {0: 82} for side in sides))
+        assert sorted(read_on(sides[0], 2)) == [b"eu more", b"us more"]
+        daemon.until(lambda: stands(sides[1]) == 82)
+        assert stands(sides[0]) == 82
+        assert daemon.stop() == 0

@@ -232,8 +232,22 @@ class Host:
             return
         if not high_watermark_can_fall(self.world) and told.target_offset > self.world.target.high_watermark:
             raise AssertionError(f"{self.name} claims target offset {told.target_offset}, which is not committed")
+        if told.settled and not high_watermark_can_fall(self.world):
+            self._check_settled(told.source_offset)
         if self.world.rng.random() < self.world.saves:
             self.world.progress = told
+
+    def _check_settled(self, source_offset: int) -> None:
+        """What lies in front of the position stands in the target, as far as it is copied at all."""
+        source, target = self.world.source, self.world.target
+        if target.leapt or source.cut or self.world.excused:
+            return
+        stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
+        offsets = [source.offset_of[number] for number in source.wanted() if number not in stand]
+        left_out = self.world.rejected | _told_left_out(self.world) | _left_out(self.lane)
+        missing = [offset for offset in offsets if offset < source_offset and offset not in left_out]
+        if missing:
+            raise AssertionError(f"{self.name} claims to have settled below {source_offset}, without {missing}")
 
     def disconnect(self) -> None:
         """The connection to the target ends: what is unanswered is in doubt, and some of it may still arrive."""
@@ -255,6 +269,16 @@ def _picture(lane: Lane) -> dict[str, Any]:
     """The lane's state, apart from the lane."""
     values = {each.name: getattr(lane, each.name) for each in fields(lane)}
     return {name: copy(value) if isinstance(value, list | deque | set) else value for name, value in values.items()}
+
+
+def _told_left_out(world: "World") -> set[int]:
+    record = world.truth.lanes.get(LANE)
+    verdicts = record.verdicts.recent if record is not None else ()
+    return {offset for verdict in verdicts for offset in range(verdict.start, verdict.end)}
+
+
+def _left_out(lane: Lane) -> set[int]:
+    return {offset for verdict in lane.skipped for offset in range(verdict.start, verdict.end)}
 
 
 def high_watermark_can_fall(world: "World") -> bool:

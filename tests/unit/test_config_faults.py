@@ -269,7 +269,24 @@ def test_identity_both_ways() -> None:
     assert "only one of them may carry settings over: sync = { configs = false }" in report
     assert 'only one of them may carry rights over: sync = { acls = "off" }' in report
     report = faults(CLUSTERS + there + same_names("us", "eu", groups='{ mode = "follow" }'))
-    assert 'mm2_records = { checkpoints = false } in "us-eu"' in report
+    assert (
+        'counts the records of both: groups = { both_ways = true } in "us-eu", or groups = { mode = "off" }' in report
+    )
+
+
+def test_groups_under_the_same_names_both_ways() -> None:
+    both = "{ both_ways = true, reverse = true }"
+    there, back = same_names("eu", "us", groups=both), same_names("us", "eu")
+    assert load_text(CLUSTERS + there + back, "conf.toml").flows[0].groups.both_ways
+    report = faults(CLUSTERS + there + same_names("us", "eu", groups=both))
+    assert 'only one of them may carry groups over (with groups.reverse both ways): groups = { mode = "off" }' in report
+    report = faults(CLUSTERS + flow(groups="{ both_ways = true }"))
+    assert 'groups.both_ways is for naming = "identity"; found naming = "prefix"' in report
+    pairs = [(one, other) for one in ("eu", "us", "asia") for other in ("eu", "us", "asia") if one != other]
+    mesh = "".join(there if pair == ("eu", "us") else same_names(*pair) for pair in pairs)
+    report = faults(CLUSTERS + mesh)
+    assert 'groups.both_ways in "eu-us": "asia-us" copies records of a third cluster' in report
+    assert '"asia-eu" copies records of a third cluster' in report
 
 
 def test_identity_between_each_two_of_three() -> None:

@@ -1,0 +1,84 @@
+"""All ledgers on one cluster, of whichever daemons and configurations their flows are, read along."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.facts import Progress
+from mirrord.model.names import LaneId
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.topics import TopicAdmin
+
+_LEDGER = re.compile(r"mirrord\.([^.]+)\.ledger")
+
+Marks = dict[LaneId, Progress]
+
+
+class ClusterLedgers:
+    """Found anew with each reading."""
+
+    def __init__(
+        self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str], LedgerStore], leave_out: str = ""
+    ) -> None:
+        """`cluster` is its alias; `open_ledger` makes a store of the flow of this name there, not yet open. The flow
+        `leave_out` is read by somebody else."""
+        self._cluster = cluster
+        self._admin = admin
+        self._open_ledger = open_ledger
+        self._leave_out = leave_out
+        self._stores: dict[str, LedgerStore] = {}
+
+    def states(self) -> dict[str, FlowState]:
+        """What the ledgers say, by flow, as they were read last."""
+        return {flow: store.state for flow, store in self._stores.items()}
+
+    def lanes(self) -> list[tuple[str, FlowState, LaneState]]:
+        """All lanes that they tell of, with their flows."""
+        return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
+
+    async def read(self) -> dict[str, Marks]:
+        """Read all ledgers to their ends; the marks that were known before that, by flow. Raises MirrordError."""
+        try:
+            topics = (await self._admin.look()).topics
+        except EnvironmentFault as error:
+            raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
+        flows = {found[1] for name in topics if (found := _LEDGER.fullmatch(name))} - {self._leave_out}
+        await self._forget(self._stores.keys() - flows)
+        marks: dict[str, Marks] = {}
+        for flow in sorted(flows):
+            try:
+                store = await self._store(flow)
+                # The marks first: what lies below them is explained by what the ledger says then.
+                marks[flow] = dict(store.state.progress)
+                await store.read_to_end()
+            except MirrordError as error:
+                await self._forget({flow} if self._failed(flow) else set())
+                raise EnvironmentFault(
+                    f"waits for the ledger of flow {flow} on {self._cluster}, which may copy into this topic: {error}"
+                ) from error
+        return marks
+
+    async def close(self) -> None:
+        """End all reading."""
+        await self._forget(set(self._stores))
+        await self._admin.close()
+
+    def _failed(self, flow: str) -> bool:
+        store = self._stores.get(flow)
+        return store is not None and store.failure is not None
+
+    async def _store(self, flow: str) -> LedgerStore:
+        store = self._stores.get(flow)
+        if store is None:
+            store = self._open_ledger(flow)
+            await store.open(read_only=True)
+            self._stores[flow] = store
+        return store
+
+    async def _forget(self, flows: set[str]) -> None:
+        for flow in flows:
+            store = self._stores.pop(flow)
+            with suppress(MirrordError):
+                await store.close()

@@ -1,0 +1,263 @@
+"""Positions where the same topics are copied both ways under the same names: both logs hold the records of both sides,
+each in an order of its own.
+
+Whoever has read one log up to a position goes on in the other one in front of the first record that he has not read,
+be it one of here whose copy stands there, or one of there whose copy stands behind the position here, or nowhere yet.
+So nothing is skipped, and what is read again is what the two orders differ in. Two lanes tell it: the flow's own one,
+and the one of the flow back.
+
+Where nothing of a lane is left to be read, the next record of it is yet to come, and where it will stand is told by
+where the log ended (`Sight`): without that, a position would stay behind the last copy of a side where nobody writes.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mirrord.cluster.groups import Mapped
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.translation import NOTHING, Copied, LaneMap, Translation
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.facts import Progress
+from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.shell.attic import run_memory
+from mirrord.shell.clock import Clock
+from mirrord.shell.cluster_ledgers import ClusterLedgers, Marks
+from mirrord.shell.group_ends import LaneEnds
+from mirrord.shell.group_map import NOT_COPIED, Atlas, Position, line_of
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.topics import KafkaTopicAdmin
+from mirrord.wire.groups import TopicPartition
+
+ROUND_S = 1.0
+"""All ledgers are looked for before each round."""
+LOOK_TIMEOUT_S = 10.0
+SIGHTS = 32
+SIGHT_S = 60.0
+"""So many ends of a partition are remembered, and for so long."""
+OPEN = "what follows is not known yet to have been read: it was just written, or copied"
+NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
+THIRD = "a third cluster's records are copied into it, by the flow {}: a position among three is not told"
+
+
+class Sight(NamedTuple):
+    """Where both partitions ended once: in the one that a lane writes into, asked for first, and in the one that it
+    reads."""
+
+    written: int
+    read: int
+
+
+class Way(NamedTuple):
+    """One direction of a partition, as far as it is known."""
+
+    lane: LaneState
+    mark: Progress | None
+    sights: Sequence[Sight] = ()
+
+
+def across(position: int, own: Way, back: Way) -> Mapped:
+    """Where a reader goes on at the other side who has read up to a position of the log that the lane `own` reads, and
+    `back` writes into."""
+    if own.mark is None or back.mark is None:
+        return Mapped(None, 0, NOTHING)
+    ours = LaneMap(own.lane, Copied.by(own.mark)).to_target(position)
+    theirs = LaneMap(back.lane, Copied.by(back.mark)).to_source(position)
+    for told in (ours, theirs):
+        if told.offset is None:
+            return Mapped(None, 0, line_of(told))
+    first, other = _copied_from(ours, own, own.mark), _read_from(theirs, back, back.mark)
+    offset = min(first, other)
+    told = ours if first <= other else theirs
+    end = own.sights[-1].written if own.sights else offset + 1
+    if told.kind != "at_end" or offset >= end:
+        return Mapped(offset)
+    return Mapped(offset, max(1, told.ahead), OPEN)
+
+
+def _copied_from(told: Translation, way: Way, mark: Progress) -> int:
+    """In front of this offset of the log that the lane writes into no record stands that is yet to be read."""
+    offset = told.offset or 0
+    if told.kind != "at_end" or not _is_all(way.lane, mark):
+        return offset
+    # What the lane had not read when a log ended there was written later, and is copied behind what stood then.
+    return max([offset, *(each.written for each in way.sights if each.read <= mark.source_offset)])
+
+
+def _read_from(told: Translation, way: Way, mark: Progress) -> int:
+    """The same in the log that the lane reads."""
+    offset = told.offset or 0
+    return max(offset, mark.source_offset) if told.kind == "at_end" and _is_all(way.lane, mark) else offset
+
+
+def _is_all(lane: LaneState, mark: Progress) -> bool:
+    """What lies in front of the mark's source offset stands below the mark, and nothing of it is to be copied again."""
+    last = lane.source_runs.last
+    is_last = last is not None and last.ordinal <= mark.ordinal
+    return mark.settled and is_last and not any(ordinal >= mark.ordinal for ordinal, _ in lane.cuts)
+
+
+class CrossedAtlas(Atlas):
+    """The maps of all lanes whose topics are copied back under the same names."""
+
+    def __init__(
+        self,
+        lanes: Mapping[TopicPartition, LaneState],
+        marks: Mapping[LaneId, Progress],
+        backs: Mapping[TopicPartition, tuple[Way, Way] | str],
+    ) -> None:
+        """`backs` has both ways of each partition, or why nothing can be told of it. Heartbeats have other names."""
+        super().__init__(lanes, marks)
+        self._backs = backs
+
+    def mapped(self, place: TopicPartition, position: Position) -> Mapped:
+        """The target's position."""
+        lane = self.lane(place)
+        if lane is None or lane.source_topic != lane.target_topic:
+            return super().mapped(place, position)
+        if position.topic_id not in {None, lane.key.source_topic_id}:
+            return super().mapped(place, position)
+        ways = self._backs.get(place, NOT_BACK)
+        return Mapped(None, 0, ways) if isinstance(ways, str) else across(position.offset, *ways)
+
+    def back(self, place: TopicPartition, offset: int) -> Mapped:
+        """The position at the source."""
+        lane = self.lane(place)
+        if lane is None:
+            return Mapped(None, 0, NOT_COPIED)
+        if lane.source_topic != lane.target_topic:
+            return super().back(place, offset)
+        ways = self._backs.get(place, NOT_BACK)
+        return Mapped(None, 0, ways) if isinstance(ways, str) else across(offset, *reversed(ways))
+
+
+class Ends:
+    """Where both partitions of lanes ended in the last minute."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._forth: dict[LaneId, deque[tuple[float, Sight]]] = {}
+        self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
+
+    def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
+        """As they were asked for, one after the other."""
+        _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
+        _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
+
+    def forth(self, lane: LaneId) -> tuple[Sight, ...]:
+        """For the lane itself."""
+        return self._fresh(self._forth.get(lane))
+
+    def back(self, lane: LaneId) -> tuple[Sight, ...]:
+        """For the lane of the same partitions back."""
+        return self._fresh(self._back.get(lane))
+
+    def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:
+        since = self._clock.monotonic() - SIGHT_S
+        return tuple(sight for at, sight in known or () if at >= since)
+
+
+def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
+    if known and (sight.written < known[-1][1].written or sight.read < known[-1][1].read):
+        known.clear()  # a log went back
+    known.append((now, sight))
+
+
+class Crossings:
+    """What a follower of groups asks both clusters, beside its own ledger."""
+
+    def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
+        def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
+            config = setup.source if is_source else setup.target
+
+            def ledger(flow: str) -> LedgerStore:
+                return LedgerStore(KafkaLog(flow, config), clock, memory=run_memory(setup.flow))
+
+            return ClusterLedgers(alias, KafkaTopicAdmin(config, LOOK_TIMEOUT_S), ledger, setup.flow.name)
+
+        self._ids = (setup.source_cluster_id, setup.target_cluster_id)
+        self._source_ends, self._target_ends = source, target
+        self._at_source = ledgers(setup.flow.source, True)
+        self._at_target = ledgers(setup.flow.target, False)
+        self._ends = Ends(clock)
+
+    async def look(self, lanes: Sequence[LaneState]) -> None:
+        """Where the partitions of these lanes end."""
+        first = await self._target_ends.ask(lanes)
+        source = await self._source_ends.ask(lanes)
+        again = await self._target_ends.ask(lanes)
+        for lane in lanes:
+            key = lane.key.id
+            if key in first and key in source and key in again:
+                self._ends.note(key, first[key], source[key], again[key])
+
+    async def ways(
+        self, lanes: Mapping[TopicPartition, LaneState], marks: Mapping[LaneId, Progress]
+    ) -> dict[TopicPartition, tuple[Way, Way] | str]:
+        """Both ways of each partition. The ledger that tells of these lanes was read after the marks were taken, and
+        `look` came before both. Raises MirrordError."""
+        there = await self._at_source.read()
+        await self._at_target.read()
+        known = backs(self._ids, self._at_source.lanes(), self._at_target.lanes())
+        return {
+            place: self._both(lane, marks, known, there)
+            for place, lane in lanes.items()
+            if lane.source_topic == lane.target_topic
+        }
+
+    def _both(
+        self, lane: LaneState, marks: Mapping[LaneId, Progress], known: "Backs", there: Mapping[str, Marks]
+    ) -> tuple[Way, Way] | str:
+        found = known.of(lane)
+        if isinstance(found, str):
+            return found
+        flow, back = found
+        key = lane.key.id
+        own = Way(lane, marks.get(key), self._ends.forth(key))
+        return own, Way(back, there[flow].get(back.key.id), self._ends.back(key))
+
+    async def close(self) -> None:
+        """End all reading."""
+        await self._at_source.close()
+        await self._at_target.close()
+
+
+Found = tuple[str, FlowState, LaneState]
+_Place = tuple[TopicId, int]
+
+
+class Backs(NamedTuple):
+    """Who else writes into the partitions of a flow, by what other ledgers say."""
+
+    newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
+    """Lanes from the target to the source, by the topics' ids there and here."""
+    third: dict[_Place, str]
+    """Partitions with records of another cluster, and the flow that copies them."""
+
+    def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
+        """The lane back, and its flow; or why nothing can be told."""
+        key = lane.key
+        for topic in (key.source_topic_id, key.target_topic_id):
+            if (flow := self.third.get((topic, key.partition))) is not None:
+                return THIRD.format(flow)
+        return self.newest.get((key.target_topic_id, key.source_topic_id, key.partition), NOT_BACK)
+
+
+def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[Found], at_target: Iterable[Found]) -> Backs:
+    """`ids` are those of the flow's source and target; the ledgers at both, without the flow's own."""
+    source, target = ids
+    known = Backs({}, {})
+    for flow, state, lane in at_source:
+        key = lane.key
+        if state.source_cluster == target:
+            where = (key.source_topic_id, key.target_topic_id, key.partition)
+            before = known.newest.get(where)
+            if before is None or before[1].changed_at <= lane.changed_at:
+                known.newest[where] = (flow, lane)
+        else:
+            known.third[key.target_topic_id, key.partition] = flow
+    for flow, state, lane in at_target:
+        if state.source_cluster != source:
+            known.third[lane.key.target_topic_id, lane.key.partition] = flow
+    return known
