@@ -76,7 +76,9 @@ def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tm
     path = both_ways(tmp_path, lab_pair, topic, unique("ways"), groups)
 
     def values(cluster: Cluster) -> list[bytes]:
-        return [message.value() or b"" for message in sorted(messages(cluster, topic), key=lambda each: each.offset())]
+        return [
+            message.value() or b"" for message in sorted(messages(cluster, topic), key=lambda each: each.offset() or 0)
+        ]
 
     def read_on(cluster: Cluster, records: int) -> list[bytes]:
         with member(cluster, group, topic) as (consumer, pending):
