@@ -300,9 +300,8 @@ class Host:
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
         state, key = self._store.state, hosted.assignment.key
-        before = Before(
-            is_again(state, hosted.source.topic, key.source_topic_id), copied_from(state, key, hosted.target.topic)
-        )
+        again = is_again(state, hosted.source.topic, key.source_topic_id)
+        before = Before(again, copied_from(state, key, hosted.target.topic))
         self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
 
     # target
