@@ -17,7 +17,7 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.errors import MirrordError
 from mirrord.model.groups import GroupState, GroupStatus
 from mirrord.model.names import LaneId
-from mirrord.shell.group_map import Atlas, Position
+from mirrord.shell.group_map import NOT_BACK, Atlas, Position
 from mirrord.shell.group_words import Refusal, kept, left_alone, refusal
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
@@ -142,7 +142,7 @@ class GroupBack:
                 self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
             if step.state == "unsure" and present is not None:
                 self._pairs.unsure(group, place, present.offset, newest.offset)
-            if mapped.missing:
+            if mapped.missing or step.why == NOT_BACK:
                 self.waiting.add(group)
 
     def _step(

@@ -24,7 +24,7 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import Clock
 from mirrord.shell.cluster_ledgers import ClusterLedgers, Marks
 from mirrord.shell.group_ends import LaneEnds
-from mirrord.shell.group_map import NOT_COPIED, Atlas, Position, line_of
+from mirrord.shell.group_map import NOT_BACK, NOT_COPIED, Atlas, Position, line_of
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.topics import KafkaTopicAdmin
@@ -37,7 +37,6 @@ SIGHTS = 32
 SIGHT_S = 60.0
 """So many ends of a partition are remembered, and for so long."""
 OPEN = "what follows is not known yet to have been read: it was just written, or copied"
-NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 THIRD = "a third cluster's records are copied into it, by the flow {}: a position among three is not told"
 
 

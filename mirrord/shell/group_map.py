@@ -6,13 +6,16 @@ from typing import NamedTuple
 
 from mirrord.cluster.groups import Mapped
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.translation import Copied, LaneMap, Translation
+from mirrord.ledger.translation import NOTHING, Copied, LaneMap, Translation
 from mirrord.model.archive import ArchiveLost
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId
 from mirrord.wire.groups import TopicPartition
 
 NOT_COPIED = "the topic is not copied"
+NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
+NOT_YET = frozenset({NOTHING, NOT_BACK})
+"""Why nothing can be told that may be told soon."""
 
 
 class Lanes:

@@ -15,13 +15,12 @@ import structlog
 
 from mirrord.cluster.group_pairs import Pairs
 from mirrord.cluster.groups import NO_EPOCH, Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
-from mirrord.ledger.translation import NOTHING
 from mirrord.model.config_features import GroupsMode
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.groups import GroupStatus, Translated
 from mirrord.shell.group_admin import LATER
 from mirrord.shell.group_back import GroupBack, Side
-from mirrord.shell.group_map import NOT_COPIED, Atlas, Position
+from mirrord.shell.group_map import NOT_COPIED, NOT_YET, Atlas, Position
 from mirrord.shell.group_words import kept, left_alone, refusal
 from mirrord.wire.consumer_offsets import OffsetValue
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
@@ -206,7 +205,7 @@ class GroupRounds:
                 self._pairs.unsure(group, place, course.newest.offset, present.offset)
             if hold.state in {"in step", "waits"} and course.newest is not None and present is not None:
                 self._met(group, place, course.newest.offset, present.offset, settled=hold.state == "in step")
-            if mapped.missing or mapped.provisional or hold.why == NOTHING:
+            if mapped.missing or mapped.provisional or hold.why in NOT_YET:
                 self._waiting.add(group)
         return writes
 

@@ -3,8 +3,8 @@
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.facts import Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
-from mirrord.shell.group_crossing import NOT_BACK, CrossedAtlas, Ends, Sight, Way, across, backs
-from mirrord.shell.group_map import Position
+from mirrord.shell.group_crossing import CrossedAtlas, Ends, Sight, Way, across, backs
+from mirrord.shell.group_map import NOT_BACK, Position
 from tests.fixtures.clock import FakeClock
 
 HERE, THERE, FAR = (TopicId(letter * 22) for letter in "ABC")
