@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -16,14 +17,16 @@ from mirrord.lab.java import OLDEST_JAVA, find_java
 from mirrord.model.errors import EnvironmentFault
 
 LOCAL = "local[*]"
+_LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
 _CLOSED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
 }
-"""Of a session on this machine: it listens to nobody else."""
+"""Of a session on this machine: it listens to nobody else, and its start leaves no lines of Spark on the terminal."""
 
 
 @contextmanager
@@ -35,6 +38,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
     # The workers have what we have.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     merged = (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
     # Spark has no public way to ask; the session that is active is a matter of the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
