@@ -12,8 +12,8 @@ from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen, Surroundings
 from mirrord.audit.ranges import ranges
 from mirrord.audit.records import compare_records
-from mirrord.cli import audit
 from mirrord.cli.main import main
+from mirrord.jobs import audit_run
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
@@ -219,7 +219,7 @@ def plan(monkeypatch: pytest.MonkeyPatch) -> FlowPlan:
         assert not again
         return made
 
-    monkeypatch.setattr(audit, "plan_flow", plan_flow)
+    monkeypatch.setattr(audit_run, "plan_flow", plan_flow)
     return made
 
 
@@ -255,11 +255,11 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
     async def tell(*_: object) -> None:
         raise EnvironmentFault("the ledger is away")
 
-    def fresh(_: Config, plans: Sequence[FlowPlan], *__: object) -> Iterator[tuple[str, RangeResult]]:
+    def compared(_: object, plans: Sequence[FlowPlan]) -> Iterator[tuple[str, RangeResult]]:
         return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
 
-    monkeypatch.setattr(audit, "tell", tell)
-    monkeypatch.setattr(audit, "_fresh", fresh)
+    monkeypatch.setattr(audit_run, "tell", tell)
+    monkeypatch.setattr(audit_run.Audit, "_compared", compared)
     assert main(["audit", conf, "--flow", "eu-us", "--json"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["partitions"][0]["proven_to"] == 130

@@ -1,0 +1,163 @@
+"""A whole audit: what there is to be compared is planned, compared, kept on the way, and told to the ledger."""
+
+import asyncio
+import random
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mirrord.audit.model import Difference, RangeResult
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
+from mirrord.shell.audit_proof import tell
+from mirrord.shell.audit_results import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
+from mirrord.shell.clock import SystemClock
+
+KEPT_AT_ONCE = 32
+
+
+class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """How closely is looked, at what, and by which Spark."""
+
+    level: Level = "digest"
+    topics: tuple[str, ...] = ()
+    """Source topics, by regexes that match the whole name; none: all."""
+    since_ms: int | None = None
+    again: bool = False
+    """Also what earlier audits have proven."""
+    sample: float = 1.0
+    """Only such a share of the ranges."""
+    spark: dict[str, str] = {}
+
+
+class LaneDifference(msgspec.Struct, frozen=True):
+    """A difference, with its place."""
+
+    flow: str
+    topic: str
+    partition: int
+    target_topic: str
+    difference: Difference
+
+
+class Audit:
+    """One audit of some flows."""
+
+    def __init__(self, config: Config, order: AuditOrder) -> None:
+        self._config = config
+        self._order = order
+        self._plans: list[FlowPlan] = []
+        self._found: dict[tuple[str, str], list[RangeResult]] = {}
+        """By flow and lane."""
+
+    def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult]) -> None:
+        """Compare everything, and keep results on the way; `known` are those of an audit that was broken off.
+
+        Raises EnvironmentFault.
+        """
+        self._plans = [plan for flow in self._config.flows if (plan := self._plan(flow.name)) is not None]
+        for plan in self._plans:
+            for lane in plan.lanes:
+                done = [known.get(range_key(plan.flow, wanted)) for wanted in lane.ranges]
+                self._found[plan.flow, lane.lane] = [result for result in done if result is not None]
+        lanes = {(plan.flow, lane.lane): lane for plan in self._plans for lane in plan.lanes}
+        ranges = {(key, wanted.first): wanted for key, lane in lanes.items() for wanted in lane.ranges}
+        rows: list[Row] = []
+        try:
+            for flow, result in self._compared([_left(plan, known) for plan in self._plans]):
+                self._found[flow, result.lane].append(result)
+                audited = lanes[flow, result.lane].audited
+                rows.append(
+                    Row(
+                        flow=flow,
+                        source=audited.source,
+                        target_topic=audited.target.topic,
+                        level=self._order.level,
+                        audited_at_ms=SystemClock().wall_ms(),
+                        wanted=ranges[(flow, result.lane), result.first],
+                        result=result,
+                    )
+                )
+                if results is not None and len(rows) >= KEPT_AT_ONCE:
+                    results.write(rows)
+                    rows = []
+        finally:
+            # Also when it is broken off: --resume goes on behind it.
+            if results is not None:
+                results.write(rows)
+
+    def sums(self) -> list[LaneSummary]:
+        """Of each lane."""
+        return [
+            summary(plan, lane, self._found.get((plan.flow, lane.lane), []), level=self._order.level)
+            for plan in self._plans
+            for lane in plan.lanes
+        ]
+
+    def differences(self) -> Iterator[LaneDifference]:
+        """Lane by lane, in the order of the ranges."""
+        for plan in self._plans:
+            for lane in plan.lanes:
+                source, target = lane.audited.source, lane.audited.target
+                for result in sorted(self._found.get((plan.flow, lane.lane), []), key=_first):
+                    for difference in result.compared.differences:
+                        yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
+
+    def tell(self) -> list[str]:
+        """Let the ledger know what is proven; a line for each flow whose ledger does not take that, for an audit is one
+        all the same."""
+        if self._order.level == "ledger":
+            return []
+        lines: list[str] = []
+        for plan in self._plans:
+            found = [(lane, self._found.get((plan.flow, lane.lane), [])) for lane in plan.lanes]
+            now_ms = SystemClock().wall_ms()
+            told = [fact for each in found if (fact := proven(*each, self._order.level, now_ms)) is not None]
+            if not told:
+                continue
+            try:
+                asyncio.run(tell(self._config, self._config.flow(plan.flow), plan, told))
+            except EnvironmentFault as fault:
+                lines.append(f"what is proven of {plan.flow} is not kept, so the next audit reads it again: {fault}")
+        return lines
+
+    def _plan(self, flow: str) -> FlowPlan | None:
+        order = self._order
+        wanted = (self._config, self._config.flow(flow), order.level, order.topics, order.since_ms)
+        try:
+            return asyncio.run(plan_flow(*wanted, again=order.again))
+        except LedgerMissing:
+            return None  # it has never run, so nothing is copied
+
+    def _compared(self, plans: Sequence[FlowPlan]) -> Iterator[tuple[str, RangeResult]]:
+        order = self._order
+        if order.level == "ledger":
+            for plan in plans:
+                for lane in plan.lanes:
+                    for result in audit_by_ledger(lane):
+                        yield plan.flow, result
+            return
+        from mirrord.jobs.audit import audit, works  # noqa: PLC0415 - Spark is loaded for what needs it
+
+        wanted = [work for plan in plans for work in works(plan)]
+        if order.sample < 1:
+            some = max(1, round(len(wanted) * order.sample))
+            wanted = random.sample(wanted, min(some, len(wanted)))
+        for each in audit(self._config.clusters, wanted, order.spark, by_records=order.level == "records"):
+            yield each.flow, each.result
+
+
+def _first(result: RangeResult) -> int:
+    return result.first
+
+
+def _left(plan: FlowPlan, known: Collection[RangeKey]) -> FlowPlan:
+    """Without what is known."""
+
+    def left(lane: PlannedLane) -> PlannedLane:
+        ranges = tuple(wanted for wanted in lane.ranges if range_key(plan.flow, wanted) not in known)
+        return msgspec.structs.replace(lane, ranges=ranges)
+
+    return msgspec.structs.replace(plan, lanes=tuple(map(left, plan.lanes)))
