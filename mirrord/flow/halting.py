@@ -8,6 +8,9 @@ from mirrord.model.facts import LaneFact, LaneHalted
 
 def drop(lane: Lane) -> None:
     """Forget everything that was fetched or sent; the next round begins from the target log."""
+    refused = [] if lane.failure is None else [lane.failure[1]]
+    for batch in [*refused, *lane.in_flight, *lane.ready][:1]:
+        lane.dropped = (batch.offset, batch.newest_ms)
     lane.ready.clear()
     lane.in_flight.clear()
     lane.ready_bytes = lane.in_flight_bytes = 0

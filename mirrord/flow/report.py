@@ -28,6 +28,14 @@ def source_offset(lane: Lane) -> int:
     return known or 0
 
 
+def next_record_ms(lane: Lane) -> int:
+    """The newest record time in the batch that is copied next; -1 when that is not known."""
+    for batches in (lane.in_flight, lane.ready):
+        if batches:
+            return batches[0].newest_ms
+    return lane.dropped[1] if lane.dropped[0] == source_offset(lane) else -1
+
+
 def state(lane: Lane) -> str:
     """The lane's phase for the state topic: "drained" promises that nothing of it is on its way."""
     return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
@@ -117,5 +125,6 @@ def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
         copied_records=lane.copied_records,
         copied_bytes=lane.copied_bytes,
         in_flight_bytes=lane.buffered_bytes,
+        next_record_ms=next_record_ms(lane),
         note=lane.halt_line or lane.doubt_line or _trouble(lane),
     )

@@ -337,6 +337,8 @@ class Lane:
     """Why it waits, for people, when that takes longer."""
     doubt_question: int = -1
     """What is asked about it, or the pause before it is asked again."""
+    dropped: tuple[int, int] = (-1, -1)
+    """(source offset, newest record time) of the first batch that was fetched and then dropped."""
     largest: int = 1 << 62
     """Batches of more bytes are split: the target refused one of that size."""
     cut: Cut | None = None

@@ -125,6 +125,8 @@ class LaneReport(msgspec.Struct, frozen=True, kw_only=True):
     """Where the source's log began when it was last heard of, or -1."""
     open_transaction: OpenTransaction | None = None
     """What the lane has waited for longer than the flow's `transaction_alarm`."""
+    next_record_ms: int = -1
+    """The newest record time in the batch that is copied next; -1 while it is not known."""
 
 
 class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -99,8 +99,8 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric(
         "mirrord_retention_headroom_seconds", "gauge", "seconds", LANE,
-        "How long until the source deletes records that are not copied, as the log's start and the lane have moved in "
-        "the last hour; no sample where that does not come nearer.",
+        "How long until the source deletes records that are not copied, as the log's start, the lane, and what "
+        "retention.ms and retention.bytes leave have moved in the last hour; no sample where nothing comes nearer.",
     ),
     Metric(
         "mirrord_open_transaction_seconds", "gauge", "seconds", LANE,

@@ -132,7 +132,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     source_start: int | None = None
     """Where the source's log begins."""
     retention_left_s: float | None = None
-    """Until the source deletes what is not copied yet, as the last hour went; None where that does not come nearer."""
+    """Until the source deletes what is not copied yet, by its log start or by its topic's retention, as the last hour
+    went; None where nothing comes nearer."""
     open_transaction: OpenTransaction | None = None
     """What the lane has waited for longer than the flow's `transaction_alarm`."""
     protected: bool | None = None

@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
 from operator import neg
 
-from mirrord.cluster.headroom import Headroom
+from mirrord.cluster.headroom import NOTHING_KNOWN, Headroom, Retention
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
@@ -25,6 +25,8 @@ class FlowFigures:
         self.rates = Rates()
         self.behind = Behind()
         self.headroom = Headroom()
+        self.retention: Mapping[str, Retention] = {}
+        """Of source topics whose settings are known."""
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
@@ -38,6 +40,10 @@ class FlowFigures:
         self.rates.keep(hosted)
         self._counts.note(reports)
         self._counts.note_deaths(deaths)
+
+    def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
+        """Until the source deletes what the lane has not copied; None when nothing that is known comes nearer."""
+        return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
         """Forget how far behind all other lanes are. Those that have no host for a moment stay."""

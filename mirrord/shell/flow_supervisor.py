@@ -418,6 +418,7 @@ class FlowSupervisor:
         while True:
             await fleet.poll()
             reports = fleet.reports
+            self._figures.retention = self._upkeep.settings.retention
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
             if reports:
                 self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))

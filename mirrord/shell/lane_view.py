@@ -37,7 +37,7 @@ def lines(
     lanes = {
         lane.lane: _ordered(_beside(foreign.get(lane.lane, 0), reported_lane(
             lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
-            held_s=figures.behind.held_s(lane.lane, now), left_s=figures.headroom.left_s(lane.lane), now_ms=now_ms,
+            held_s=figures.behind.held_s(lane.lane, now), left_s=figures.retention_left_s(lane, now_ms), now_ms=now_ms,
         )), state.orders)
         for host, report in reports.items()
         for lane in report.lanes

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 import structlog
 
+from mirrord.cluster.headroom import Retention, retention_of
 from mirrord.cluster.settings import SettingsPlan, own_settings, plan_settings
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config import FlowConfig
@@ -56,8 +57,12 @@ class SettingsSync:
         """Pairs of which nothing differed, and the settings of which that is true."""
         self._was: dict[Pair, Settings] = {}
         """The source's settings at the last look: who altered what, when they differ."""
+        self._seen: Mapping[str, Settings] = {}
+        """The same settings by topic."""
         self._remarks: dict[str, str] = {}
         self._told: dict[str, str] = {}
+        self.retention: Mapping[str, Retention] = {}
+        """Of source topics whose settings are known."""
         self.topics = Topics()
 
     @property
@@ -86,6 +91,11 @@ class SettingsSync:
             return
         pairs = pairs_of(lanes)
         source = await self._source.settings([pair.source for pair in pairs], watch=True)
+        self.retention = {
+            topic: self.retention[topic] if self._seen.get(topic) is here else retention_of(_values(here))
+            for topic, here in source.topics.items()
+        }
+        self._seen = source.topics
         target = await self._target.settings([pair.target for pair in pairs], watch=True)
         faults = _unseen(pairs, source, target)
         plans = self._plans(pairs, source, target)
@@ -185,6 +195,10 @@ def _unseen(pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -
 def _refusal(topic: str, reason: str) -> str:
     need = "; ALTER_CONFIGS is missing" if "AUTHORIZATION" in reason else ""
     return f"the settings of the target topic {topic} cannot be altered: {reason}{need}"
+
+
+def _values(settings: Settings) -> dict[str, str | None]:
+    return {name: setting.value for name, setting in settings.items()}
 
 
 def _wanted(changes: Iterable[ConfigChange]) -> dict[str, str | None]:

@@ -27,6 +27,7 @@ from mirrord.shell.links import Backoff, Link
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.shell.throttle import Throttle
+from mirrord.shell.urgency import Urgency
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
@@ -64,6 +65,7 @@ class Tap:
         "source_start",
         "stable",
         "timer",
+        "urgency",
         "wish",
     )
 
@@ -89,6 +91,7 @@ class Tap:
         """The lane's round at its last wish."""
         self.hot_until = 0.0
         """Until then more is expected soon, on the event loop's clock."""
+        self.urgency = Urgency()
         self.feed: Feed | None = None
         """Where the wish is kept, if it is at a broker's."""
         self.timer: asyncio.TimerHandle | None = None
@@ -98,6 +101,7 @@ class Tap:
         feed = self.feed
         # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
         heard = self.heard if feed is None else max(self.heard, feed.heard(self))
+        self.urgency.note(self.source_start, self.position.offset, self.source_end)
         return SourceTold(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
 
 
@@ -244,7 +248,8 @@ class Feed:
         """
         size = self.source.request_bytes()
         share = size // max(len(self._hot.taps) + len(self._new), 1)
-        return min(size, tap.lane_bytes, max(share, LEAST_LANE_BYTES))
+        # What retention is about to take comes in one piece.
+        return min(size, tap.lane_bytes, size if tap.urgency.is_near else max(share, LEAST_LANE_BYTES))
 
     def heard(self, tap: Tap) -> float:
         """When an answer last came to a request that this tap is part of; 0 while there is none."""
@@ -363,7 +368,8 @@ class Channel:
         self._promised = size
         self._asked = asked = time.monotonic()
         wanted = {key: tap.position for key, tap in self.taps.items()}
-        for tap in taps:
+        # A broker fills its answer in the order of a request.
+        for tap in sorted(taps, key=lambda tap: not tap.urgency.is_near):
             key = self.key(tap)
             self.taps[key] = tap
             tap.asked = asked

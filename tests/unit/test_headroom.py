@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from mirrord.cluster.headroom import WINDOW_S, Headroom
+from mirrord.cluster.headroom import WINDOW_S, Headroom, Retention, retention_of
 from mirrord.model.assignment import LaneReport
 from mirrord.model.names import LaneId
 
@@ -69,6 +69,68 @@ def test_little_is_kept() -> None:
     headroom = Headroom()
     for second in range(10_000):
         headroom.note(replace(REPORT, source_start=second // 100), float(second))
-    assert len(headroom._seen[LANE]) < 70
+    assert len(headroom._seen[LANE].points) < 70
     headroom.keep(())
     assert headroom.left_s(LANE) is None
+
+
+WEEK_MS = 7 * 86_400_000
+NOW_MS = 1_800_000_000_000
+
+
+def by_settings(retention: Retention, *seen: tuple[float, int, int, int], **more: int) -> float | None:
+    """The forecast by a topic's settings, after reports of (time, position, end, newest time of the next batch)."""
+    headroom = Headroom()
+    for now, offset, end, next_ms in seen:
+        report = replace(REPORT, source_offset=offset, source_end=end, next_record_ms=next_ms, **more)
+        headroom.note(report, now)
+    return headroom.left_s(LANE, retention, NOW_MS)
+
+
+def test_records_that_grow_older_than_retention_allows() -> None:
+    week = Retention(ms=WEEK_MS)
+    hour_left = NOW_MS - WEEK_MS + 3_600_000
+    # It stands still: an hour is left.
+    assert by_settings(week, (0, 10, 900, hour_left), (100, 10, 900, hour_left)) == 3600
+    # In 100 s it came 50 s on: it takes twice as long.
+    assert by_settings(week, (0, 10, 900, hour_left - 50_000), (100, 20, 900, hour_left)) == 7200
+    # It comes on as fast as time goes by.
+    assert by_settings(week, (0, 10, 900, hour_left - 100_000), (100, 20, 900, hour_left)) is None
+    late = NOW_MS - WEEK_MS - 1
+    assert by_settings(week, (0, 10, 900, late), (100, 10, 900, late)) == 0
+
+
+def test_what_is_not_known_of_records_says_nothing() -> None:
+    week, old = Retention(ms=WEEK_MS), NOW_MS - WEEK_MS
+    assert by_settings(week, (0, 10, 900, old)) is None
+    assert by_settings(week, (0, 10, 900, old), (100, 20, 900, -1)) is None
+    assert by_settings(week, (0, 10, 900, -1), (100, 10, 900, old)) is None
+    assert by_settings(Retention(), (0, 10, 900, old), (100, 10, 900, old)) is None
+    assert by_settings(Retention(bytes=1), (0, 10, 900, old), (100, 10, 990, old)) is None
+
+
+def test_more_than_retention_allows_stands_behind() -> None:
+    # Records of 100 bytes; 900 stand there, and 10 more every 100 s.
+    told = ((0.0, 0, 890, -1), (100.0, 0, 900, -1))
+    size = {"copied_records": 50, "copied_bytes": 5_000}
+    assert by_settings(Retention(bytes=100_000), *told, **size) == 1_000
+    assert by_settings(Retention(bytes=50_000), *told, **size) == 0
+    assert by_settings(Retention(bytes=100_000), (0.0, 0, 900, -1), (100.0, 10, 910, -1), **size) is None
+
+
+def test_the_soonest_counts() -> None:
+    headroom = Headroom()
+    for now, start in ((0.0, 0), (100.0, 200)):
+        headroom.note(replace(REPORT, source_start=start, next_record_ms=NOW_MS - WEEK_MS + 60_000), now)
+    assert headroom.left_s(LANE) == 400
+    assert headroom.left_s(LANE, Retention(ms=WEEK_MS), NOW_MS) == 60
+    assert headroom.left_s(LANE, Retention(ms=2 * WEEK_MS), NOW_MS) == 400
+
+
+def test_what_settings_delete() -> None:
+    limits: dict[str, str | None] = {"retention.ms": "604800000", "retention.bytes": "-1"}
+    assert retention_of({**limits, "cleanup.policy": "delete"}) == Retention(WEEK_MS)
+    assert retention_of({**limits, "cleanup.policy": "compact,delete", "retention.bytes": "5"}) == Retention(WEEK_MS, 5)
+    for policy in ("compact", "", None):
+        assert retention_of({**limits, "cleanup.policy": policy}) == Retention()
+    assert retention_of({"cleanup.policy": "delete", "retention.ms": None, "retention.bytes": "much"}) == Retention()

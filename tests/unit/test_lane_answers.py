@@ -154,6 +154,16 @@ def test_a_corrupt_batch_is_fetched_once_more_and_then_refused() -> None:
     assert lane.corrupt_at == 0
 
 
+def test_how_old_the_next_batch_is_stays_known_when_it_is_dropped() -> None:
+    lane, _ = copying()
+    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == -1
+    lane, produce = in_flight()
+    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == 1
+    step(lane, 10.0, Answer(produce.round, produce.batches[0], 9999, -1))
+    assert lane.phase is Phase.HALTED
+    assert describe(lane, SourceTold(4, 0.0, 0), 2).next_record_ms == 1
+
+
 def test_an_unlisted_code_is_a_refusal() -> None:
     lane, produce = in_flight()
     step(lane, 0.0, Answer(produce.round, produce.batches[0], 9999, -1))

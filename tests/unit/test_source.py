@@ -11,6 +11,7 @@ from mirrord.shell.budget import Budget, Rate
 from mirrord.shell.frames import BufferPool, Frame
 from mirrord.shell.metadata import Leader, PartitionId
 from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source, Tap
+from mirrord.shell.urgency import Urgency
 from mirrord.wire.primitives import uuid_text
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
 
@@ -408,3 +409,38 @@ def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
     del held
     assert budget.held_bytes == 0
     assert pool.idle_bytes == len(buffer)
+
+
+async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_piece(rig: Rig) -> None:
+    await rig.want(rig.tap(9), 0)  # while this is under way, others are wanted
+    taps = [rig.tap(partition) for partition in range(8)]
+    taps[5].urgency.is_near = True
+    for tap in taps:
+        tap.lane_bytes = 16 << 20
+        rig.source.want(tap, FetchFrom(1, 1, 0, -1))
+    await settle()
+    rig.hot.answer(fetched(TOPIC, (9, 0, 3, RECORDS)))
+    await settle()
+    channel = taps[5].feed._hot if taps[5].feed is not None else None  # type: ignore[attr-defined]
+    assert channel is not None
+    assert next(key for key in channel.taps if channel.taps[key] in taps) == (taps[5].partition.topic_id, 5)
+    assert taps[5].position.max_bytes == rig.source.request_bytes()
+    assert all(tap.position.max_bytes < rig.source.request_bytes() for tap in taps[3:5])
+
+
+def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("mirrord.shell.urgency.time.monotonic", lambda: now[0])
+    urgency = Urgency()
+
+    def near(at: float, log_start: int, position: int, end: int = 9_000) -> bool:
+        now[0] = at
+        urgency.note(log_start, position, end)
+        return urgency.is_near
+
+    assert not near(0, 0, 1_000)
+    assert near(100, 200, 1_000)  # in 400 s
+    assert not near(200, 200, 9_000)  # nothing is left to lose
+    assert not near(300, 200, 1_000)
+    assert not near(400, 201, 1_000)  # in more than an hour
+    assert not near(500, -1, 1_000)
