@@ -55,10 +55,16 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[Ta
 
 def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
     """The lane's last record below the mark still stands where it stood."""
-    if not own:
+    if not own or is_later(lane, own[0]):
         return False
     distance = lane.mark.target_offset - own[0].base_offset
     return distance > 0 and nearest(own[0].base_sequence, lane.mark.ordinal) + distance == lane.mark.ordinal
+
+
+def is_later(lane: Lane, batch: OwnBatch) -> bool:
+    """The batch was taken by a later leader than the mark tells of, though it may stand below the mark: an answer does
+    not say by which leader, and what a new one lacked lies in front of what it took."""
+    return batch.leader_epoch > lane.mark.leader_epoch >= 0
 
 
 def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:

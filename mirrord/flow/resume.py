@@ -184,8 +184,10 @@ def decide(lane: Lane) -> Effects:
     if lane.end < lane.mark.target_offset or went_back(lane):
         return _look_back(lane)
     if must_read(lane):
-        # From the last record below the mark on: it has to be there still, or the log went back and grew again.
-        start = max(lane.mark.target_offset - (1 if lane.mark.ordinal > 0 else 0), lane.log_start)
+        # From the last record below the mark on: it has to be there still, or the log went back and grew again. Where
+        # there is none, what stands in front of the mark may be the lane's own in a log that went back.
+        before = 1 if lane.mark.ordinal > 0 else LOOK_BACK_RECORDS if is_another_leader(lane) else 0
+        start = max(lane.mark.target_offset - before, lane.log_start)
         lane.stage = Stage.SCAN
         return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
     ordinal = next_by_entry(lane)
@@ -212,11 +214,17 @@ def went_back(lane: Lane) -> bool:
 def must_read(lane: Lane) -> bool:
     """The broker's memory is not enough: the log behind the mark has to be read."""
     appended = lane.end - lane.mark.target_offset
-    if lane.mark.ordinal > 0 and lane.mark.leader_epoch != lane.end_epoch:
+    # Two numbers that agree say nothing of a log that may have gone back, and in which others may have written since.
+    if is_another_leader(lane) and (lane.mark.ordinal > 0 or appended != 0 or lane.entry is not None):
         return True
     if lane.entry is None or not lane.protected or lane.suspicious:
         return appended > 0 or lane.suspicious
     return appended != next_by_entry(lane) - lane.mark.ordinal
+
+
+def is_another_leader(lane: Lane) -> bool:
+    """Since the mark the target partition was given to another leader, or there is no mark."""
+    return lane.mark.leader_epoch != lane.end_epoch
 
 
 def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
@@ -226,7 +234,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     if lane.stage is Stage.VERIFY:
         return _verified(lane, now, told)
     expected, own = lane.mark.ordinal, told.own
-    if told.start < lane.mark.target_offset:
+    if told.start < lane.mark.target_offset and lane.mark.ordinal > 0:
         if not reading.holds_mark(lane, own):
             return _look_back(lane)
         own, expected = reading.behind_mark(lane, own)
@@ -286,7 +294,9 @@ def _look_back(lane: Lane) -> Effects:
 
 
 def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
-    if told.start > lane.log_start and (not told.own or reading.begins_late(lane, told.own, told.start)):
+    own = told.own
+    is_late = not own or reading.is_later(lane, own[0]) or reading.begins_late(lane, own, told.start)
+    if told.start > lane.log_start and is_late:
         return _look_back(lane)
     if not told.own:
         # None of the lane's records is left to read: the runs tell which ordinal stood at the end, or where somebody

@@ -60,6 +60,8 @@ class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
     count: int
     base_sequence: int
     records_crc: int
+    leader_epoch: int = -1
+    """Of the target's leader that took it."""
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
@@ -126,8 +128,7 @@ class EndTold(msgspec.Struct, frozen=True):
 
 
 class PartingTold(msgspec.Struct, frozen=True):
-    """What the source says to `AskParting`: its newest epoch up to the one asked for, and where that ends; -1: the log
-    is the one that was read."""
+    """What the source says to `AskParting`: its newest epoch up to the one asked for, and its end; -1: it does not."""
 
     question: int
     error: int
@@ -345,8 +346,7 @@ class AskEnd(msgspec.Struct, frozen=True):
 
 
 class AskParting(msgspec.Struct, frozen=True):
-    """Whether the source's log parts from what was read in front of this position, where a batch of this leader epoch
-    ends (KIP-595)."""
+    """Whether the source's log parts from what was read up to this position, the last of it in this epoch (KIP-595)."""
 
     question: int
     position: int

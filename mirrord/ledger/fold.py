@@ -405,7 +405,8 @@ def _change_lane(
             _add_runs(lane, fact)
         case TargetRun():
             _doubt(lane, fact.ordinal)
-            lane.target_runs.add(fact.ordinal, fact.offset)
+            # What the ledger had above this offset under lower ordinals was in a log that went back.
+            lane.target_runs.add_ascending(fact.ordinal, fact.offset)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
         case HoleFound():

@@ -103,13 +103,7 @@ class Runs:
 
         A run that only goes on with the one before it is not stored.
         """
-        if self._pieces and self._ordinals[0] >= ordinal:
-            self._reach_back(ordinal)
-        while self._ordinals and self._ordinals[-1] >= ordinal:
-            self._ordinals.pop()
-            self._offsets.pop()
-        while self._turns and self._turns[-1] >= ordinal:
-            self._turns.pop()
+        self._supersede(ordinal)
         if self._ordinals:
             ahead = offset - ordinal - self._offsets[-1] + self._ordinals[-1]
             if ahead == 0:
@@ -120,6 +114,13 @@ class Runs:
         self._offsets.append(offset)
         if len(self._ordinals) >= 2 * self._memory.piece_runs:
             self.settle()
+
+    def add_ascending(self, ordinal: int, offset: int) -> None:
+        """The same where offsets ascend from run to run: those that begin above this offset are superseded, too."""
+        before = self.run_at(ordinal - 1)
+        if before is not None and before.offset > offset:
+            self._supersede(self.at(self.floor(offset, 0, self.position(ordinal)) + 1).ordinal)
+        self.add(ordinal, offset)
 
     def settle(self) -> None:
         """Pack the oldest runs of those that are not packed, if they are more than there is room for."""
@@ -378,6 +379,15 @@ class Runs:
         for column in (self._piece_ordinals, self._piece_offsets, self._starts):
             column.pop()
         return self._pieces.pop().open().unpack()
+
+    def _supersede(self, ordinal: int) -> None:
+        if self._pieces and self._ordinals[0] >= ordinal:
+            self._reach_back(ordinal)
+        while self._ordinals and self._ordinals[-1] >= ordinal:
+            self._ordinals.pop()
+            self._offsets.pop()
+        while self._turns and self._turns[-1] >= ordinal:
+            self._turns.pop()
 
     def _reach_back(self, ordinal: int) -> None:
         """Nothing that is not packed stands in front of the ordinal: unpack the last piece that does."""

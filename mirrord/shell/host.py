@@ -121,8 +121,8 @@ class Host:
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
-        buffer_bytes = max(1 << 20, min(8 << 20, budget.limit_bytes // 8))
-        self._limits = Limits(buffer_bytes=buffer_bytes, request_timeout_s=setup.request_timeout_s)
+        held = max(1 << 20, min(8 << 20, budget.limit_bytes // 8))
+        self._limits = Limits(buffer_bytes=held, request_timeout_s=setup.request_timeout_s)
         self._lanes: dict[LaneId, Hosted] = {}
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -335,8 +335,7 @@ class Host:
 
     def _scan(self, hosted: Hosted, effect: AskScan) -> None:
         async def scan() -> Scanned:
-            where = (hosted.target, effect.producer_id, effect.start, effect.end)
-            found = await own_batches(self._target_stretches, *where)
+            found = await own_batches(self._target_stretches, hosted.target, effect)
             return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, *found)
 
         failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())

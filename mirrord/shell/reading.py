@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from mirrord.flow.signals import AskParting, OwnBatch, PartingTold
+from mirrord.flow.signals import AskParting, AskScan, OwnBatch, PartingTold
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.intervals import Interval
 from mirrord.shell.links import ask
@@ -194,19 +194,20 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 
 
 async def own_batches(
-    target: Stretches, partition: PartitionId, producer_id: int, start: int, end: int
+    target: Stretches, partition: PartitionId, asked: AskScan
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
-    """The lane's own batches with offsets of [start, end), in log order, and where others stand. Raises ReadFailed.
+    """The lane's own batches in the offsets asked for, in log order, and where others stand. Raises ReadFailed.
 
     A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
     """
     own: list[OwnBatch] = []
     others: list[Interval] = []
-    async for batch in target.read(partition, start, end):
+    async for batch in target.read(partition, asked.start, asked.end):
         header = batch.header
-        if header.producer_id == producer_id:
+        if header.producer_id == asked.producer_id:
             count = header.last_offset_delta + 1
-            own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
+            where = (header.base_offset, count, header.base_sequence)
+            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))
         elif not batch.is_old:
             behind = header.base_offset + header.last_offset_delta + 1
             begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset

@@ -21,7 +21,7 @@ SEEDS = {
     "what is missing after a difference follows": 139,
     "an epoch is told before its first record": 23,
     "an epoch waits for former holders": 1713,
-    "a removed record waits for former holders": 216568765608,
+    "a removed record waits for former holders": 459517889847,
     "another history is not compared": 4,
     "higher epochs are not in a log that parts": 84,
     "resync on doubt": 105,

@@ -27,6 +27,10 @@ ONCE_FAILED = (
     (825781768935, "source truncated, old records"),
     (355637076532, "unclean, beside others"),
     (1095290983701, "unclean, beside others"),
+    (105058714415, "unclean, beside others"),
+    (1026839311970, "unclean, beside others"),
+    (903844764643, "unclean, beside others"),
+    (111606693762, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

@@ -410,7 +410,7 @@ class World:
         error = 0 if self.target.high_watermark >= question.end else 7
         found = self.target.read(question.start, question.end)
         own = tuple(
-            OwnBatch(stored.base, stored.count, stored.sequence, 0)
+            OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
             for stored in found
             if stored.producer == question.producer_id
         )

@@ -9,14 +9,15 @@ from mirrord.flow.signals import (
     EndTold,
     FetchFrom,
     OwnBatch,
+    ProducerEntry,
     ProducersTold,
     Scanned,
     VisibleTold,
 )
 from mirrord.flow.state import Mark, Phase
-from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun, VerdictGiven
+from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun, VerdictGiven
 from mirrord.model.intervals import Interval
-from mirrord.model.runs import Run
+from mirrord.model.runs import Run, Runs
 from tests.fixtures.ledger import FLOW, HOLDER
 from tests.unit.test_rebuilding import LANE, Play
 
@@ -73,6 +74,45 @@ def test_what_others_stand_on_is_copied_again(play: Play) -> None:
     assert "went back from ordinal 10 to 1" in told.facts[0].note
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked, play.lane.phase) == (1, 1, Phase.COPYING)
+
+
+def test_the_word_of_a_later_leader_is_not_enough(play: Play) -> None:
+    """Below the mark the last record stands in its place, but under a leader that may have lacked what is in front."""
+    play.tell(EndTold(play.lane.asked, 0, 2, 14))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 2, 14))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 14, 0))
+    assert isinstance(scan, AskScan)
+    last = OwnBatch(10, 2, 8, 0, 2)
+    (again,) = play.tell(Scanned(scan.question, 0, "resume", 11, 14, (last,), ((12, 14),)))
+    assert isinstance(again, AskScan)
+    assert (again.purpose, again.start) == ("verify", 0)
+    effects = play.tell(Scanned(again.question, 0, "verify", 0, 14, (last,), ((0, 10), (12, 14))))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    assert HoleFound(LANE, 2, 0, 7, 10, 18) in told.facts
+
+
+def test_numbers_that_agree_say_nothing_of_another_leaders_log(play: Play) -> None:
+    """A mark in front of the first record, as much as was written since, and yet another log."""
+    play.lane.mark = Mark(0, 2, 1)
+    play.tell(EndTold(play.lane.asked, 0, 2, 12))
+    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(9, 0)))
+    play.tell(EndTold(play.lane.asked, 0, 2, 12))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 12, 0))
+    assert isinstance(scan, AskScan)
+    assert (scan.purpose, scan.start) == ("resume", 0)
+
+
+def test_what_the_ledger_had_in_a_log_that_went_back_is_superseded() -> None:
+    runs = Runs([Run(0, 0), Run(3, 5), Run(6, 9)])
+    runs.add_ascending(8, 4)
+    assert list(runs) == [Run(0, 0), Run(8, 4)]
+    runs.add_ascending(9, 7)
+    runs.add_ascending(12, 2)
+    assert list(runs) == [Run(0, 0), Run(12, 2)]
+    runs = Runs([Run(1, 5)])
+    runs.add_ascending(2, 1)
+    assert list(runs) == [Run(2, 1)]
 
 
 def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
