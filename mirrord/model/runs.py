@@ -227,9 +227,9 @@ class Runs:
         """A position at or in front of the run that an ordinal lies in, without looking into what is packed if that can
         be: offsets ascend from there up to that run."""
         number = bisect_right(self._piece_ordinals, ordinal) - 1
-        if number < 0:
+        if number < 0 and self._pieces:
             return 0
-        if ordinal < self._ordinals[0]:
+        if number >= 0 and ordinal < self._ordinals[0]:
             first = self._piece_ordinals[number]
             if bisect_right(self._turns, first) == bisect_right(self._turns, ordinal):
                 return self._starts[number]

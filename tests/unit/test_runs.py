@@ -237,3 +237,8 @@ def test_runs_that_were_packed_long_ago_are_read() -> None:
         ordinal = number * (number + 3) // 2
         lane.add(ordinal, ordinal + 2 * number if number != 200 else 20)
     assert Runs.restored([], bytes.fromhex(PACKED_THEN)) == lane
+
+
+def test_nothing_is_near_across_a_turn() -> None:
+    runs = Runs([Run(0, 0), Run(13, 10), Run(17, 3)])
+    assert [runs.near(ordinal) for ordinal in (0, 12, 13, 16, 17, 20)] == [0, 0, 1, 1, 2, 2]
