@@ -5,6 +5,7 @@ import re
 
 from mirrord.model.errors import ConfigError
 
+_MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn")
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
@@ -35,4 +36,8 @@ def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
         if match is None:
             raise ConfigError(f'--spark: found "{given}"; allowed: a setting such as spark.master=spark://host:7077')
         settings[match[1]] = match[2]
+    master = settings.get("spark.master", "local")
+    if not _MASTER.fullmatch(master):
+        allowed = "local[2], spark://host:7077, k8s://https://host:6443, yarn"
+        raise ConfigError(f'--spark spark.master: found "{master}"; allowed: such as {allowed}')
     return settings

@@ -24,9 +24,10 @@ _CLOSED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "512m",
-    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}",
 }
-"""Of a session on this machine: it listens to nobody else, and its start leaves no lines of Spark on the terminal."""
+"""Of a session on this machine: it listens to nobody else."""
+_QUIET = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG_SETTINGS}"}
+"""The start of a session, or that there is none, leaves no lines of Spark on the terminal."""
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    merged = (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
+    merged = _QUIET | (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
     # Spark has no public way to ask; the session that is active is a matter of the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
@@ -63,6 +64,10 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 def _line(error: Exception) -> str:
     """What went wrong, without the traces around it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if "stopped SparkContext" in str(error):
+        return "the master does not answer, or takes no application"  # Spark gave up, and then somebody asked it
+    lines = [line.strip(": \t") for line in str(error).splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]  # py4j's own words; what Java says follows
     ours = [line for line in lines if line.startswith("mirrord.") and ": " in line]
     return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
