@@ -54,8 +54,10 @@ def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) ->
     for lane_id, lane in sorted(state.lanes.items()):
         mark = state.progress.get(lane_id)
         if mark is not None:
+            # A lane looks at all that lies behind a hole when it is taken up again.
+            end = min([mark.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
-                yield from _of_side(lane_id, lane, side, mark.ordinal, most, least)
+                yield from _of_side(lane_id, lane, side, end, most, least)
 
 
 def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, least: int) -> Iterator[Part]:

@@ -211,6 +211,8 @@ class Runs:
             position -= self._starts[-1]
             return Run(self._ordinals[position], self._offsets[position])
         number = bisect_right(self._starts, position) - 1
+        if position == self._starts[number]:
+            return Run(self._piece_ordinals[number], self._piece_offsets[number])
         block, position = divmod(position - self._starts[number], BLOCK_RUNS)
         ordinals, offsets = self._pieces[number].block(block)
         return Run(ordinals[position], offsets[position])

@@ -2,10 +2,12 @@
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.state import FlowState
+from mirrord.model.archive import ArchiveLost
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId, TopicPartition
@@ -43,7 +45,8 @@ async def prune_for_ever(
         for lane in lanes:
             source_start, target_start = _start(lane.source, source_starts), _start(lane.target, target_starts)
             if source_start is not None and target_start is not None:
-                store.prune(lane.lane, source_start, target_start)
+                with suppress(ArchiveLost):  # then a later time: nothing waits for it
+                    store.prune(lane.lane, source_start, target_start)
 
 
 def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
