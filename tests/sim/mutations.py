@@ -9,7 +9,19 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import flight, handed, intake, lane, limbo, lineage, opening, rebuilding, resume, seeking
+from mirrord.flow import (
+    flight,
+    handed,
+    intake,
+    lane,
+    limbo,
+    lineage,
+    opening,
+    reading,
+    rebuilding,
+    resume,
+    seeking,
+)
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import (
     Answer,
@@ -169,6 +181,18 @@ def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(lane, "settles", lambda *_: True)
 
 
+def _what_is_copied_again_is_there(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lineage, "furthest", lambda _: None)
+
+
+def _others_take_no_place(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "displaced_at", lambda *_: None)
+
+
+def _any_leaders_word_counts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "is_later", lambda *_: False)
+
+
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
     def recall(state: Lane) -> None:
         state.seen.begin(0, -1)
@@ -268,6 +292,13 @@ MUTATIONS = (
     Mutation("resync on doubt", _no_resync, "deposed"),
     Mutation("what is missing after a difference follows", _nothing_is_missing, "two views"),
     Mutation("trust, then check", _trust_without_check, "views"),
+    Mutation(
+        "behind what is copied again the source is asked",
+        _what_is_copied_again_is_there,
+        "source truncated, old records",
+    ),
+    Mutation("others stand where copies were lost", _others_take_no_place, "unclean, beside others"),
+    Mutation("a later leader's word is not enough", _any_leaders_word_counts, "unclean, beside others, handed over"),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
