@@ -1,5 +1,6 @@
 """The table in README.md: mirrord's column comes from bench/results, from whole runs only; all else stays."""
 
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -94,6 +95,24 @@ def _stands(results: Results) -> str | None:
     return "; ".join(told) or None
 
 
+def _moved(results: Results) -> str | None:
+    told: list[str] = []
+    for each in _ray_first(_last(results, "moves")):
+        gaps_ms = each["moved_ms"]
+        p99_ms = gaps_ms[max(0, math.ceil(len(gaps_ms) * 0.99) - 1)]
+        told.append(f"{statistics.median(gaps_ms):.0f} ms (p99 {p99_ms:.0f}) {_engine(each)}")
+    return ", ".join(told) or None
+
+
+def _crashed(results: Results) -> str | None:
+    told = [
+        f"{_seconds([each_ms / 1000 for each_ms in each['killed_ms']])} {_engine(each)}; the others are silent for "
+        f"{statistics.median(each['others_ms']):.0f} ms at most, {statistics.median(each['quiet_ms']):.0f} without it"
+        for each in _last(results, "kills")
+    ]
+    return ", ".join(told) or None
+
+
 def _ray_first(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda each: each["engine"] != "ray")
 
@@ -105,7 +124,8 @@ def _engine(found: dict[str, Any]) -> str:
 ROWS: dict[str, Callable[[Results], str | None]] = {
     "records doubled by kill -9": _doubled,
     "kill -9 and restart: silence until the first new record": _wait(recovery.DAEMON_FIRST),
-    "a host crashes: its partitions move again after": _wait(recovery.REPLICATOR_ALL),
+    "a host crashes: its partitions move again after": _crashed,
+    "a host leaves as planned: its partitions stand for": _moved,
     "CPU-seconds per stored GB, tuned for throughput": _cpu,
     "added latency, p99 at 1,000 records/s": _latency,
     "memory during a catch-up": _memory,
