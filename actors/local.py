@@ -30,6 +30,8 @@ LOG_BYTES = 16 << 20
 """At which Ray rotates the logs of its own processes; five are kept."""
 DEAD_ACTORS = 200
 """That Ray remembers, for its dashboard; of its own it remembers 100,000 (ray_config_def.h)."""
+TASKS = 1_000
+"""The same for calls; of its own it remembers 100,000."""
 HEAD_LOST_S = 10
 """After which the processes of a Ray of our own give up when its head has died; Ray's own is 60."""
 TRIES = 3
@@ -127,6 +129,7 @@ def _quiet_ray() -> None:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     os.environ.setdefault("RAY_ROTATION_MAX_BYTES", str(LOG_BYTES))
     os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", str(DEAD_ACTORS))
+    os.environ.setdefault("RAY_task_events_max_num_task_in_gcs", str(TASKS))
     logging.getLogger("ray").setLevel(logging.ERROR)
     # Ray prints a page on stdout when a worker is killed; the supervisor tells it in a line, in its log.
     setattr(worker, PRINTS, False)
