@@ -40,6 +40,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.letters import letters_words
 from mirrord.model.names import LaneId
 from mirrord.model.order_facts import (
     CopyingPaused,
@@ -180,8 +181,10 @@ def _named_words(
         return f"{fact.target_topic} {_topic_words(fact)}"
     if isinstance(fact, LaneSought):
         return f"{name(fact.lane)}: is to go on at source offset {fact.end} {_by(fact.origin)}"
-    what = "are left out" if isinstance(fact, QuarantineSkipped) else "are tried again"
-    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what} {_by(fact.origin)}"
+    what, kept = "are tried again", ""
+    if isinstance(fact, QuarantineSkipped):
+        what, kept = "are left out", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
+    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept} {_by(fact.origin)}"
 
 
 def _by(origin: Origin) -> str:

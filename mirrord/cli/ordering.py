@@ -59,10 +59,19 @@ def give(
 ) -> int:
     """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
     config = load_conf(arguments)
+    order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
+    dry_run: bool = arguments.dry_run
+    return tell(arguments, asyncio.run(send(config, order, dry_run=dry_run)))
+
+
+def order_of(
+    arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int, until: int, reason_option: str
+) -> Order:
+    """The order that the arguments ask for. Raises ConfigError."""
     reason: str = arguments.reason
     if len(reason) > LONGEST_REASON or not reason.isprintable():
         raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
-    order = Order(
+    return Order(
         verb=verb,
         name=arguments.name,
         to=to,
@@ -73,8 +82,11 @@ def give(
         offset=offset,
         until=until,
     )
+
+
+def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
+    """Prints what became of an order; the exit code."""
     dry_run: bool = arguments.dry_run
-    answer = asyncio.run(_give(config, order, dry_run=dry_run))
     if arguments.json:
         print(msgspec.json.encode(answer).decode())
     else:
@@ -83,7 +95,8 @@ def give(
     return 3 if dry_run and answer.done else 0
 
 
-async def _give(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+    """Gives the order to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
     if order.flow:
         config = msgspec.structs.replace(config, flows=(config.flow(order.flow),))
     prefix, colon, _ = order.name.rpartition(":")

@@ -10,20 +10,26 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
-from mirrord.cli.ordering import EPILOG, add_order_options, give
+from mirrord.cli.ordering import EPILOG, add_order_options, order_of, send, tell
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.orders import origin_words
+from mirrord.model.letters import letters_words
+from mirrord.model.names import dead_letter_topic
+from mirrord.model.orders import Order, OrderAnswer, origin_words
 from mirrord.model.quarantine import Parked
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.left_out import WITHOUT, bring_back, find, park
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
 
 _EPILOG = """A record that the target refuses for what it holds, or that the source cannot give, stops its partition
 alone: it stands in quarantine until somebody decides. `skip` leaves it out: that is a verdict (rejected) in the ledger,
-with who and why. `replay` tries it again, for example with another max.message.bytes at the target. With on_reject =
-"skip" the flow leaves such records out by itself.
+with who and why. Before that its bytes are parked in the topic mirrord.FLOW.dead of the target cluster. `replay` tries
+what waits again, for example with another max.message.bytes at the target; what was left out and parked it appends to
+the copy, or to another topic (--into), each record once: behind what is there, so out of order, with the verdict as it
+was. With on_reject = "skip" the flow leaves such records out by itself, and parks nothing.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
 WHY = "--why"
@@ -49,8 +55,8 @@ def register(verbs: Verbs) -> None:
     _add_entry(show)
     _add_reading(show)
     for name, summary in (
-        ("skip", "Leave out the records that a partition waits at."),
-        ("replay", "Try the records that a partition waits at once more."),
+        ("skip", "Leave out the records that a partition waits at, and park them."),
+        ("replay", "Try the records that a partition waits at once more, or bring back those that were left out."),
     ):
         step = add_verb(steps, name, summary, EPILOG)
         _add_entry(step)
@@ -58,6 +64,11 @@ def register(verbs: Verbs) -> None:
         if name == "skip":
             until = "leave out all source offsets below this one, none behind the end (default: where the entry ends)"
             step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
+            without = "leave them out although nobody can bring them back then"
+            step.add_argument(WITHOUT, action="store_true", dest="without_parking", help=without)
+        else:
+            into = "append what was left out to this topic of the target cluster, not to the copy"
+            step.add_argument("--into", metavar="TOPIC", help=into)
 
 
 def _add_entry(parser: argparse.ArgumentParser) -> None:
@@ -77,11 +88,40 @@ def run(arguments: argparse.Namespace) -> int:
         case "skip":
             if not arguments.reason.strip():
                 raise ConfigError(f"{WHY}: it is empty; say why the records are left out: it is recorded and shown")
-            return give(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
+            config = load_conf(arguments)
+            order = order_of(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
+            return tell(arguments, asyncio.run(_skip(config, order, arguments)))
         case "replay":
-            return give(arguments, "replay", offset=arguments.offset, reason_option=WHY)
+            config = load_conf(arguments)
+            order = order_of(arguments, "replay", offset=arguments.offset, until=-1, reason_option=WHY)
+            return tell(arguments, asyncio.run(_replay(config, order, arguments)))
         case _:
             return _show(arguments)
+
+
+async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
+    """First parked, then ordered: nothing is left out that is nowhere."""
+    would = await send(config, order, dry_run=True)
+    if not would.done:
+        return would
+    if arguments.dry_run:
+        parked = f"what the source holds of them would be parked in {dead_letter_topic(would.flow)} first"
+        return would if arguments.without_parking else msgspec.structs.replace(would, notes=(*would.notes, parked))
+    if not arguments.without_parking:
+        order = await park(config, order, would.flow, SystemClock().wall_ms())
+    answer = await send(config, order, dry_run=False)
+    note = f"{letters_words(order.letters)} in {dead_letter_topic(would.flow)}" if order.letters >= 0 else "not parked"
+    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
+
+
+async def _replay(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
+    dry_run: bool = arguments.dry_run
+    found = await find(config, order)
+    if found is not None and found.entry.skipped is not None:
+        return await bring_back(config, order, found, arguments.into, dry_run=dry_run)
+    if arguments.into is not None:
+        raise ConfigError(f"--into: nothing of {order.name} is left out at source offset {order.offset}")
+    return await send(config, order, dry_run=dry_run)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -124,7 +164,9 @@ async def _read(config: Config) -> list[Entry]:
 
 
 def _state(entry: Parked) -> str:
-    return "waits" if entry.skipped is None else f"left out {origin_words(entry.skipped)}"
+    if entry.skipped is None:
+        return "waits"
+    return f"left out ({letters_words(entry.letters)}) {origin_words(entry.skipped)}"
 
 
 def _words(each: Entry) -> Iterator[str]:
@@ -135,6 +177,9 @@ def _words(each: Entry) -> Iterator[str]:
         lane = f"{each.topic}-{each.partition} {entry.start}"
         yield f"    to go on without it: mirrord quarantine skip {lane} --why TEXT"
         yield f"    to try it again:     mirrord quarantine replay {lane}"
+    elif entry.letters > 0:
+        lane = f"{each.topic}-{each.partition} {entry.start}"
+        yield f"    to bring it back:    mirrord quarantine replay {lane} --why TEXT"
 
 
 def _table(found: list[Entry]) -> Group:

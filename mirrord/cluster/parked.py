@@ -38,7 +38,9 @@ def rule(
             end = entry.end if order.until < 0 else order.until
             if not entry.end <= end <= max(entry.end, ends.get(lane, -1)):
                 raise ConfigError(f"--until: found {end}; allowed: {_allowed(entry.end, ends.get(lane, -1), name)}")
-            fact = QuarantineSkipped(lane, entry.start, end, origin)
+            if not -1 <= order.letters <= end - entry.start:
+                raise ConfigError(f"letters: found {order.letters}; allowed: -1 to {end - entry.start}")
+            fact = QuarantineSkipped(lane, entry.start, end, origin, order.letters)
             return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
     for quarantine in lanes.values():
         for entry in quarantine:
@@ -46,7 +48,8 @@ def rule(
                 left_out = f"source offsets [{entry.start}, {entry.end}) are left out {origin_words(entry.skipped)}"
                 if verb == "skip":
                     return Ruling(None, f"{name}: {left_out}")
-                raise ConfigError(f"{name}: {left_out}, and it went on behind them: they cannot be tried again")
+                went_on = f"{name}: {left_out}, and it went on behind them: they cannot be tried again"
+                raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
     told = f"it waits at source offsets {where}" if waits else "it waits at nothing"
     raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")

@@ -17,11 +17,11 @@ from mirrord.cluster.topics import Topic, TopicsPlan
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import literal_prefix
 from mirrord.model.findings import Severity, worse
-from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
+from mirrord.model.names import Alias, dead_letter_topic, ledger_topic, probe_topic, state_topic
 from policies.mm2_names import HEARTBEATS
 
 Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
-Resource = Literal["cluster", "topic", "group"]
+Resource = Literal["cluster", "topic", "group", "transactional id"]
 
 CODES: dict[Operation, int] = {
     "READ": 3,
@@ -214,6 +214,17 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
         ("WRITE", "warning", probe),
         ("DELETE", "note", "to remove the topic of the probe again"),
     )
+    yield from _dead_letters(flow, target)
+
+
+def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    """Only a person's order needs these, and says so then."""
+    name = dead_letter_topic(flow.name)
+    parking = "to park what people leave out (mirrord quarantine skip)"
+    if name not in target:
+        yield from _topic(flow.target, name, ("CREATE", "note", parking))
+    yield from _topic(flow.target, name, ("WRITE", "note", parking), ("READ", "note", "to bring it back"))
+    yield Need(Right(flow.target, "transactional id", name, "WRITE"), "note", "to park and bring back once")
 
 
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:

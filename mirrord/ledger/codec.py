@@ -36,7 +36,7 @@ from mirrord.model.order_facts import (
     LanePinned,
     OrderFact,
 )
-from mirrord.model.quarantine import Quarantined, QuarantineOrder
+from mirrord.model.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
 from mirrord.model.seeking import LaneSought, SeekDone
 
 Record = TypeVar("Record")
@@ -134,6 +134,8 @@ def _is_sound(fact: AnyFact) -> bool:
 def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone) -> bool:
     if isinstance(fact, SeekDone):
         return 0 <= fact.start <= fact.end < _INT64
+    if isinstance(fact, QuarantineSkipped) and not -1 <= fact.letters <= fact.end - fact.start:
+        return False
     at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
     log_start = fact.log_start if isinstance(fact, LaneSought) else 0
     return 0 <= fact.start < fact.end < _INT64 and 0 <= log_start < _INT64 and 0 <= at_ms <= LATEST_MS

@@ -67,6 +67,14 @@ def probe_topic(flow: str) -> str:
     return f"mirrord.{flow}.probe"
 
 
+def dead_letter_topic(flow: str) -> str:
+    """Where the records lie on the flow's target cluster that people left out of it; mostly it is not there.
+
+    It is also the transactional id of whoever writes into it.
+    """
+    return f"mirrord.{flow}.dead"
+
+
 def state_topic(flow: str) -> str:
     """The flow's compacted topic of snapshots, progress marks and lease renewals on its target cluster."""
     return f"mirrord.{flow}.state"

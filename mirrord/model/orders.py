@@ -45,6 +45,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A source offset, of orders about single records; of "seek" where the source's log begins."""
     until: int = -1
     """Up to this one, if that is more; of "seek" where the lane is to go on."""
+    letters: int = -1
+    """Of "skip": so many of the records are in the flow's dead-letter topic; -1: nobody put them there."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,6 +37,8 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     start: int
     end: int
     origin: Origin
+    letters: int = -1
+    """So many of its records were in the flow's dead-letter topic before; -1: nobody put them there."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
@@ -60,6 +62,8 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     line: str
     skipped: Origin | None = None
     """Who decided to leave it out; None: the lane waits for somebody to decide."""
+    letters: int = -1
+    """As of `QuarantineSkipped`."""
 
 
 Quarantine = tuple[Parked, ...]
@@ -87,7 +91,7 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     rest = tuple(each for each in quarantine if each is not waits)
     if isinstance(order, QuarantineReplayed):
         return rest
-    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin)
+    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, order.letters)
     return (*(each for each in rest if each.end <= order.start or order.end <= each.start), skipped)[-KEPT:]
 
 

@@ -4,13 +4,19 @@ import asyncio
 import random
 import time
 
+import pytest
+from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mirrord.lab.cluster import Cluster
+from mirrord.model.config import Config
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.facts import Verdict
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, dead_letter_topic
+from mirrord.model.orders import Order
 from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.shell.left_out import bring_back, find, park
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
     SECONDS,
@@ -56,6 +62,66 @@ async def alter(cluster: Cluster, topic: str, name: str, value: str) -> None:
         await asyncio.sleep(0.05)
 
 
+def committed(cluster: Cluster, topic: str) -> list[Message]:
+    """All records of the first partition that a reader of committed ones sees, where transactions are: the log ends
+    with a marker, which no reader is given."""
+    consumer = Consumer({
+        **client_settings(cluster), "group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True
+    })  # fmt: skip
+    found: list[Message] = []
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    deadline = time.monotonic() + SECONDS
+    try:
+        while True:
+            assert time.monotonic() < deadline, f"{topic} was not read to its end"
+            for message in consumer.consume(1_000, 0.2):
+                error = message.error()
+                if error is None:
+                    found.append(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return found
+    finally:
+        consumer.close()
+
+
+def config_of_flow(flow: Mirror) -> Config:
+    """As somebody at the command line has it."""
+    return Config({"eu": flow.setup.source, "us": flow.setup.target}, (flow.setup.flow,))
+
+
+async def parked_once(flow: Mirror, topic: str, value: bytes | None) -> Order:
+    """The order to leave out source offset 150, once its record is parked."""
+    config, name = config_of_flow(flow), flow.setup.flow.name
+    order = Order(verb="skip", name=f"{topic}-0", offset=150, by=ADA.by, reason=ADA.reason)
+    parked = await park(config, order, name, 0)
+    assert parked.letters == 1
+    assert await park(config, order, name, 1) == parked
+    (letter,) = await asyncio.to_thread(committed, flow.target, dead_letter_topic(name))
+    (_, original) = (await asyncio.to_thread(messages, flow.source, topic, 0))[149:151]
+    assert (letter.key(), letter.value(), letter.timestamp()) == (b"0", value, original.timestamp())
+    assert dict(letter.headers() or [])["mirrord.offset"] == b"150"
+    return parked
+
+
+async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes | None) -> None:
+    """What is parked stands behind all else in the copy, where that takes it, however often that is ordered."""
+    config = config_of_flow(flow)
+    left_out = await find(config, order)
+    assert left_out is not None
+    await alter(flow.target, copy_of(topic), "max.message.bytes", LIMIT)
+    with pytest.raises(EnvironmentFault, match="does not take it"):
+        await bring_back(config, order, left_out, None, dry_run=False)
+    await alter(flow.target, copy_of(topic), "max.message.bytes", "4000000")
+    assert len((await bring_back(config, order, left_out, None, dry_run=True)).done) == 1
+    first = await bring_back(config, order, left_out, None, dry_run=False)
+    again = await bring_back(config, order, left_out, None, dry_run=False)
+    assert (len(first.done), again.done) == (1, ())
+    assert again.notes == (f"{first.done[0]} already",)
+    (*_, back) = await asyncio.to_thread(committed, flow.target, copy_of(topic))
+    assert first.done[0].endswith(f"{copy_of(topic)}-0 offset {back.offset()}")
+    assert (back.value(), back.headers()) == (value, None)
+
+
 async def waits(flow: Mirror) -> tuple[LaneId, Parked]:
     """The entry that the first partition waits at, once there is one."""
     found: list[tuple[LaneId, Parked]] = []
@@ -89,7 +155,8 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         await until_ends(flow.target, copy_of(topic), {0: 150, 1: 300})
         (halted,) = [each for each in replicator.report().lanes if each.phase == "halted"]
         assert "source offset 150 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.note
-        skip = QuarantineSkipped(lane, entry.start, entry.end, ADA)
+        parked = await parked_once(flow, topic, wanted[150])
+        skip = QuarantineSkipped(lane, entry.start, entry.end, ADA, parked.letters)
         assert await flow.store.append(flow.setup.lease_epoch, [skip, skip]) == (True, False)
         await until_ends(flow.target, copy_of(topic), {0: 300})
         lane, entry = await waits(flow)
@@ -101,10 +168,11 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         assert sum(each.rebuilt.get("split", 0) + each.rebuilt.get("inside-batch", 0) for each in reports) > 0
         assert await values(flow.target, copy_of(topic)) == [*wanted[:150], *wanted[151:]]
         assert await values(flow.target, copy_of(topic), 1) == await values(flow.source, topic, 1)
+        await brought_back_once(flow, topic, parked, wanted[150])
         await flow.store.read_to_end()
         assert flow.lane().verdicts.counts == {"rejected": 1}
         assert list(flow.lane().verdicts.recent) == [Verdict(150, 151, "rejected")]
-        assert flow.lane().quarantine == (Parked(150, 151, 10, flow.lane().quarantine[0].line, ADA),)
+        assert flow.lane().quarantine == (Parked(150, 151, 10, flow.lane().quarantine[0].line, ADA, 1),)
 
 
 async def test_by_policy_what_the_target_refuses_is_left_out(lab_pair: LabPair) -> None:

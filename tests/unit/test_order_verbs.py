@@ -3,15 +3,17 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from mirrord.cli import main as cli
-from mirrord.cli import ordering
+from mirrord.cli import ordering, quarantine
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import Holder
 from mirrord.model.orders import Order, OrderAnswer
+from mirrord.shell import left_out
 from mirrord.shell.observe import LedgerView
 from tests.unit.test_cli import CONF
 
@@ -27,6 +29,9 @@ class Daemons:
         )
         monkeypatch.setattr(ordering, "read_ledgers", self.read)
         monkeypatch.setattr(ordering, "give_order", self.give)
+        monkeypatch.setattr(left_out, "read_ledgers", self.read)
+        monkeypatch.setattr(quarantine, "park", self.park)
+        self.parked: int | Exception = 2
 
     async def read(self, config: Config, _: object) -> dict[str, LedgerView]:
         views: dict[str, LedgerView] = {}
@@ -35,6 +40,13 @@ class Daemons:
             holder = Holder("elsewhere", 1, "mirrord", http) if http else None
             views[flow.name] = LedgerView(flow, FlowState(flow=flow.name, holder=holder), None)
         return views
+
+    async def park(self, config: Config, order: Order, flow: str, at_ms: int) -> Order:
+        assert config.flow(flow)
+        assert at_ms > 0
+        if isinstance(self.parked, Exception):
+            raise self.parked
+        return msgspec.structs.replace(order, letters=self.parked)
 
     async def give(self, http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
         assert config.flows
@@ -70,12 +82,53 @@ def test_orders_about_records_are_given_as_their_help_says(daemons: Daemons, con
     assert cli.main(["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]) == 0
     assert cli.main(["quarantine", "skip", "orders-3", "1207", conf, "--until", "1300", "--why", "too large"]) == 0
     assert cli.main(["quarantine", "replay", "orders-3", "1207", conf]) == 0
-    told = [(order.verb, order.name, order.offset, order.until, order.reason) for _, order, _ in daemons.taken]
+    told = [
+        (order.verb, order.name, order.offset, order.until, order.reason) for _, order, dry in daemons.taken if not dry
+    ]
     assert told == [
         ("skip", "orders-3", 1207, -1, "too large"),
         ("skip", "orders-3", 1207, 1300, "too large"),
         ("replay", "orders-3", 1207, -1, ""),
     ]
+
+
+def test_nothing_is_left_out_before_it_is_parked(
+    daemons: Daemons, conf: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    skip = ["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]
+    assert cli.main(skip) == 0
+    assert [(order.letters, dry) for _, order, dry in daemons.taken] == [(-1, True), (2, False)]
+    assert capsys.readouterr().out.endswith("2 records parked in mirrord.eu-us.dead\n")
+    daemons.taken.clear()
+    daemons.parked = EnvironmentFault("nothing is changed: it cannot be parked")
+    assert cli.main(skip) == 1
+    assert capsys.readouterr().err == "mirrord: nothing is changed: it cannot be parked\n"
+    assert [dry for *_, dry in daemons.taken] == [True]
+    assert cli.main([*skip, "--without-parking"]) == 0
+    assert [(order.letters, dry) for _, order, dry in daemons.taken[1:]] == [(-1, True), (-1, False)]
+    assert capsys.readouterr().out.endswith("not parked\n")
+
+
+def test_nothing_is_parked_by_a_dry_run_or_for_an_order_that_stands(
+    daemons: Daemons, conf: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemons.parked = AssertionError("parked")
+    skip = ["quarantine", "skip", "orders-3", "1207", "--why", "too large", conf]
+    assert cli.main([*skip, "--dry-run"]) == 3
+    told = "what the source holds of them would be parked in mirrord.eu-us.dead first\n"
+    assert capsys.readouterr().out.endswith(told)
+    daemons.answer = OrderAnswer(flow="eu-us", notes=("it is left out already",))
+    assert cli.main(skip) == 0
+    assert capsys.readouterr().out == "it is left out already\n"
+    assert all(dry for *_, dry in daemons.taken)
+
+
+def test_into_another_topic_goes_only_what_is_left_out(
+    daemons: Daemons, conf: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["quarantine", "replay", "orders-3", "1207", conf, "--into", "side"]) == 2
+    assert capsys.readouterr().err == "mirrord: --into: nothing of orders-3 is left out at source offset 1207\n"
+    assert daemons.taken == []
 
 
 @pytest.mark.parametrize("why", ["", " ", "two\nlines", "x" * 501])

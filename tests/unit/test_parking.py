@@ -1,5 +1,6 @@
 """What a lane does with a batch that the target refuses for what it holds: it splits it, waits, goes on when told."""
 
+import msgspec
 import pytest
 
 from mirrord.cluster.parked import rule
@@ -179,6 +180,16 @@ def test_orders_about_what_waits() -> None:
     assert decide(WAITS, QuarantineReplayed(LANE, 5, 6, ADA)) == ()
     assert go_on(WAITS) == ()
     assert waiting(skipped or ()) is None
+
+
+def test_what_is_left_out_says_whether_it_is_parked() -> None:
+    order = Order(verb="skip", name="orders-0", offset=5, until=7, by="ada@host", letters=2)
+    fact = rule("skip", order, "orders-0", {LANE: WAITS}, ADA, ENDS).fact
+    assert fact == QuarantineSkipped(LANE, 5, 7, ADA, 2)
+    assert isinstance(fact, QuarantineSkipped)
+    assert decide(WAITS, fact) == (Parked(5, 7, 10, "refused", ADA, 2),)
+    with pytest.raises(ConfigError, match="letters: found 3; allowed: -1 to 2"):
+        rule("skip", msgspec.structs.replace(order, letters=3), "orders-0", {LANE: WAITS}, ADA, ENDS)
 
 
 def test_what_a_policy_leaves_out_in_a_row_is_one_entry_and_their_number_is_bounded() -> None:

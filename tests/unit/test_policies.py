@@ -85,6 +85,7 @@ def test_an_unknown_naming_names_the_nearest() -> None:
         "mirrord.eu-us.ledger",
         "mirrord.eu-us.state",
         "mirrord.eu-us.probe",
+        "mirrord.eu-us.dead",
         "mm2-offset-syncs.us.internal",
         "mm2-configs.eu.internal",
         "mm2-offsets.eu.internal",
