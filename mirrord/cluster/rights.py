@@ -21,7 +21,7 @@ from mirrord.model.names import Alias, dead_letter_topic, ledger_topic, probe_to
 from policies.mm2_names import HEARTBEATS
 
 Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
-Resource = Literal["cluster", "topic", "group", "transactional id"]
+Resource = Literal["cluster", "topic", "group"]
 
 CODES: dict[Operation, int] = {
     "READ": 3,
@@ -218,13 +218,13 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
-    """Only a person's order needs these, and says so then."""
+    """Only a person's order needs these, and says so then. So it does of WRITE on the transactional id of that name,
+    of which brokers do not tell whether it is held."""
     name = dead_letter_topic(flow.name)
     parking = "to park what people leave out (mirrord quarantine skip)"
     if name not in target:
         yield from _topic(flow.target, name, ("CREATE", "note", parking))
     yield from _topic(flow.target, name, ("WRITE", "note", parking), ("READ", "note", "to bring it back"))
-    yield Need(Right(flow.target, "transactional id", name, "WRITE"), "note", "to park and bring back once")
 
 
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:

@@ -126,8 +126,6 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Bits are told only to those who may DESCRIBE; to see settings, or to use a group, is tried."""
-    if right.resource == "transactional id":
-        return None  # brokers tell nobody
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
     if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":

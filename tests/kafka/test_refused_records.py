@@ -4,13 +4,11 @@ import asyncio
 import random
 import time
 
-import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import Config
-from mirrord.model.errors import EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.facts import Verdict
 from mirrord.model.names import LaneId, dead_letter_topic
@@ -108,10 +106,6 @@ async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes
     config = config_of_flow(flow)
     left_out = await find(config, order)
     assert left_out is not None
-    await alter(flow.target, copy_of(topic), "max.message.bytes", LIMIT)
-    with pytest.raises(EnvironmentFault, match="does not take it"):
-        await bring_back(config, order, left_out, None, dry_run=False)
-    await alter(flow.target, copy_of(topic), "max.message.bytes", "4000000")
     assert len((await bring_back(config, order, left_out, None, dry_run=True)).done) == 1
     first = await bring_back(config, order, left_out, None, dry_run=False)
     again = await bring_back(config, order, left_out, None, dry_run=False)
