@@ -243,7 +243,8 @@ class Host:
         if target.leapt or source.cut or self.world.excused:
             return
         stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
-        offsets = [source.offset_of[number] for number in source.wanted() if number not in stand]
+        offset_of = source.offset_of
+        offsets = [offset_of[number] for number in source.wanted() if number not in stand]
         left_out = self.world.rejected | _told_left_out(self.world) | _left_out(self.lane)
         missing = [offset for offset in offsets if offset < source_offset and offset not in left_out]
         if missing:

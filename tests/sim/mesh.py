@@ -27,7 +27,7 @@ class Cluster:
         self.name = name
         self.rng = rng
         self.target = FakeTarget()
-        self.number = first_number
+        self.first_number = self.number = first_number
         self.natives: list[int] = []
         """Numbers of the records that were written here, in their order."""
         self.producers = [(-1, -1), (9001, 0), (9002, 0)]
@@ -54,6 +54,17 @@ class Cluster:
         return [
             SourceBatch(each.base, each.end - 1, list(enumerate(each.numbers, each.base)), epoch=each.leader_epoch)
             for each in self.target.read(0, self.end)
+        ]
+
+    @property
+    def offset_of(self) -> dict[int, int]:
+        """Where each record stands here."""
+        return {number: offset for batch in self.log for offset, number in batch.records}
+
+    def wanted(self) -> list[int]:
+        """The numbers of the records that were written here; copies are never copied."""
+        return [
+            number for batch in self.log for _, number in batch.records if self.first_number <= number < self.number
         ]
 
     def append(self, count: int, newest_ms: int, _producer: int = -1) -> None:
