@@ -14,31 +14,24 @@ import tempfile
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from bench.arrivals import Arrivals, Stream, Times, largest_gap_ms
-from bench.clusters import Admin
-from bench.daemon import Daemon, Settings, target_name
-from bench.load import Topic
-from mirrord.lab.checker import TopicPair, compare
+from bench.arrivals import Arrivals, Times, largest_gap_ms
+from bench.busy import REPLICATORS, BusyTopic
+from mirrord.lab.checker import compare
 from mirrord.lab.cluster import Cluster
-from mirrord.model.status import FlowStatus
 
 PARTITIONS = 6
 RECORDS_PER_S = 3_000
-REPLICATORS = 2
 KILLS = 20
 WINDOW_S = 6.0
 """From a kill on, and without one."""
 RESIZED_EVERY = 2
 """Kills between two times that a replicator is added and removed."""
-WARM_UP_S = 5.0
-START_S = 180.0
 _PAUSE_S = 1.0
 
 Tell = Callable[[str], None]
@@ -79,30 +72,14 @@ class _Run:
         self.kills: list[Kill] = []
         self.resized: list[Kill] = []
         self.quiet: list[int] = []
-        self.pair = TopicPair("kills.busy", target_name("kills.busy"))
-        self._rng = random.Random(seed)
-        self._bootstraps = source.bootstrap, target.bootstrap
-        self._admin = Admin(source.bootstrap)
-        settings = Settings(
-            source=source.bootstrap,
-            target=target.bootstrap,
-            topics=self.pair.source,
-            engine="ray",
-            flow="kills",
-            replicators=REPLICATORS,
+        self.busy = BusyTopic(
+            source, target, "kills", "ray", folder, partitions=PARTITIONS, records_per_s=RECORDS_PER_S
         )
-        self._daemon = Daemon(folder, settings)
+        self._rng = random.Random(seed)
 
     def run(self, kills: int) -> Arrivals:
         """All of it. Raises EnvironmentFault."""
-        self._admin.create([Topic(self.pair.source, PARTITIONS, "none")])
-        with ExitStack() as everything:
-            everything.callback(self._daemon.stop)
-            self._daemon.start()
-            self._daemon.wait_for("lanes on both replicators", _settled_on(REPLICATORS), START_S)
-            names = (self.pair.source, self.pair.target)
-            stream = everything.enter_context(Stream(*self._bootstraps, names, PARTITIONS, RECORDS_PER_S))
-            time.sleep(WARM_UP_S)
+        with self.busy.flowing() as stream:
             for number in range(kills):
                 if number % RESIZED_EVERY == 0:
                     self._resize(REPLICATORS, REPLICATORS + 1)
@@ -114,7 +91,7 @@ class _Run:
             return stream.stop()
 
     def _kill(self) -> None:
-        flow = self._daemon.wait_for("settled flow", _settled_on(REPLICATORS), START_S)
+        flow = self.busy.settled()
         victim = self._rng.choice(flow.replicators)
         hit = frozenset(lane.partition for lane in flow.lanes if lane.host == victim.name)
         self.kills.append(Kill(time.monotonic_ns(), hit))
@@ -124,18 +101,17 @@ class _Run:
     def _resize(self, before: int, after: int) -> None:
         """Lanes go to a replicator that comes, or away from one that is too many."""
         began, homes = time.monotonic_ns(), self._homes(before)
-        self._daemon.hang_up(replicators=after)
+        self.busy.daemon.hang_up(replicators=after)
         now = self._homes(after)
         time.sleep(max(0.0, WINDOW_S - (time.monotonic_ns() - began) / 1e9))
         self.resized.append(Kill(began, frozenset(each for each in homes if homes[each] != now[each])))
 
     def _homes(self, replicators: int) -> dict[int, str | None]:
-        flow = self._daemon.wait_for(f"lanes on {replicators} replicators", _settled_on(replicators), START_S)
-        return {lane.partition: lane.host for lane in flow.lanes}
+        return {lane.partition: lane.host for lane in self.busy.settled(replicators).lanes}
 
     def _rest(self) -> None:
         """Until all is as it was: a new replicator has lanes, too, and no kill meets the same point of a round."""
-        self._daemon.wait_for("settled flow", _settled_on(REPLICATORS), START_S)
+        self.busy.settled()
         time.sleep(_PAUSE_S * (1 + self._rng.random()))
 
 
@@ -147,7 +123,7 @@ def measure(source: Cluster, target: Cluster, share: float, seed: int, tell: Tel
         tell(f"kills, engine ray: {kills} kills of one of {REPLICATORS} replicators")
         arrivals = run.run(kills)
     tell("kills, engine ray: comparing")
-    found = compare(source.bootstrap, target.bootstrap, [run.pair])
+    found = compare(source.bootstrap, target.bootstrap, [run.busy.pair])
     return Kills(
         engine="ray",
         records_per_s=RECORDS_PER_S,
@@ -182,13 +158,3 @@ def _until_moves_ms(times: Sequence[int], at_ns: int) -> float:
     silences = ((after - before, after) for before, after in pairwise(times[begin:end]))
     _, ended_ns = max(silences, default=(0, at_ns))
     return max(0, ended_ns - at_ns) / 1e6
-
-
-def _settled_on(replicators: int) -> Callable[[FlowStatus], bool]:
-    """All lanes copy, and there are so many replicators, each with some."""
-
-    def settled(flow: FlowStatus) -> bool:
-        hosts = {lane.host for lane in flow.lanes}
-        return flow.totals.lanes == {"copying": PARTITIONS} and len(hosts) == len(flow.replicators) == replicators
-
-    return settled

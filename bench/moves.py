@@ -10,18 +10,15 @@ import random
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
-from bench.arrivals import Arrivals, Stream, Times, largest_gap_ms
-from bench.clusters import Admin
-from bench.daemon import Daemon, Settings, target_name
-from bench.load import Topic
+from bench.arrivals import Arrivals, Times, largest_gap_ms
+from bench.busy import BusyTopic
 from bench.move_phases import Move, phases_of
-from mirrord.lab.checker import TopicPair, compare
+from mirrord.lab.checker import compare
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, LaneStatus
@@ -29,12 +26,9 @@ from mirrord.model.status import FlowStatus, LaneStatus
 PARTITIONS = 5
 """Three here and two there, or the other way round: nothing has to give way."""
 RECORDS_PER_S = 2_500
-REPLICATORS = 2
 MOVES = 100
-WARM_UP_S = 5.0
 WINDOW_S = 1.0
 """Without a move."""
-START_S = 180.0
 PATIENCE_S = 30.0
 _PAUSE_S = 0.2
 _MOVED = 0
@@ -77,46 +71,32 @@ class Run:
     def __init__(self, source: Cluster, target: Cluster, engine: Engine, seed: int, folder: Path) -> None:
         self.moves: list[Window] = []
         self.quiet: list[Window] = []
-        self.pair = TopicPair(f"moves-{engine}.busy", target_name(f"moves-{engine}.busy"))
-        self._rng = random.Random(seed)
-        self._bootstraps = source.bootstrap, target.bootstrap
-        self._admin = Admin(source.bootstrap)
-        settings = Settings(
-            source=source.bootstrap,
-            target=target.bootstrap,
-            topics=self.pair.source,
-            engine=engine,
-            flow=f"moves-{engine}",
-            replicators=REPLICATORS,
+        self.busy = BusyTopic(
+            source, target, f"moves-{engine}", engine, folder, partitions=PARTITIONS, records_per_s=RECORDS_PER_S
         )
-        self._daemon = Daemon(folder, settings)
+        self._rng = random.Random(seed)
 
     def run(self, moves: int) -> Arrivals:
         """All of it. Raises EnvironmentFault."""
-        self._admin.create([Topic(self.pair.source, PARTITIONS, "none")])
-        with ExitStack() as everything:
-            everything.callback(self._daemon.stop)
-            self._daemon.start()
-            self._daemon.wait_for("lanes on both replicators", _settled, START_S)
-            names = (self.pair.source, self.pair.target)
-            stream = everything.enter_context(Stream(*self._bootstraps, names, PARTITIONS, RECORDS_PER_S))
-            time.sleep(WARM_UP_S)
+        with self.busy.flowing() as stream:
             for _ in range(moves):
                 self._move()
                 self._rest()
             return stream.stop()
 
     def _move(self) -> None:
-        flow = self._daemon.wait_for("settled flow", _settled, PATIENCE_S)
+        flow = self.busy.settled(patience_s=PATIENCE_S)
         here = _moved(flow).host
         (there,) = (each.name for each in flow.replicators if each.name != here)
         began = time.monotonic_ns()
-        self._daemon.order({"verb": "move", "name": f"{self.pair.source}-{_MOVED}", "to": there, "by": "bench"})
+        self.busy.daemon.order(
+            {"verb": "move", "name": f"{self.busy.pair.source}-{_MOVED}", "to": there, "by": "bench"}
+        )
 
         def arrived(flow: FlowStatus) -> bool:
             return _moved(flow).host == there and _moved(flow).state == "copying"
 
-        self._daemon.wait_for("moved lane", arrived, PATIENCE_S)
+        self.busy.daemon.wait_for("moved lane", arrived, PATIENCE_S)
         self.moves.append(Window(began, time.monotonic_ns()))
 
     def _rest(self) -> None:
@@ -138,7 +118,7 @@ def measure(source: Cluster, target: Cluster, engine: Engine, share: float, seed
         gaps_ms = [largest_gap_ms(arrivals.target[_MOVED : _MOVED + 1], *window) for window in run.moves]
         phases = phases_of(Path(folder), run.moves, gaps_ms)
     tell(f"moves, engine {engine}: comparing")
-    found = compare(source.bootstrap, target.bootstrap, [run.pair])
+    found = compare(source.bootstrap, target.bootstrap, [run.busy.pair])
     return Moves(
         engine=engine,
         records_per_s=RECORDS_PER_S,
@@ -161,9 +141,3 @@ def _moved(flow: FlowStatus) -> LaneStatus:
         if lane.partition == _MOVED:
             return lane
     raise EnvironmentFault("the lane that is moved is not in the status")
-
-
-def _settled(flow: FlowStatus) -> bool:
-    """All lanes copy, and every replicator has some."""
-    hosts = {lane.host for lane in flow.lanes}
-    return flow.totals.lanes == {"copying": PARTITIONS} and len(hosts) == len(flow.replicators) == REPLICATORS

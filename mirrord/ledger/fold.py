@@ -59,9 +59,7 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.model.order_facts import (
-    OrderFact,
-)
+from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.model.runs import Runs
 from mirrord.model.seeking import LaneSought, SeekDone, cut, done, sought
@@ -70,9 +68,8 @@ WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
 FORGOTTEN_KEPT = 1000
 """Names of topics that are forgotten; together they have to fit into one record."""
-
-
 _OF_ANYBODY = RangeAudited | CompactionBegan | MapCompacted
+"""What jobs tell. It binds also when the last holder of the lease has released it."""
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -124,7 +121,7 @@ def _apply(state: FlowState, fact: AnyFact, lease_epoch: int, offset: int) -> bo
     if lease_epoch != state.lease_epoch or (state.released and not isinstance(fact, _OF_ANYBODY)):
         return False
     if isinstance(fact, TopicFact):
-        return _apply_to_topic(state, fact)
+        return _apply_to_topic(state, fact, offset)
     if isinstance(fact, OrderFact):
         return state.orders.take(fact)
     if isinstance(fact, _OF_ANYBODY):
@@ -183,7 +180,7 @@ def _continue_lease(state: FlowState, fact: LeaseContinued) -> bool:
     return True
 
 
-def _apply_to_topic(state: FlowState, fact: TopicFact) -> bool:
+def _apply_to_topic(state: FlowState, fact: TopicFact, offset: int) -> bool:
     match fact:
         case TopicCreated():
             return _create_topic(state, fact)
@@ -198,16 +195,16 @@ def _apply_to_topic(state: FlowState, fact: TopicFact) -> bool:
         case TopicDeleted():
             return state.topics.pop(fact.target_topic_id, None) is not None
         case CopyForgotten():
-            return _forget_copy(state, fact)
+            return _forget_copy(state, fact, offset)
 
 
-def _forget_copy(state: FlowState, fact: CopyForgotten) -> bool:
+def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
     ids = (fact.source_topic_id, fact.target_topic_id)
     lanes = [lane_id for lane_id, lane in state.lanes.items() if lane.key.topics == ids]
     for lane_id in lanes:
         del state.lanes[lane_id]
         state.progress.pop(lane_id, None)
-    state.forgotten_lanes.update(lanes)
+    state.forgotten_lanes.update(dict.fromkeys(lanes, offset))
     if lanes:
         state.forgotten_topics.pop(fact.source_topic, None)
         state.forgotten_topics[fact.source_topic] = None
@@ -362,7 +359,8 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
     if state.forgotten_lanes:  # what stands of this copy counts again
-        state.forgotten_lanes = {lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics != key.topics}
+        for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
+            del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
     state.lanes[fact.lane] = LaneState(
         key=key,

@@ -2,10 +2,10 @@
 
 from itertools import pairwise
 
-from mirrord.ledger.records import LaneSnapshot
+from mirrord.ledger.records import FlowSnapshot, LaneSnapshot
 from mirrord.ledger.snapshot import written_under
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, LaneKey
 from mirrord.model.runs import Runs
 
 
@@ -37,6 +37,15 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
     lane.source_runs.forget_below(source)
     lane.target_runs.forget_below(target)
     _forget_below_floor(lane)
+
+
+def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
+    """Drop the forgotten lanes of which the state topic holds nothing more: a cut that lies behind their forgetting
+    and no longer tells of them follows their removal. Else a reader that never trims would keep them for ever."""
+    told = set(snapshot.forgotten_copies)
+    for lane, offset in list(state.forgotten_lanes.items()):
+        if offset < snapshot.cut and LaneKey.parse(lane).topics not in told:
+            del state.forgotten_lanes[lane]
 
 
 def floor(lane: LaneState) -> int:

@@ -25,9 +25,7 @@ from mirrord.model.facts import (
     Verdict,
 )
 from mirrord.model.names import ClusterId, LaneId, TopicId
-from mirrord.model.order_facts import (
-    OrderFact,
-)
+from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.seeking import Seeks
 

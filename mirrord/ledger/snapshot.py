@@ -233,8 +233,8 @@ def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
     state.memory = memory
     forgotten = set(flow.forgotten_copies) if flow else set[tuple[TopicId, TopicId]]()
     for record in records.values():
-        if forgotten and isinstance(record, Progress | LaneSnapshot) and _topics_of(record.lane) in forgotten:
-            state.forgotten_lanes.add(record.lane)
+        if flow and forgotten and isinstance(record, Progress | LaneSnapshot) and _topics_of(record.lane) in forgotten:
+            state.forgotten_lanes[record.lane] = flow.cut - 1
         elif isinstance(record, Progress):
             state.mark_progress(record)
         elif flow and isinstance(record, LaneSnapshot) and written_under(record) == written_under(flow):

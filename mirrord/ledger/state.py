@@ -169,8 +169,9 @@ class FlowState:
     compaction: int = 0
     """How many compactions have begun: the number of the last one."""
     next_offset: int = 0
-    forgotten_lanes: set[LaneId] = field(default_factory=set[LaneId], compare=False, repr=False)
-    """What may stand in the state topic of lanes that are forgotten: the keeper's next trim removes it."""
+    forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
+    """Forgotten lanes of which something may stand in the state topic, each with the ledger offset that said so. The
+    keeper's next trim removes it, and the cut behind that no longer tells of them (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
     """The room for the runs of all lanes; it decides nothing."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])

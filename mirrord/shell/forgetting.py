@@ -6,7 +6,7 @@ and a topic that we may no longer see is not shown either. A copy is forgotten w
 and both clusters, asked for them by name, say that there is no such topic.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable
 from typing import NamedTuple
 
 import structlog
@@ -23,6 +23,7 @@ from mirrord.wire.errors import ErrorCode
 
 FORGOTTEN_AFTER_S = 3600.0
 AT_ONCE = 100
+"""Copies that are looked for by name in one round."""
 _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = structlog.get_logger()
@@ -52,7 +53,7 @@ class Forgetting:
         """What is to be forgotten by now. A cluster that does not answer is asked again the next time."""
         now = self._clock.monotonic()
         hosted = {lane.lane for report in reports for lane in report.lanes}
-        missing = set(_missing(state, seen, hosted))
+        missing = _missing(state, seen, hosted)
         self._missing = {copy: self._missing.get(copy, now) for copy in missing}
         long = sorted(copy for copy, since in self._missing.items() if now - since >= FORGOTTEN_AFTER_S)[:AT_ONCE]
         if not long:
@@ -68,7 +69,7 @@ class Forgetting:
         return [CopyForgotten(*copy) for copy in gone]
 
 
-def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> Iterator[Copy]:
+def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> set[Copy]:
     sources = {topic.topic_id for topic in seen.source.topics.values()}
     targets = {topic.topic_id for topic in seen.target.topics.values()}
     kept: set[Copy] = set()
@@ -78,7 +79,7 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> I
         if copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
             kept.add(copy)
         copies.add(copy)
-    yield from copies - kept
+    return copies - kept
 
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:

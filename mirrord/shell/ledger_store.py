@@ -15,8 +15,16 @@ import structlog
 from mirrord.ledger.codec import decode_entry, decode_state, encode_state
 from mirrord.ledger.errors import ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
-from mirrord.ledger.prune import prune, prune_like
-from mirrord.ledger.records import LEASE_KEY, LaneSnapshot, LedgerMark, StateRecord, progress_key, state_key
+from mirrord.ledger.prune import drop_removed, prune, prune_like
+from mirrord.ledger.records import (
+    LEASE_KEY,
+    FlowSnapshot,
+    LaneSnapshot,
+    LedgerMark,
+    StateRecord,
+    progress_key,
+    state_key,
+)
 from mirrord.ledger.snapshot import Kept, Rows, newest_mark, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.archive import MapCompacted
@@ -220,13 +228,14 @@ class LedgerStore:
             return
         await self._log.delete_below(max(0, cut.offset - kept_entries))
         self._cut = cut.offset
-        self._state.forgotten_lanes.difference_update(forgotten)
         self._holds_moved_runs = False
         stale = cut.stale(self._kept)
         if stale:
             await self._save([StateRow(key, None) for key in stale])
         for key in stale:
             self._kept.note(key, None)
+        for lane in forgotten:
+            self._state.forgotten_lanes.pop(lane, None)
         log.info(
             "ledger_trimmed", topic=self._log.topic, offset=cut.offset, pieces=len(cut.pieces), lanes=len(cut.lanes)
         )
@@ -349,7 +358,9 @@ class LedgerStore:
         elif isinstance(record, LeaseRenewed):
             self._renewal = record
         self._kept.note(row.key, record)
-        if isinstance(record, LaneSnapshot):
+        if isinstance(record, FlowSnapshot):
+            drop_removed(self._state, record)
+        elif isinstance(record, LaneSnapshot):
             prune_like(self._state, record, self._kept.lanes[row.key].first_ordinals)
         for callback in tuple(self._on_record):
             callback(record)

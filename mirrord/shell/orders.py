@@ -10,9 +10,7 @@ import structlog
 from mirrord.cluster.wishes import Decision, FlowView, decide, find
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.order_facts import (
-    OrderFact,
-)
+from mirrord.model.order_facts import OrderFact
 from mirrord.model.orders import Order, OrderAnswer, Orders, origin_words, pausable
 from mirrord.model.quarantine import QuarantineOrder
 from mirrord.model.seeking import LaneSought

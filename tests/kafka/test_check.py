@@ -5,9 +5,7 @@ import json
 import time
 from pathlib import Path
 
-from confluent_kafka.admin import (
-    AdminClient,
-)
+from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import load

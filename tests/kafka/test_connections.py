@@ -12,9 +12,7 @@ from mirrord.shell.connections import AuthenticationFailed, Connection, TlsFaile
 from mirrord.shell.credentials import client_options
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.wire import metadata
-from mirrord.wire.apis import (
-    FETCH,
-)
+from mirrord.wire.apis import FETCH
 from mirrord.wire.batch import intact, patch, scan
 from mirrord.wire.fetch_session import FetchSession
 from tests.fixtures.lab import LabPair

@@ -343,6 +343,28 @@ async def test_a_forgotten_copy_is_gone_with_the_next_trim(ledger: MemoryLedger,
     assert (await open_store()).state.forgotten_topics == {"orders": None}
 
 
+async def test_readers_that_never_trim_drop_forgotten_lanes_too(ledger: MemoryLedger, open_store: OpenStore) -> None:
+    store = await open_store()
+    await start_flow(store)
+    await store.trim(kept_entries=0)
+    reader = await open_store()
+    ids = LaneKey.parse(LANE)
+    await store.append(1, [CopyForgotten("orders", ids.source_topic_id, "eu.orders", ids.target_topic_id)])
+    await reader.until(lambda: LANE in reader.state.forgotten_lanes)
+    ledger.delete_faults.append(Fault.FAILS)
+    with pytest.raises(LedgerUnavailable):
+        await store.trim(kept_entries=0)
+    restored = await open_store()
+    assert LANE in restored.state.forgotten_lanes
+    await store.trim(kept_entries=0)  # its cut still tells of the lane, whose snapshot goes behind it
+    await reader.read_to_end()
+    assert LANE in reader.state.forgotten_lanes
+    await store.trim(kept_entries=0)
+    for each in (reader, restored):
+        await each.read_to_end()
+        assert not each.state.forgotten_lanes
+
+
 async def test_pruned_runs_are_gone_with_the_next_trim(ledger: MemoryLedger, open_store: OpenStore) -> None:
     store = await open_store()
     await start_flow(store)

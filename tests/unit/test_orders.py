@@ -9,9 +9,7 @@ import pytest
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import (
-    AnyFact,
-)
+from mirrord.model.facts import AnyFact
 from mirrord.model.names import TopicPartition
 from mirrord.model.order_facts import (
     CopyingPaused,

@@ -4,9 +4,7 @@ from mirrord.cluster.topic_list import TopicLine, topic_lines, with_orders
 from mirrord.cluster.topics import Topic, plan_topics
 from mirrord.model.fact import Origin
 from mirrord.model.names import TopicId
-from mirrord.model.order_facts import (
-    CopyingPaused,
-)
+from mirrord.model.order_facts import CopyingPaused
 from mirrord.model.orders import Orders
 from policies.naming import naming
 from policies.selecting import Selection
