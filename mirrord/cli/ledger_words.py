@@ -14,6 +14,7 @@ from mirrord.model.facts import (
     ConfigsSynced,
     CopyForgotten,
     CopyInherited,
+    CopyNamed,
     FlowOpened,
     Holder,
     HoleFound,
@@ -108,6 +109,8 @@ def _topic_words(fact: TopicFact) -> str:
             return "deleted"
         case CopyForgotten():
             return f"is gone, and so is {fact.source_topic}: what was known of them is forgotten"
+        case CopyNamed():
+            return f"is to be the copy of {fact.source_topic} as it is now (topic id {fact.source_topic_id})"
 
 
 def _order_words(fact: OrderFact) -> str:

@@ -41,12 +41,12 @@ from mirrord.model.seeking import LaneSought, SeekDone
 
 Record = TypeVar("Record")
 
-VERSION = 8
+VERSION = 9
 """1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
 8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
-the verdict "skipped")."""
+the verdict "skipped"). 9: `CopyNamed`."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000

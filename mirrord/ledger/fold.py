@@ -33,6 +33,7 @@ from mirrord.model.facts import (
     ConfigsSynced,
     CopyForgotten,
     CopyInherited,
+    CopyNamed,
     Entry,
     FlowOpened,
     HoleFound,
@@ -196,6 +197,19 @@ def _apply_to_topic(state: FlowState, fact: TopicFact, offset: int) -> bool:
             return state.topics.pop(fact.target_topic_id, None) is not None
         case CopyForgotten():
             return _forget_copy(state, fact, offset)
+        case CopyNamed():
+            return _name_copy(state, fact)
+
+
+def _name_copy(state: FlowState, fact: CopyNamed) -> bool:
+    of_others = any(each.target_topic == fact.target_topic for each in state.named.values()) or any(
+        lane.target_topic == fact.target_topic and lane.key.source_topic_id != fact.source_topic_id
+        for lane in state.lanes.values()
+    )
+    if of_others or fact.source_topic_id in state.named:
+        return False
+    state.named[fact.source_topic_id] = fact
+    return True
 
 
 def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
@@ -210,7 +224,10 @@ def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
         state.forgotten_topics[fact.source_topic] = None
         if len(state.forgotten_topics) > FORGOTTEN_KEPT:
             del state.forgotten_topics[next(iter(state.forgotten_topics))]
-    return state.topics.pop(fact.target_topic_id, None) is not None or bool(lanes)
+    is_named = False
+    if not any(lane.key.source_topic_id == fact.source_topic_id for lane in state.lanes.values()):
+        is_named = state.named.pop(fact.source_topic_id, None) is not None
+    return state.topics.pop(fact.target_topic_id, None) is not None or bool(lanes) or is_named
 
 
 def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
@@ -372,6 +389,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         mode=fact.mode,
         source_runs=Runs(memory=state.memory),
         target_runs=Runs(memory=state.memory),
+        opened_at=offset,
         changed_at=offset,
     )
     if state.memory.piece_runs < before:

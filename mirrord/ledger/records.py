@@ -14,6 +14,7 @@ from mirrord.model.archive import ArchivedRuns
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     CopyInherited,
+    CopyNamed,
     Holder,
     HoleFound,
     LaneHalted,
@@ -119,6 +120,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     audited: RangeAudited | None = None
     retold: tuple[int, int] = (0, 0)
     seeks: Seeks = ()
+    opened_at: int = 0
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -145,6 +147,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
     """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
     compaction: int = 0
+    named: tuple[CopyNamed, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

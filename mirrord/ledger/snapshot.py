@@ -166,6 +166,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         forgotten_topics=tuple(state.forgotten_topics),
         forgotten_copies=tuple(sorted({LaneKey.parse(lane).topics for lane in state.forgotten_lanes})),
         compaction=state.compaction,
+        named=tuple(state.named.values()),
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
@@ -298,6 +299,7 @@ def _snapshot_lane(
         quarantine=lane.quarantine,
         retold=lane.retold,
         seeks=lane.seeks,
+        opened_at=lane.opened_at,
     )
 
 
@@ -363,6 +365,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         orders=Orders.of(flow.orders),
         forgotten_topics=dict.fromkeys(flow.forgotten_topics),
         compaction=flow.compaction,
+        named={each.source_topic_id: each for each in flow.named},
         next_offset=flow.cut,
     )
 
@@ -397,6 +400,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         seeks=lane.seeks,
         audited=lane.audited,
         retold=lane.retold,
+        opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,
     )

@@ -11,6 +11,7 @@ from mirrord.model.acls import AclRule
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     CopyInherited,
+    CopyNamed,
     Holder,
     HoleFound,
     LaneHalted,
@@ -120,6 +121,8 @@ class LaneState:
     """What audits have proven, from the first ordinal that they looked at on."""
     retold: tuple[int, int] = (0, 0)
     """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
+    opened_at: int = 0
+    """Ledger offset of the entry that opened the lane; 0: an older version wrote the snapshot, and it is not known."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0
@@ -129,6 +132,11 @@ class LaneState:
     def partition(self) -> int:
         """The partition number, the same on both sides."""
         return self.key.partition
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """The greater, the newer. A topic that was created again has other lanes of the same partitions."""
+        return self.opened_at, self.changed_at
 
     @property
     def newest_verdicts(self) -> Sequence[Verdict]:
@@ -153,6 +161,8 @@ class FlowState:
     released: bool = False
     topics: dict[TopicId, TargetTopic] = field(default_factory=dict[TopicId, TargetTopic])
     """Target topics that mirrord created or grew, by their id."""
+    named: dict[TopicId, CopyNamed] = field(default_factory=dict[TopicId, CopyNamed])
+    """Names of copies that are not the naming's, by the source topics' ids, in the order in which they were given."""
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, WriterMark] = field(default_factory=dict[str, WriterMark])
     """The last entry of every writer under the present lease: an entry that a retry brought in again binds nothing."""

@@ -199,6 +199,17 @@ class CopyForgotten(Fact, frozen=True, tag="copy_forgotten"):
     target_topic_id: TopicId
 
 
+class CopyNamed(Fact, frozen=True, tag="copy_named"):
+    """The copy of the source topic with this id has this name at the target, told before that is created.
+
+    Binds when the id has no name yet, and no other source topic's copy has that one.
+    """
+
+    source_topic: str
+    source_topic_id: TopicId
+    target_topic: str
+
+
 class TargetProbed(Fact, frozen=True, tag="target_probed"):
     """The target's brokers were asked whether they do what exactly once rests on; the last one counts."""
 
@@ -386,6 +397,7 @@ TopicFact = (
     | TopicDeletionWithdrawn
     | TopicDeleted
     | CopyForgotten
+    | CopyNamed
 )
 
 

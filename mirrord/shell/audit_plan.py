@@ -84,7 +84,7 @@ async def plan_flow(
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
     patterns = [re.compile(pattern) for pattern in topics]
     newest: dict[TopicPartition, LaneState] = {}
-    for lane in sorted(state.lanes.values(), key=lambda each: each.changed_at):
+    for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         if not patterns or any(pattern.fullmatch(lane.source_topic) for pattern in patterns):
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())

@@ -252,7 +252,7 @@ def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[Found], at_targe
         if state.source_cluster == target:
             where = (key.source_topic_id, key.target_topic_id, key.partition)
             before = known.newest.get(where)
-            if before is None or before[1].changed_at <= lane.changed_at:
+            if before is None or before[1].age <= lane.age:
                 known.newest[where] = (flow, lane)
         else:
             known.third[key.target_topic_id, key.partition] = flow

@@ -32,7 +32,7 @@ class Lanes:
             self._of, self._count = state, len(state.lanes)
             self._lanes = {
                 (lane.source_topic, lane.partition): lane
-                for lane in sorted(state.lanes.values(), key=lambda lane: lane.changed_at)
+                for lane in sorted(state.lanes.values(), key=lambda lane: lane.age)
             }
         return self._lanes
 

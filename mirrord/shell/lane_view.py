@@ -10,7 +10,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.orders import Orders, origin_words, pausable
 from mirrord.model.status import HostState, LaneStatus, ProofStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
@@ -153,12 +153,11 @@ def recorded_lanes(
     could be asked.
     """
     newest: dict[tuple[str, int, str], LedgerLane] = {}
+    present: dict[tuple[str, int], TopicId] = {}
     foreign = foreign_counts(state)
-    for lane in lanes:
-        ledger = state.lanes[lane]
-        key = (ledger.source_topic, ledger.partition, ledger.target_topic)
-        if key not in newest or newest[key].changed_at < ledger.changed_at:
-            newest[key] = ledger
+    for ledger in sorted((state.lanes[lane] for lane in lanes), key=lambda each: each.age):
+        newest[ledger.source_topic, ledger.partition, ledger.target_topic] = ledger
+        present[ledger.source_topic, ledger.partition] = ledger.key.source_topic_id
     return tuple(
         _ordered(
             _beside(foreign.get(ledger.key.id, 0), _recorded_lane(
@@ -167,6 +166,7 @@ def recorded_lanes(
             state.orders,
         )
         for (topic, partition, _), ledger in sorted(newest.items(), key=lambda item: item[0])
+        if present[topic, partition] == ledger.key.source_topic_id
     )  # fmt: skip
 
 

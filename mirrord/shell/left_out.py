@@ -58,7 +58,7 @@ async def find(config: Config, order: Order) -> Found | None:
     flows = {each.flow.name for each in found}
     if len(flows) > 1:
         raise ConfigError(f'"{name}" may mean that of {" or ".join(sorted(flows))}; choose with --flow')
-    newest = sorted(found, key=lambda each: (each.entry.skipped is None, each.lane.changed_at))
+    newest = sorted(found, key=lambda each: (each.entry.skipped is None, each.lane.age))
     return newest[-1] if newest else None
 
 

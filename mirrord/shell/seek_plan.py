@@ -127,7 +127,7 @@ async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekP
 def _newest(view: LedgerView, name: str) -> LaneState | None:
     """A topic that was made anew has other lanes of the same names."""
     lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
-    return max(lanes, key=lambda lane: lane.changed_at, default=None)
+    return max(lanes, key=lambda lane: lane.age, default=None)
 
 
 def _refuse(name: str, views: Mapping[str, object], found: list[str]) -> None:

@@ -150,7 +150,7 @@ def _lane(state: FlowState, question: Question) -> LaneState:
     def name(lane: LaneState, *, reverse: bool) -> str:
         return lane.target_topic if reverse else lane.source_topic
 
-    lanes = sorted(state.lanes.values(), key=lambda lane: lane.changed_at)
+    lanes = sorted(state.lanes.values(), key=lambda lane: lane.age)
     of_topic = [lane for lane in lanes if name(lane, reverse=question.reverse) == question.topic]
     for lane in reversed(of_topic):
         if lane.partition == question.partition:

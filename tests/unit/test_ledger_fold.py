@@ -10,6 +10,8 @@ from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictT
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
     AnyFact,
+    CopyForgotten,
+    CopyNamed,
     Entry,
     FlowOpened,
     HoleFound,
@@ -28,7 +30,7 @@ from mirrord.model.facts import (
     TopicCreated,
     Verdict,
 )
-from mirrord.model.names import ClusterId, LaneId, TopicId
+from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
 from tests.fixtures.ledger import FLOW, HOLDER, RESTARTED, entry, lane_id, opened, plain
 
@@ -211,6 +213,27 @@ def test_topics_are_created_once_and_only_grow(ledger: Ledger) -> None:
         ("eu.orders", 5, True),
         ("eu.others", 2, False),
     ]
+
+
+def test_a_copy_is_named_once_and_no_two_have_one_name(ledger: Ledger) -> None:
+    second, third = TopicId("second"), TopicId("third")
+    assert ledger.add(CopyNamed("orders", second, "eu.orders")) == (False,), "it is that of a former topic's copy"
+    assert ledger.add(CopyNamed("orders", second, "eu.orders.2")) == (True,)
+    assert ledger.add(CopyNamed("orders", second, "eu.orders.3")) == (False,)
+    assert ledger.add(CopyNamed("orders", third, "eu.orders.2")) == (False,)
+    assert ledger.add(CopyNamed("orders", third, "eu.orders.3")) == (True,)
+    assert [each.target_topic for each in ledger.state.named.values()] == ["eu.orders.2", "eu.orders.3"]
+
+
+def test_the_name_of_a_forgotten_copy_is_forgotten_unless_the_topic_has_another_copy(ledger: Ledger) -> None:
+    second = TopicId("second")
+    keys = [LaneKey(second, 0, TopicId(target)) for target in ("lost", "again")]
+    ledger.add(CopyNamed("orders", second, "eu.orders.2"))
+    ledger.add(*(LaneOpened(key.id, "orders", "eu.orders.2", 0, 7, 0, "all") for key in keys))
+    assert ledger.add(CopyForgotten("orders", second, "eu.orders.2", TopicId("lost"))) == (True,)
+    assert second in ledger.state.named
+    assert ledger.add(CopyForgotten("orders", second, "eu.orders.2", TopicId("again"))) == (True,)
+    assert not ledger.state.named
 
 
 def test_an_entry_binds_once_however_often_it_stands_there(ledger: Ledger) -> None:

@@ -28,6 +28,7 @@ from mirrord.model.facts import (
     ConfigsSynced,
     CopyForgotten,
     CopyInherited,
+    CopyNamed,
     Entry,
     HoleFound,
     LaneHalted,
@@ -171,6 +172,18 @@ def forgotten() -> list[list[AnyFact]]:
     ]
 
 
+def named() -> list[list[AnyFact]]:
+    """Topics that are created again, with copies of their own."""
+    second, third = TopicId("source-topic-2"), TopicId("source-topic-3")
+    lane = LaneKey(second, 0, TopicId("target-topic-2")).id
+    return [
+        [CopyNamed("orders", second, "eu.orders"), CopyNamed("orders", second, "eu.orders.2")],
+        [CopyNamed("orders", second, "eu.orders.3"), CopyNamed("orders", third, "eu.orders.2")],
+        [LaneOpened(lane, "orders", "eu.orders.2", 0, 1008, 0, "all"), CopyNamed("orders", third, "eu.orders.3")],
+        [CopyForgotten("orders", third, "eu.orders.3", TopicId("")), CopyNamed("orders", third, "eu.orders.4")],
+    ]
+
+
 def compactions() -> list[list[AnyFact]]:
     """The one that began last moves runs, but none that is told anew since."""
     part = ArchivedRuns(2, 2, 0, 100, 50, 151, 7)
@@ -230,6 +243,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in forgotten()),
         *((2, told) for told in compactions()),
         *((2, told) for told in seeks()),
+        *((2, told) for told in named()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))

@@ -82,9 +82,9 @@ def test_a_flow_without_a_ledger_is_said(
 def test_what_cannot_be_read_is_shown_in_its_place(
     ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ledger.entries.insert(2, b"\x09")
+    ledger.entries.insert(2, bytes([VERSION + 1]))
     assert main(["ledger", "show", str(conf)]) == 0
-    line = f"       2  a ledger record has version 9, this program knows versions 1 to {VERSION}\n"
+    line = f"       2  a ledger record has version {VERSION + 1}, this program knows versions 1 to {VERSION}\n"
     assert line in capsys.readouterr().out
     assert main(["ledger", "show", "--json", str(conf)]) == 0
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

@@ -20,7 +20,7 @@ HERE = ("orders", 0)
 def lane(state: FlowState, source: TopicId, first: int, copied: int) -> LaneState:
     """A lane whose source offset o stands at `first` + o."""
     key = LaneKey(source, 0, COPY)
-    made = LaneState(key, "orders", "eu.orders", 1, 0, "", "sequence", grant=1, changed_at=len(state.lanes))
+    made = LaneState(key, "orders", "eu.orders", 1, 0, "", "sequence", grant=1, opened_at=len(state.lanes))
     made.source_runs.add(0, 0)
     made.target_runs.add(0, first)
     state.lanes[key.id] = made
@@ -43,6 +43,12 @@ def test_a_position_in_the_former_topic_is_not_one_in_the_new_one() -> None:
     assert "another topic orders" in told.why
     assert atlas.mapped(HERE, Position(100, NOW)).offset == 600
     assert atlas.mapped(HERE, Position(0)).offset == 500, "never a place among the former topic's records"
+
+
+def test_what_is_told_of_the_former_topic_later_does_not_make_it_the_present_one() -> None:
+    state, former, _ = recreated()
+    former.changed_at = 99  # a verdict on what was left behind, or an audit
+    assert Atlas(Lanes().of(state), state.progress).mapped(HERE, Position(0)).offset == 500
 
 
 def test_a_position_among_the_copies_of_the_former_topic_skips_nothing_of_the_new_one() -> None:
