@@ -189,7 +189,8 @@ class FakeSource:
 
     def fetch(self, position: int, batches: int) -> tuple[bytearray, list[tuple[int, int]]]:
         """Whole batches from the one that holds the position on, below the last stable offset; aborted transactions."""
-        found = [batch for batch in self.log if batch.last >= position and batch.last < self.last_stable][:batches]
+        stable = self.last_stable
+        found = [batch for batch in self.log if position <= batch.last < stable][:batches]
         data = bytearray(b"".join(batch.bytes() for batch in found))
         if not found:
             return data, []
@@ -204,10 +205,11 @@ class FakeSource:
 
     def wanted(self) -> list[int]:
         """The numbers that a read_committed reader should see by now, in order."""
+        stable = self.last_stable
         return [
             number
             for batch in self.log
-            if not batch.attributes & CONTROL and batch.last < self.last_stable
+            if not batch.attributes & CONTROL and batch.last < stable
             for _, number in batch.records
             if number not in self.unwanted
         ]

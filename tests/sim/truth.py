@@ -14,7 +14,11 @@ class Violation(AssertionError):
 
 
 def check(world: World, *, final: bool = False) -> None:
-    """Compare the present leader's log with the source and with the ledger."""
+    """Compare the present leader's log with the source and with the ledger, when any of them changed."""
+    picture = _picture(world)
+    if picture == world.checked and not final:
+        return
+    world.checked = picture
     record = world.truth.lanes.get(LANE)
     log = world.target.brokers[world.target.leader].log
     ours = [stored for stored in log if stored.producer >= 0]
@@ -48,6 +52,14 @@ def check(world: World, *, final: bool = False) -> None:
     _order(world, numbers, holes, excused=views and (halted or not final))
     if final:
         _complete(world, numbers)
+
+
+def _picture(world: World) -> tuple[int, ...]:
+    """What changes whenever anything does that is compared."""
+    source, target = world.source, world.target
+    there = (source.number, source.start, source.end, len(source.log), len(source.unwanted), len(source.open))
+    here = (target.epoch, target.brokers[target.leader].end, int(target.leapt), len(world.excused))
+    return (*there, *here, len(world.ledger), len(world.hosts))
 
 
 def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], *, excused: bool) -> None:

@@ -116,6 +116,7 @@ class World:
         """Source offsets that the ledger says were left out, because the target refuses them."""
         self.rebuilds = 0
         self.attempts = 0
+        self.checked: tuple[int, ...] = ()
         self.faults = True
         self.origins: Callable[[], Origins | None] = lambda: None
         self.writers: Callable[[], tuple[Writer, ...]] = tuple
