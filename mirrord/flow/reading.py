@@ -7,7 +7,7 @@ import msgspec
 from mirrord.flow.halting import halt
 from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import Effects, OwnBatch
-from mirrord.flow.state import Lane
+from mirrord.flow.state import Lane, Mark
 from mirrord.model.facts import HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
@@ -73,6 +73,13 @@ def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch]
     if first.base_offset + first.count <= lane.mark.target_offset:
         return own[1:], lane.mark.ordinal
     return own, nearest(first.base_sequence, lane.mark.ordinal)
+
+
+def stands_from(lane: Lane, mark: Mark) -> int:
+    """The target offset from which on the ordinals behind a mark of this attempt stand: further in front than the mark
+    says, where the log went back since and they came later."""
+    known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
+    return mark.target_offset if known is None else min(known, mark.target_offset)
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:

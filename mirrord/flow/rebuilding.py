@@ -114,8 +114,9 @@ def locate(lane: Lane) -> Effects:
     found, record = lane.differs, lane.record
     if found is None or record is None:
         return []
-    known = record.target_runs.offset_of(found.first)
-    start = lane.mark.target_offset if lane.mark.ordinal <= found.first else known
+    start = record.target_runs.offset_of(found.first)
+    if lane.mark.ordinal <= found.first:
+        start = reading.stands_from(lane, lane.mark)
     start = max(lane.log_start if start is None else start, lane.log_start)
     if lane.end < start:
         return _stay(lane, f"the target log ends at offset {lane.end}, in front of them")

@@ -472,6 +472,7 @@ def copy(lane: Lane) -> Effects:
     lane.position = run.offset + ordinal - run.ordinal
     lineage.recall(lane)
     lane.next_ordinal = lane.acked = ordinal
+    lane.trusted = min(lane.trusted, ordinal)  # what was acknowledged and is lost may come again, from elsewhere
     lane.expected = lane.end
     lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
     if not lane.notes:

@@ -5,7 +5,7 @@ behind everything that was acknowledged: the next batch of as many records would
 of the target log is asked for first, and the comparison waits until all in front of it is known.
 """
 
-from mirrord.flow import lineage, resume, settling
+from mirrord.flow import lineage, reading, resume, settling
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import ask
 from mirrord.flow.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
@@ -29,7 +29,7 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
 
 
 def _compare(lane: Lane, now: float) -> Effects:
-    if lineage.is_cut_untold(lane) or (lane.in_flight and lane.expected < lane.later_end):
+    if lineage.is_cut_untold(lane) or lane.notes or (lane.in_flight and lane.expected < lane.later_end):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.expected < lane.later_end:
         return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
@@ -37,7 +37,7 @@ def _compare(lane: Lane, now: float) -> Effects:
     begun = lane.check_from or lane.resumed_at
     if lane.acked > begun.ordinal:
         lane.later_check = ask(lane)
-        stretch = (begun.ordinal, lane.acked - 1, begun.target_offset, lane.expected)
+        stretch = (begun.ordinal, lane.acked - 1, reading.stands_from(lane, begun), lane.expected)
         epochs = lineage.known_epochs(lane, begun.ordinal)
         return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
     lane.check_later, lane.check_from = False, None

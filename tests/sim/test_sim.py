@@ -30,6 +30,8 @@ ONCE_FAILED = (
     (105058714415, "unclean, beside others"),
     (1026839311970, "unclean, beside others"),
     (903844764643, "unclean, beside others"),
+    (668612820449, "unclean, beside others"),
+    (576853183061, "unclean, beside others"),
     (111606693762, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
