@@ -79,7 +79,20 @@ def stands_from(lane: Lane, mark: Mark) -> int:
     """The target offset from which on the ordinals behind a mark of this attempt stand: further in front than the mark
     says, where the log went back since and they came later."""
     known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
-    return mark.target_offset if known is None else min(known, mark.target_offset)
+    found = lane.check_begins if lane.check_from is not None and lane.check_from.ordinal <= mark.ordinal else None
+    return min(each for each in (known, found, mark.target_offset) if each is not None)
+
+
+def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
+    """Own batches were read: what is to be compared later may begin among them, further in front than it did."""
+    if lane.check_from is None:
+        return
+    first = lane.check_from.ordinal
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, first)
+        if ordinal + batch.count > first:
+            lane.check_begins = min(lane.check_begins, batch.base_offset)
+            return
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:

@@ -231,6 +231,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     """The log behind the mark was read."""
     if told.error != NONE:
         return _again(lane, now)
+    reading.begins_at(lane, told.own)
     if lane.stage is Stage.VERIFY:
         return _verified(lane, now, told)
     expected, own = lane.mark.ordinal, told.own
@@ -479,7 +480,7 @@ def copy(lane: Lane) -> Effects:
         lane.told = lane.mark
     lane.confirm_end = not lane.protected
     if lane.check_later and (lane.check_from is None or ordinal < lane.check_from.ordinal):
-        lane.check_from = lane.mark
+        lane.check_from, lane.check_begins = lane.mark, NEVER
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))

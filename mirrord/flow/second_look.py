@@ -29,7 +29,7 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
 
 
 def _compare(lane: Lane, now: float) -> Effects:
-    if lineage.is_cut_untold(lane) or lane.notes or (lane.in_flight and lane.expected < lane.later_end):
+    if lineage.is_cut_untold(lane) or (lane.in_flight and lane.expected < lane.later_end):
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.expected < lane.later_end:
         return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]

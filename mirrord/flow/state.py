@@ -373,6 +373,8 @@ class Lane:
     check_from: Mark | None = None
     """Where that begins. An acknowledgement behind it may be a broker's word for another holder's batch, so the mark
     does not pass it."""
+    check_begins: int = NEVER
+    """Where it was found to begin in the target, should the log have gone back since."""
     later_look: int = -1
     """The open question of where the target log ends then."""
     later_end: int = -1

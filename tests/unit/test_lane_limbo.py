@@ -3,7 +3,7 @@
 from mirrord.flow import limbo
 from mirrord.flow.asking import ask
 from mirrord.flow.lane import step
-from mirrord.flow.reading import Reading
+from mirrord.flow.reading import Reading, begins_at, stands_from
 from mirrord.flow.report import mark
 from mirrord.flow.resume import must_wait_to_mend
 from mirrord.flow.signals import (
@@ -150,3 +150,10 @@ def test_the_mark_does_not_pass_what_is_not_read() -> None:
     assert mark(lane) == Mark(6, 6, 1)
     step(lane, 1.0, scanned(scan))
     assert mark(lane) == Mark(7, 10, 1)
+
+
+def test_the_second_look_begins_where_the_log_went_back_to() -> None:
+    lane, _, _ = idle()
+    lane.check_from = Mark(2, 2, 1)
+    begins_at(lane, (OwnBatch(0, 1, 1, 0), OwnBatch(1, 3, 2, 0)))
+    assert stands_from(lane, lane.check_from) == 1
