@@ -5,6 +5,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import MIRROR_MAKER, kafka_jars
 from mirrord.lab.java import find_java
 from mirrord.lab.node import Node
@@ -12,6 +13,31 @@ from mirrord.lab.settings import LabOptions, jvm_options
 
 DEDICATED = "org.apache.kafka.connect.mirror.MirrorMaker"
 STANDALONE = "org.apache.kafka.connect.cli.ConnectStandalone"
+
+ONE_BROKER = """
+replication.factor = 1
+offset-syncs.topic.replication.factor = 1
+checkpoints.topic.replication.factor = 1
+heartbeats.topic.replication.factor = 1
+offset.storage.replication.factor = 1
+config.storage.replication.factor = 1
+status.storage.replication.factor = 1
+us.offset.storage.replication.factor = 1
+us.config.storage.replication.factor = 1
+us.status.storage.replication.factor = 1
+"""
+
+
+def properties(path: Path, source: Cluster, target: Cluster, topics: str, *, alias: str = "eu", more: str = "") -> Path:
+    """A file for one flow from `alias` to "us" that writes its position down every second."""
+    path.write_text(
+        f"clusters = {alias}, us\n{alias}.bootstrap.servers = {source.bootstrap}\n"
+        f"us.bootstrap.servers = {target.bootstrap}\n"
+        f"{alias}->us.enabled = true\n{alias}->us.topics = {topics}\n"
+        f"us->{alias}.enabled = false\nemit.heartbeats.enabled = false\nsync.topic.acls.enabled = false\n"
+        f"refresh.topics.interval.seconds = 1\nus.offset.flush.interval.ms = 1000\n{ONE_BROKER}{more}"
+    )
+    return path
 
 
 class MirrorMaker:
@@ -31,6 +57,11 @@ class MirrorMaker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._node.kill()
         self._temporary.cleanup()
+
+    @property
+    def pid(self) -> int:
+        """Of the process. Raises RuntimeError when there is none."""
+        return self._node.pid
 
     @property
     def running(self) -> bool:

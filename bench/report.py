@@ -32,6 +32,7 @@ depend on the machine and on what else it does: compare ratios within one run.
 """
 
 _WORDS = {
+    "catch-up": "Beside MirrorMaker 2",
     "throughput": "Speed",
     "memory": "Memory",
     "latency": "Latency",

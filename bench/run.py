@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 
 from bench import (
+    catch_up,
     compact_cost,
     discovery,
     fairness,
@@ -38,6 +39,7 @@ from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 Question = Literal[
+    "catch-up",
     "throughput",
     "memory",
     "latency",
@@ -79,6 +81,10 @@ Measure = Callable[[Cluster, Cluster, Order, Callable[[str], None]], list[msgspe
 
 def _throughput(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     return [throughput.measure(source, target, cell, order.share, tell) for cell in throughput.CELLS]
+
+
+def _catch_up(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(catch_up.measure(source, target, order.share, tell))
 
 
 def _memory(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
@@ -144,6 +150,7 @@ def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], 
 
 
 _MEASURES: dict[Question, Measure] = {
+    "catch-up": _catch_up,
     "throughput": _throughput,
     "memory": _memory,
     "latency": _latency,

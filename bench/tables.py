@@ -3,9 +3,6 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
-
-from rich.table import Table as RichTable
 
 from bench import discovery as bench_discovery
 from bench import groups as bench_groups
@@ -15,8 +12,8 @@ from bench import recovery as bench_recovery
 from bench import topics as bench_topics
 from bench.move_phases import PHASES
 from bench.sampler import PARTS
-
-Result = dict[str, Any]
+from bench.table import Result, Table, least_median_most
+from bench.tables_beside import catch_up
 
 _SPEED_GOALS = {
     "64 KiB batches": "at least 40 % of the relay",
@@ -43,28 +40,6 @@ _STEP_GOAL = "at most 25 %"
 _P99_GOAL = "at most 10"
 
 
-class Table(NamedTuple):
-    """A title, a head, and rows of text; the first column names the row."""
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-
-    def for_terminal(self) -> RichTable:
-        """As rich prints it."""
-        table = RichTable(title=self.title, title_justify="left")
-        for at, name in enumerate(self.head):
-            table.add_column(name, justify="right" if at else "left")
-        for row in self.rows:
-            table.add_row(*row)
-        return table
-
-    def for_page(self) -> str:
-        """As Markdown."""
-        lines = [self.head, ["---", *["---:"] * (len(self.head) - 1)], *self.rows]
-        return f"{self.title}:\n\n" + "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
 def throughput(results: Sequence[Result]) -> list[Table]:
     """Speed beside the relay, and where the time goes."""
     speed = Table(
@@ -89,7 +64,7 @@ def throughput(results: Sequence[Result]) -> list[Table]:
                 f"{each['relay_bytes_per_cpu_s'] / 1e6:,.0f}",
                 f"{each['of_relay']:.1%}",
                 _SPEED_GOALS.get(each["name"], "-"),
-                _least_median_most([100 * turn for turn in each["of_relay_turns"]], " %"),
+                least_median_most([100 * turn for turn in each["of_relay_turns"]], " %"),
                 f"{each['batches_per_cpu_s']:,.0f}",
                 f"{each['bytes_per_s'] / 1e6:,.0f}",
                 f"{each['copied_bytes'] / 1e9:.1f} GB, {each['cpu_s']:.1f} CPU-s",
@@ -264,9 +239,9 @@ def topics(results: Sequence[Result]) -> list[Table]:
         [
             f"{each['engine']}: {gap['what']}",
             str(len(gap["target_ms"])),
-            _least_median_most(gap["target_ms"], ""),
+            least_median_most(gap["target_ms"], ""),
             f"{statistics.median(gap['target_ms']) / statistics.median(each['gaps'][0]['target_ms']):.2f}",
-            _least_median_most(gap["source_ms"], ""),
+            least_median_most(gap["source_ms"], ""),
         ]
         for each in results
         for gap in each["gaps"]
@@ -471,11 +446,8 @@ def soak(results: Sequence[Result]) -> list[Table]:
     return [Table("Resident memory under kills, new and deleted topics, and new groups", head, rows)]
 
 
-def _least_median_most(values: Sequence[float], unit: str) -> str:
-    return f"{min(values):.0f}, {statistics.median(values):.0f}, {max(values):.0f}{unit}"
-
-
 TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
+    "catch-up": catch_up,
     "throughput": throughput,
     "memory": memory,
     "latency": latency,

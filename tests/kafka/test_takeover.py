@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from bench.mirror_maker import MirrorMaker
+from bench.mirror_maker import MirrorMaker, properties
 from mirrord.lab.checker import TopicPair, compare
 from mirrord.lab.settings import LabOptions
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair, pair_of
 from tests.fixtures.mirror import Written, create_topic, ends, write
-from tests.fixtures.mm2 import await_copied, properties
+from tests.fixtures.mm2 import await_copied
 
 PARTITIONS = 3
 

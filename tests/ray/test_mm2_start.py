@@ -2,12 +2,12 @@
 
 from pathlib import Path
 
-from bench.mirror_maker import MirrorMaker
+from bench.mirror_maker import MirrorMaker, properties
 from mirrord.lab.checker import TopicPair, compare
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
-from tests.fixtures.mm2 import await_copied, properties
+from tests.fixtures.mm2 import await_copied
 
 START_S = 150.0
 """Ray starts within seconds on an idle machine; a busy one may need several tries."""

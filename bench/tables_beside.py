@@ -1,0 +1,68 @@
+"""Figures of mirrord, MirrorMaker 2 and a bare relay side by side."""
+
+from collections.abc import Sequence
+
+from bench.catch_up import WARM_SHARE
+from bench.table import Result, Table
+
+_OF_MM2_GOALS = {"none": "8", "lz4": "10", "zstd": "20"}
+"""Times the stored bytes per CPU-second of MirrorMaker 2 tuned, in batches of 64 KiB."""
+
+
+def catch_up(results: Sequence[Result]) -> list[Table]:
+    """Bytes, CPU and memory."""
+    rows: list[list[str]] = []
+    ratios: list[list[str]] = []
+    for each in results:
+        batch_bytes = each["stored_bytes"] / each["records"] * each["records_per_batch"]
+        for found in each["copied"]:
+            rate = found["stored_bytes"] / found["cpu_s"]
+            rows.append(
+                [
+                    f"{each['name']}: {found['copier']}",
+                    f"{batch_bytes:,.0f}",
+                    f"{found['stored_bytes'] / found['seconds'] / 1e6:,.0f}",
+                    f"{found['records'] / found['seconds']:,.0f}",
+                    f"{1e9 / rate:.2f}",
+                    f"{found['beside_cpu_s'] / found['stored_bytes'] * 1e9:.2f}",
+                    f"{found['peak_bytes'] / 1e6:,.0f} MB",
+                    f"{found['first_s']:.1f}",
+                ]
+            )
+        ratios.append(_ratios(each))
+    return [
+        Table(
+            f"A backlog, from {WARM_SHARE:.0%} of it on",
+            [
+                "backlog: copier",
+                "bytes in a batch",
+                "stored MB/s",
+                "records/s",
+                "CPU-s per stored GB",
+                "beside it",
+                "peak memory",
+                "start to first record, s",
+            ],
+            rows,
+        ),
+        Table(
+            "mirrord's stored bytes per CPU-second",
+            ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
+            ratios,
+        ),
+    ]
+
+
+def _ratios(result: Result) -> list[str]:
+    rates = {each["copier"]: each["stored_bytes"] / each["cpu_s"] for each in result["copied"]}
+    ours = rates["mirrord"]
+    records = next(each["records"] / each["cpu_s"] for each in result["copied"] if each["copier"] == "mirrord")
+    is_base = "64 KiB, 4 partitions" in result["name"]
+    return [
+        result["name"],
+        f"{ours / result['relay_bytes_per_cpu_s']:.1%}",
+        f"{ours / rates['MM2']:.1f}",
+        f"{ours / rates['MM2 tuned']:.1f}",
+        _OF_MM2_GOALS[result["codec"]] if is_base else "-",
+        f"{records:,.0f}",
+    ]
