@@ -57,8 +57,8 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     else:
         console().print(Group(*_lines(changes)), soft_wrap=True)
     if dry_run:
-        return 3 if changes.flows or changes.replicators else 0
-    if changes.flows or changes.replicators:
+        return 3 if changes.flows or changes.for_all else 0
+    if changes.flows or changes.for_all:
         done = await order_apply(address, config, dry_run=False)
         if done.refused:
             raise ConfigError("\n".join(f"nothing is changed: {line}" for line in done.refused))
@@ -81,9 +81,9 @@ async def _daemon(config: Config, surroundings: Surroundings) -> str:
 
 
 def _lines(changes: ConfigChanges) -> Iterator[str]:
-    if not changes.flows and not changes.replicators:
+    if not changes.flows and not changes.for_all:
         yield "nothing changes"
-    yield from (f"all flows: {escape(line)}" for line in changes.replicators)
+    yield from (f"all flows: {escape(line)}" for line in changes.for_all)
     for change in changes.flows:
         yield from _flow_lines(change)
 

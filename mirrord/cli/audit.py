@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -11,13 +12,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.progress import ProgressLine
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
 from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
-from mirrord.jobs.audit_run import Audit, AuditOrder, LaneDifference
+from mirrord.jobs.audit_run import Audit, AuditOrder, LaneDifference, Progress
+from mirrord.model.config import Config
+from mirrord.model.config_units import rate_bytes_per_s
 from mirrord.model.errors import ConfigError
 from mirrord.shell.audit_results import LaneSummary, Results
+from mirrord.shell.job_lease import JobLease, JobUntold
 from mirrord.shell.translating import time_words
 
 LEVELS = ("ledger", "digest", "records")
@@ -48,6 +53,7 @@ def register(verbs: Verbs) -> None:
         "--resume", metavar="FOLDER", help="go on with an audit that was broken off, and keep results there"
     )
     add_spark(parser)
+    parser.add_argument("--rate", metavar="RATE", help="read no more than that, from both clusters: such as 50MB/s")
     parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -58,16 +64,40 @@ def run(arguments: argparse.Namespace) -> int:
     order = _order(arguments)
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
     audit = Audit(config, order)
-    audit.run(results, results.known(order.level) if results and arguments.resume else {})
+    known = results.known(order.level) if results and arguments.resume else {}
+    with ExitStack() as stack:
+        # What reads no record takes no time, and stands in nobody's way.
+        lease = _lease(config, stack) if order.level != "ledger" else None
+        with ProgressLine("audit") as shown:
+            audit.run(results, known, lambda progress: _tell(progress, shown, lease))
+        lines = audit.tell()
+        for flow in config.flows:
+            if lease is not None:
+                lease.tell(flow.name, *audit.outcome(flow.name))
     sums, differences = audit.sums(), list(audit.differences())
     if arguments.json:
         document = {"level": order.level, "partitions": sums, "differences": differences}
         print(msgspec.json.encode(document).decode())
     else:
         console().print(_tables(sums, differences))
-    for line in audit.tell():
+    for line in lines:
         print(f"mirrord: {line}", file=sys.stderr)
     return 3 if any(each.differences for each in sums) else 0
+
+
+def _lease(config: Config, stack: ExitStack) -> JobLease | None:
+    """None when we may not write to the ledger: an audit is one all the same. Raises EnvironmentFault."""
+    try:
+        return stack.enter_context(JobLease(config, "audit"))
+    except JobUntold as fault:
+        print(f"mirrord: that an audit runs is not told to others: {fault}", file=sys.stderr)
+        return None
+
+
+def _tell(progress: Progress, line: ProgressLine, lease: JobLease | None) -> None:
+    line.tell(progress.ranges, progress.every, "ranges", f"{size(progress.read_bytes)} read")
+    if lease is not None:
+        lease.progress(progress.ranges, progress.every)
 
 
 def _order(arguments: argparse.Namespace) -> AuditOrder:
@@ -75,8 +105,9 @@ def _order(arguments: argparse.Namespace) -> AuditOrder:
     begin_ms = since_ms(arguments.since)
     if not 0 < arguments.sample <= 1:
         raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")
-    if arguments.level == "ledger" and (arguments.sample < 1 or arguments.spark):
-        option = "--spark" if arguments.spark else "--sample"
+    idle = {"--sample": arguments.sample < 1, "--spark": arguments.spark, "--rate": arguments.rate}
+    if arguments.level == "ledger" and any(idle.values()):
+        option = next(name for name, given in idle.items() if given)
         raise ConfigError(f"{option} has no meaning beside --level ledger, which reads no record and needs no Spark")
     if arguments.resume and arguments.out:
         raise ConfigError("--out has no meaning beside --resume, which names the folder")
@@ -88,7 +119,15 @@ def _order(arguments: argparse.Namespace) -> AuditOrder:
         again=arguments.again,
         sample=arguments.sample,
         spark=spark_settings(arguments),
+        rate_bytes_per_s=_rate(arguments.rate),
     )
+
+
+def _rate(given: str | None) -> int | None:
+    try:
+        return None if given is None else rate_bytes_per_s(given)
+    except ValueError as rule:
+        raise ConfigError(f'--rate: found "{given}"; allowed: {rule}') from None
 
 
 _SHOWN = 100

@@ -1,10 +1,7 @@
 """`mirrord compact`: moves older runs of the offset map from the ledger into a dataset of Parquet files."""
 
 import argparse
-import asyncio
-import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import msgspec
@@ -12,17 +9,16 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.progress import ProgressLine
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
 from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
+from mirrord.jobs.compact_run import compact_flows, moved_line
 from mirrord.ledger.compact import PART_RUNS
-from mirrord.ledger.errors import LedgerMissing
-from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError
-from mirrord.shell.compaction import Compacted, FileWork, Spread, Wanted, compact, write
-from mirrord.shell.map_archive import ArchiveFile, writable
-from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.supervise import Surroundings
+from mirrord.shell.compaction import Compacted, Wanted
+from mirrord.shell.job_lease import JobLease
+from mirrord.shell.map_archive import writable
 
 _EPILOG = f"""The ledger's snapshots hold the offset map of all that either cluster still has: one to three bytes for
 each gap. Older parts of it are moved into Parquet files below the folder of [compact] path, from where `translate` and
@@ -61,15 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(
             f'{arguments.conf}: [compact] path is missing: a folder for the files, such as path = "/srv/maps"'
         )
-    due = [(flow, asyncio.run(_look(config, flow, wanted))) for flow in config.flows]
     writable(Path(config.compact.path))
-    with ExitStack() as stack:
-        spread: Spread = _here
-        if any(runs for _, runs in due):
-            from mirrord.jobs.compact import open_spread  # noqa: PLC0415 - Spark is loaded for what needs it
+    with JobLease(config, "compact") as lease, ProgressLine("compaction") as line:
 
-            spread = stack.enter_context(open_spread(settings))
-        done = [asyncio.run(_compact(config, flow, wanted, spread)) for flow, runs in due if runs is not None]
+        def tell(_: str, moved: int, every: int) -> None:
+            line.tell(moved, every, "gaps are written")
+            lease.progress(moved, every)
+
+        done = compact_flows(config, Path(config.compact.path), wanted, settings, tell)
+        for each in done:
+            lease.tell(each.flow, "done", moved_line([each]))
     if arguments.json:
         print(msgspec.json.encode({"flows": done}).decode())
     else:
@@ -82,39 +79,6 @@ def _wanted(arguments: argparse.Namespace) -> Wanted:
     if arguments.least < 1:
         raise ConfigError(f"--least: found {arguments.least}; allowed: a whole number from 1 on")
     return Wanted(topics=tuple(arguments.topics), least=arguments.least)
-
-
-def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
-    """Without Spark: what has become due since there was nothing to do."""
-    return [write(work) for work in works]
-
-
-async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
-    """How many runs there are to be moved, without moving any; None: the flow has never run."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
-    try:
-        await store.open(read_only=True)
-    except LedgerMissing:
-        return None
-    try:
-        return sum(part.runs for part in wanted.parts(store.state))
-    finally:
-        await store.close()
-
-
-async def _compact(config: Config, flow: FlowConfig, wanted: Wanted, spread: Spread) -> Compacted:
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
-    await store.open()
-    try:
-        folder = Path(config.compact.path or "") / flow.name
-        return await compact(store, folder, wanted, spread, lambda done, every: _progress(flow.name, done, every))
-    finally:
-        await store.close()
-
-
-def _progress(flow: str, done: int, every: int) -> None:
-    share = 100 * done // every if every else 100
-    print(f"mirrord: {flow}: {share}%: {count(done)} of {count(every)} gaps are written", file=sys.stderr)
 
 
 def _table(done: Sequence[Compacted]) -> Table:

@@ -41,6 +41,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.job_facts import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.model.letters import letters_words
 from mirrord.model.names import LaneId
 from mirrord.model.order_facts import (
@@ -59,6 +60,7 @@ from mirrord.model.seeking import LaneSought, SeekDone
 SHOWN_RUNS = 3
 
 LaneName = Callable[[LaneId], str]
+_Named = TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted | JobFact
 
 
 def _holder(holder: Holder) -> str:
@@ -68,7 +70,7 @@ def _holder(holder: Holder) -> str:
 
 def words(fact: AnyFact, name: LaneName) -> str:
     """What happened. `name` tells how to call a lane."""
-    if isinstance(fact, TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted):
+    if isinstance(fact, _Named):
         return _named_words(fact, name)
     match fact:
         case FlowOpened():
@@ -170,11 +172,9 @@ def _lane_words(fact: LaneFact | RangeAudited) -> str:
             return _found_words(fact)
 
 
-def _named_words(
-    fact: TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted, name: LaneName
-) -> str:
-    if isinstance(fact, OrderFact):
-        return _order_words(fact)
+def _named_words(fact: _Named, name: LaneName) -> str:
+    if isinstance(fact, OrderFact | JobFact):
+        return _job_words(fact) if isinstance(fact, JobFact) else _order_words(fact)
     if isinstance(fact, CompactionBegan):
         return f"compaction {fact.number} of the map began"
     if isinstance(fact, MapCompacted):
@@ -188,6 +188,17 @@ def _named_words(
     if isinstance(fact, QuarantineSkipped):
         what, kept = "are left out", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
     return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept} {_by(fact.origin)}"
+
+
+def _job_words(fact: JobFact) -> str:
+    what = f"{fact.job} {fact.number}"
+    match fact:
+        case JobBegan():
+            return f"{what} began on {fact.worker.host} (pid {fact.worker.pid})"
+        case JobRenewed():
+            return f"{what} is at {fact.done} of {fact.every}"
+        case JobEnded():
+            return f"{what} ended: {fact.outcome}{_note(fact.line)}"
 
 
 def _by(origin: Origin) -> str:

@@ -3,9 +3,9 @@
 import argparse
 import re
 
+from mirrord.model.config_jobs import MASTER_RULE, check_master
 from mirrord.model.errors import ConfigError
 
-_MASTER = re.compile(r"local(-cluster)?(\[[^\[\]]+\])?|spark://.+|k8s://.+|yarn")
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")
 
 
@@ -36,8 +36,9 @@ def spark_settings(arguments: argparse.Namespace) -> dict[str, str]:
         if match is None:
             raise ConfigError(f'--spark: found "{given}"; allowed: a setting such as spark.master=spark://host:7077')
         settings[match[1]] = match[2]
-    master = settings.get("spark.master", "local")
-    if not _MASTER.fullmatch(master):
-        allowed = "local[2], spark://host:7077, k8s://https://host:6443, yarn"
-        raise ConfigError(f'--spark spark.master: found "{master}"; allowed: such as {allowed}')
+    try:
+        check_master(settings)
+    except ValueError:
+        found = settings["spark.master"]
+        raise ConfigError(f'--spark spark.master: found "{found}"; allowed: {MASTER_RULE}') from None
     return settings

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mirrord.cli.job_lines import job_lines
 from mirrord.model.facts import LOSSES
 from mirrord.model.orders import moment
 from mirrord.model.status import (
@@ -168,6 +169,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     yield from map(escape, flow.remarks)
     yield from _node_lines(flow.replicators)
     yield from _rpo_lines(flow.rpo)
+    yield from job_lines(flow.jobs)
     if flow.latency is not None:
         yield _latency_line(flow, flow.latency)
     if flow.lease is not None and flow.state in {"standby", "down"}:

@@ -3,8 +3,10 @@
 What a task does is `mirrord.shell.auditing.RangeReader`: the same wire code and the same comparison as without Spark.
 """
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
 
 import msgspec
 
@@ -16,11 +18,16 @@ from mirrord.model.names import Alias
 from mirrord.shell.audit_plan import FlowPlan
 from mirrord.shell.auditing import AuditedLane, RangeReader
 from mirrord.shell.log_reader import open_logs
+from mirrord.shell.pace import Pace
 
 RANGES_A_TASK = 4
 """A task opens its connections once; small tasks spread better."""
 TASKS_A_CORE = 8
 """Of one job; between jobs results are kept."""
+TELL_S = 1.0
+
+Tell = Callable[[int, int], None]
+"""Is called from time to time, in a thread of its own, with the ranges that are done and the bytes that were read."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -48,29 +55,70 @@ def works(plan: FlowPlan) -> list[Work]:
 
 
 def audit(
-    clusters: Mapping[Alias, ClusterConfig], wanted: Sequence[Work], settings: Mapping[str, str], *, by_records: bool
+    clusters: Mapping[Alias, ClusterConfig],
+    wanted: Sequence[Work],
+    settings: Mapping[str, str],
+    *,
+    by_records: bool,
+    tell: Tell,
+    rate_bytes_per_s: int | None = None,
 ) -> Iterator[Found]:
-    """The results, in the order in which they come. Raises EnvironmentFault."""
+    """The results, in the order in which they come. All tasks together read no more than the rate.
+
+    Raises EnvironmentFault.
+    """
     if not wanted:
         return
     with open_session("mirrord audit", settings) as session:
         context = session.sparkContext
-        task = AuditTask(dict(clusters), by_records=by_records)
+        done, read = context.accumulator(0), context.accumulator(0)
+        rate = rate_bytes_per_s and max(1, rate_bytes_per_s // context.defaultParallelism)
+        task = AuditTask(dict(clusters), by_records=by_records, rate_bytes_per_s=rate, done=done, read=read)
         at_once = RANGES_A_TASK * TASKS_A_CORE * context.defaultParallelism
-        for first in range(0, len(wanted), at_once):
-            some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
-            # Without Arrow on this way: Spark would ask for pandas.
-            spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
-            for found in spread.mapPartitions(task).collect():
-                yield msgspec.msgpack.decode(found, type=Found)
+        with _telling(lambda: tell(done.value, read.value)):
+            for first in range(0, len(wanted), at_once):
+                some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
+                # Without Arrow on this way: Spark would ask for pandas.
+                spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
+                for found in spread.mapPartitions(task).collect():
+                    yield msgspec.msgpack.decode(found, type=Found)
+
+
+@contextmanager
+def _telling(tell: Callable[[], None]) -> Generator[None]:
+    """Beside a job that is waited for."""
+    ended = threading.Event()
+
+    def follow() -> None:
+        while not ended.wait(TELL_S):
+            tell()
+
+    thread = threading.Thread(target=follow, name="progress of the audit", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 class AuditTask:
     """What Spark calls with the ranges of a task. Holds references to secrets, never secrets."""
 
-    def __init__(self, clusters: dict[Alias, ClusterConfig], *, by_records: bool) -> None:
+    def __init__(
+        self,
+        clusters: dict[Alias, ClusterConfig],
+        *,
+        by_records: bool,
+        done: Any,
+        read: Any,
+        rate_bytes_per_s: int | None = None,
+    ) -> None:
+        """`done` and `read` are Spark's accumulators; the rate is this task's share."""
         self._clusters = clusters
         self._by_records = by_records
+        self._rate_bytes_per_s = rate_bytes_per_s
+        self._done, self._read = done, read
 
     def __call__(self, given: Iterator[bytes]) -> Iterator[bytes]:
         """One result for each range."""
@@ -87,6 +135,10 @@ class AuditTask:
                     await stack.enter_async_context(open_logs(alias, self._clusters[alias], names))
                     for alias, names in zip((source, target), topics, strict=True)
                 ]
-                reader = RangeReader(logs[0], logs[1], by_records=self._by_records)
+                pace = Pace(self._rate_bytes_per_s)
+                reader = RangeReader(logs[0], logs[1], by_records=self._by_records, pace=pace)
                 for work in some:
-                    yield Found(work.flow, await reader.audit(work.lane, work.wanted))
+                    result = await reader.audit(work.lane, work.wanted)
+                    self._done.add(1)
+                    self._read.add(result.read_bytes)
+                    yield Found(work.flow, result)

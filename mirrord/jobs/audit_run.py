@@ -2,7 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -10,6 +11,7 @@ from mirrord.audit.model import Difference, RangeResult
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.job_facts import Outcome
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
 from mirrord.shell.audit_proof import tell
 from mirrord.shell.audit_results import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
@@ -30,6 +32,20 @@ class AuditOrder(msgspec.Struct, frozen=True, kw_only=True):
     sample: float = 1.0
     """Only such a share of the ranges."""
     spark: dict[str, str] = {}
+    rate_bytes_per_s: int | None = None
+    """At most so much is read from both clusters together."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an audit is."""
+
+    ranges: int
+    every: int
+    """All ranges."""
+    read_bytes: int
+
+
+Tell = Callable[[Progress], None]
 
 
 class LaneDifference(msgspec.Struct, frozen=True):
@@ -52,8 +68,9 @@ class Audit:
         self._found: dict[tuple[str, str], list[RangeResult]] = {}
         """By flow and lane."""
 
-    def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult]) -> None:
-        """Compare everything, and keep results on the way; `known` are those of an audit that was broken off.
+    def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult], tell: Tell = lambda _: None) -> None:
+        """Compare everything, and keep results on the way; `known` are those of an audit that was broken off. `tell` is
+        called from time to time, perhaps in another thread.
 
         Raises EnvironmentFault.
         """
@@ -66,7 +83,7 @@ class Audit:
         ranges = {(key, wanted.first): wanted for key, lane in lanes.items() for wanted in lane.ranges}
         rows: list[Row] = []
         try:
-            for flow, result in self._compared([_left(plan, known) for plan in self._plans]):
+            for flow, result in self._compared([_left(plan, known) for plan in self._plans], tell):
                 self._found[flow, result.lane].append(result)
                 audited = lanes[flow, result.lane].audited
                 rows.append(
@@ -105,6 +122,18 @@ class Audit:
                     for difference in result.compared.differences:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
 
+    def outcome(self, flow: str) -> tuple[Outcome, str]:
+        """What came of it, in one line."""
+        sums = [each for each in self.sums() if each.flow == flow]
+        kinds: Counter[str] = Counter()
+        for each in sums:
+            kinds.update(each.differences)
+        records, read = sum(each.records for each in sums), sum(each.read_bytes for each in sums)
+        looked = f"{sum(not each.skipped for each in sums):,} partitions, {records:,} records, {read:,} bytes read"
+        if kinds:
+            return "differences", f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.items())} ({looked})"
+        return "done", f"no difference ({looked})"
+
     def tell(self) -> list[str]:
         """Let the ledger know what is proven; a line for each flow whose ledger does not take that, for an audit is one
         all the same."""
@@ -131,7 +160,7 @@ class Audit:
         except LedgerMissing:
             return None  # it has never run, so nothing is copied
 
-    def _compared(self, plans: Sequence[FlowPlan]) -> Iterator[tuple[str, RangeResult]]:
+    def _compared(self, plans: Sequence[FlowPlan], tell: Tell) -> Iterator[tuple[str, RangeResult]]:
         order = self._order
         if order.level == "ledger":
             for plan in plans:
@@ -145,7 +174,17 @@ class Audit:
         if order.sample < 1:
             some = max(1, round(len(wanted) * order.sample))
             wanted = random.sample(wanted, min(some, len(wanted)))
-        for each in audit(self._config.clusters, wanted, order.spark, by_records=order.level == "records"):
+        every = len(wanted)
+        tell(Progress(0, every, 0))
+        found = audit(
+            self._config.clusters,
+            wanted,
+            order.spark,
+            by_records=order.level == "records",
+            tell=lambda done, read_bytes: tell(Progress(min(done, every), every, read_bytes)),
+            rate_bytes_per_s=order.rate_bytes_per_s,
+        )
+        for each in found:
             yield each.flow, each.result
 
 

@@ -18,10 +18,16 @@ def leashed(command: list[str]) -> list[str]:
     return [sys.executable, "-I", "-S", str(Path(__file__)), str(os.getpid()), *command]
 
 
-def main(parent: int, command: list[str]) -> None:
+def tie_to(parent: int) -> None:
+    """From here on this process ends with its parent; at once, if that has ended already."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() == parent:  # else it died before the leash was on
-        os.execvp(command[0], command)  # noqa: S606 - the program is the caller's choice, and there is no shell
+    if os.getppid() != parent:  # it died before the leash was on
+        os._exit(1)
+
+
+def main(parent: int, command: list[str]) -> None:
+    tie_to(parent)
+    os.execvp(command[0], command)  # noqa: S606 - the program is the caller's choice, and there is no shell
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.job_facts import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.model.order_facts import (
     LanePinned,
     OrderFact,
@@ -46,7 +47,7 @@ VERSION = 9
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
 8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
-the verdict "skipped"). 9: `CopyNamed`."""
+the verdict "skipped"). 9: `CopyNamed`, and jobs (`JobBegan` and its neighbours)."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -121,14 +122,23 @@ def _is_sound(fact: AnyFact) -> bool:
         case RangeAudited():
             times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
             return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
-        case CompactionBegan():
-            return 0 <= fact.number < _INT64 and 0 <= fact.at_ms <= LATEST_MS
+        case CompactionBegan() | JobBegan() | JobRenewed() | JobEnded():
+            return _is_sound_job(fact)
         case MapCompacted():
             return all(_are_archived(side, fact.number) for side in (fact.source, fact.target))
         case TopicDeletionPlanned():
             return 0 <= fact.due_ms <= LATEST_MS
         case _:
             return True
+
+
+def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:
+    if not 0 <= fact.number < _INT64:
+        return False
+    if isinstance(fact, JobRenewed):
+        return 0 <= fact.done < _INT64 and 0 <= fact.every < _INT64
+    lasts = not isinstance(fact, JobBegan) or 0 < fact.ttl_ms <= LATEST_MS
+    return lasts and 0 <= fact.at_ms <= LATEST_MS
 
 
 def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone) -> bool:

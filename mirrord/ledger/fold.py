@@ -7,8 +7,8 @@ What binds:
 
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the present lease, until that is released, but for those of audits and compactions, which
-  hold no lease; `LeaseContinued` when its turn is one more than
+- every other fact only under the present lease, until that is released, but for those of jobs (audits, compactions),
+  which hold no lease; `LeaseContinued` when its turn is one more than
   the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
@@ -59,6 +59,7 @@ from mirrord.model.facts import (
     TopicFact,
     VerdictGiven,
 )
+from mirrord.model.job_facts import JobFact, after
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
@@ -69,7 +70,7 @@ WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
 FORGOTTEN_KEPT = 1000
 """Names of topics that are forgotten; together they have to fit into one record."""
-_OF_ANYBODY = RangeAudited | CompactionBegan | MapCompacted
+_OF_ANYBODY = RangeAudited | CompactionBegan | MapCompacted | JobFact
 """What jobs tell. It binds also when the last holder of the lease has released it."""
 
 
@@ -282,7 +283,12 @@ def _audit(state: FlowState, fact: RangeAudited, offset: int) -> bool:
     return True
 
 
-def _apply_of_job(state: FlowState, fact: RangeAudited | CompactionBegan | MapCompacted, offset: int) -> bool:
+def _apply_of_job(state: FlowState, fact: RangeAudited | CompactionBegan | MapCompacted | JobFact, offset: int) -> bool:
+    if isinstance(fact, JobFact):
+        job = after(state.jobs.get(fact.job), fact)
+        if job is not None:
+            state.jobs[fact.job] = job
+        return job is not None
     match fact:
         case RangeAudited():
             return _audit(state, fact, offset)

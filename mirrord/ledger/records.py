@@ -25,6 +25,7 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
+from mirrord.model.job_facts import JobState
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantine
@@ -148,6 +149,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
+    jobs: tuple[JobState, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece

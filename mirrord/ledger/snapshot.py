@@ -167,6 +167,7 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         forgotten_copies=tuple(sorted({LaneKey.parse(lane).topics for lane in state.forgotten_lanes})),
         compaction=state.compaction,
         named=tuple(state.named.values()),
+        jobs=tuple(state.jobs.values()),
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
@@ -366,6 +367,7 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         forgotten_topics=dict.fromkeys(flow.forgotten_topics),
         compaction=flow.compaction,
         named={each.source_topic_id: each for each in flow.named},
+        jobs={job.job: job for job in flow.jobs},
         next_offset=flow.cut,
     )
 

@@ -22,6 +22,7 @@ from mirrord.model.facts import (
     Verdict,
 )
 from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.job_facts import Job, JobState
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.orders import Orders
 from mirrord.model.quarantine import Quarantine
@@ -178,6 +179,8 @@ class FlowState:
     """Source topics of which nothing else is known any more, the newest last; of many only the newest are kept."""
     compaction: int = 0
     """How many compactions have begun: the number of the last one."""
+    jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
+    """The last job of each kind."""
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes of which something may stand in the state topic, each with the ledger offset that said so. The

@@ -31,6 +31,7 @@ from mirrord.model.config_features import (
     refresh,
     separator,
 )
+from mirrord.model.config_jobs import AuditConfig, CompactConfig, read_audit, read_compact
 from mirrord.model.config_policies import BuiltIn, PolicyCheck, PolicySettings, naming_of, policy, settings
 from mirrord.model.config_security import anchored, read_security
 from mirrord.model.config_units import (
@@ -200,13 +201,6 @@ class LogsConfig(msgspec.Struct, frozen=True):
     directory: str | None = None
 
 
-class CompactConfig(msgspec.Struct, frozen=True):
-    """Where `mirrord compact` moves older runs of the offset map."""
-
-    path: str | None = None
-    """A folder that daemon, command line and Spark's executors all see. None: the ledger holds everything."""
-
-
 class Config(msgspec.Struct, frozen=True):
     """The whole of a conf.toml."""
 
@@ -221,6 +215,7 @@ class Config(msgspec.Struct, frozen=True):
     ray: RayConfig = RayConfig()
     http: HttpConfig = HttpConfig()
     logs: LogsConfig = LogsConfig()
+    audit: AuditConfig = AuditConfig()
     compact: CompactConfig = CompactConfig()
 
     @property
@@ -276,7 +271,7 @@ class Config(msgspec.Struct, frozen=True):
             },
             http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
-            compact=CompactConfig(path=archive),
+            compact=msgspec.structs.replace(self.compact, path=archive),
             flows=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.flows),
             elsewhere=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.elsewhere),
         )
@@ -315,8 +310,8 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
         for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
     }
     flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
-    path = root.table("compact").optional("path", read.text, None)
-    flows = tuple(msgspec.structs.replace(flow, archive=path) for flow in flows)
+    compact = read_compact(root.table("compact"))
+    flows = tuple(msgspec.structs.replace(flow, archive=compact.path) for flow in flows)
     config = Config(
         clusters=clusters,
         flows=flows,
@@ -326,7 +321,8 @@ def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Co
         ray=_ray(root.table("ray")),
         http=_http(root.table("http")),
         logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
-        compact=CompactConfig(path=path),
+        audit=read_audit(root.table("audit")),
+        compact=compact,
     )
     for index, flow in enumerate(flows):
         for key, message in policies.faults(flow) if flow.source and flow.target else ():

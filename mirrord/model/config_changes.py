@@ -36,6 +36,7 @@ LIVE = frozenset(
 DAEMONS_OWN = ("instance", "ray", "http", "logs")
 """What two daemons of the same flows differ in: where each runs, writes and is found."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
+_JOBS = ("audit", "compact")
 
 
 class FlowChange(msgspec.Struct, frozen=True):
@@ -59,6 +60,13 @@ class ConfigChanges(msgspec.Struct, frozen=True):
     """What is new in their number and in what they host, one line each; it is for all flows."""
     refused: tuple[str, ...] = ()
     """What cannot be taken while the daemon runs; then nothing of it is taken."""
+    jobs: tuple[str, ...] = ()
+    """What is new in the audits and compactions by schedule, one line each; it is for all flows."""
+
+    @property
+    def for_all(self) -> tuple[str, ...]:
+        """What is for all flows."""
+        return (*self.replicators, *self.jobs)
 
 
 def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
@@ -84,7 +92,9 @@ def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
     replicators = ()
     if old.replicators != new.replicators:
         replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
-    return ConfigChanges(tuple(flows), replicators, tuple(refused))
+    jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow tells it
+    return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
 
 
 def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:

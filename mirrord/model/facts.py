@@ -13,6 +13,7 @@ from mirrord.model.acls import AclRule
 from mirrord.model.archive import CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Fact
+from mirrord.model.job_facts import JobFact
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
@@ -422,6 +423,7 @@ AnyFact = (
     | RangeAudited
     | CompactionBegan
     | MapCompacted
+    | JobFact
 )
 
 

@@ -194,6 +194,20 @@ CATALOGUE: tuple[Metric, ...] = (
         "mirrord_proven_timestamp_seconds", "gauge", "seconds", LANE,
         "The highest record time below that offset, seconds since the epoch.",
     ),
+    Metric(
+        "mirrord_job_runs", "gauge", "", ("flow", "job"),
+        "1 while an audit, or a compaction, of the flow runs, wherever that is. Missing where none ever has, nor is "
+        "scheduled.",
+    ),
+    Metric(
+        "mirrord_job_succeeded_timestamp_seconds", "gauge", "seconds", ("flow", "job"),
+        "When the last one ended that did its work, also if it found differences, seconds since the epoch.",
+    ),
+    Metric(
+        "mirrord_job_outcome", "gauge", "", ("flow", "job", "outcome"),
+        "1 for how the last one ended: `done`, `differences` (an audit that found some), `failed` or `stopped`. "
+        "Missing while one runs.",
+    ),
 )  # fmt: skip
 
 BY_NAME = {metric.name: metric for metric in CATALOGUE}

@@ -11,6 +11,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.model.audit_facts import ProvingLevel
+from mirrord.model.job_facts import Job, Outcome
 from mirrord.model.names import Alias, ClusterId
 
 LaneState = Literal[
@@ -295,6 +296,34 @@ class RpoStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One line for people: why it is not within, or why that is not known."""
 
 
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Audits, or compactions, of a flow: the last one, wherever it ran, and the next one by schedule."""
+
+    job: Job
+    every_s: float | None = None
+    """None: not by schedule."""
+    runs: bool = False
+    """The last one has not ended, as far as is known."""
+    host: str = ""
+    pid: int = 0
+    done: int = 0
+    every: int = 0
+    """How far the last one is, or was: ranges of an audit, gaps of a compaction; 0 while that is not known."""
+    began_ms: int | None = None
+    """None: there was none yet."""
+    ended_ms: int | None = None
+    succeeded_ms: int | None = None
+    """When the last one ended that did its work, also if it found differences."""
+    outcome: Outcome | None = None
+    """None: it runs, or its process has died."""
+    line: str = ""
+    """What came of the last one, for people."""
+    next_ms: int | None = None
+    """When the next one begins; only the daemon that holds the flow knows it."""
+    note: str = ""
+    """One line for people: why there was none."""
+
+
 class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One flow. `totals` is always `Totals.of(lanes)`; it is there so that no reader has to add up."""
 
@@ -329,6 +358,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Positions of consumer groups by `mirrord.model.groups.GroupState`; None while nobody follows groups."""
     groups_followed: bool | None = None
     """None where nobody wants it."""
+    jobs: tuple[JobStatus, ...] = ()
+    """Those that are scheduled, or have ever run."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicPartition
 from mirrord.shell.digest import digest
 from mirrord.shell.log_reader import LogReader, RangeGone
+from mirrord.shell.pace import Pace
 from mirrord.shell.reading import ReadBatch
 from mirrord.shell.records import decode
 from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
@@ -38,10 +39,11 @@ class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
 class RangeReader:
     """Compares ranges of the lanes of one flow."""
 
-    def __init__(self, source: LogReader, target: LogReader, *, by_records: bool) -> None:
+    def __init__(self, source: LogReader, target: LogReader, *, by_records: bool, pace: Pace | None = None) -> None:
         """With `by_records` no batch is taken for proven by its header."""
         self._source = source
         self._target = target
+        self._pace = pace or Pace(None)
         self._by_records = by_records
 
     async def audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
@@ -54,7 +56,7 @@ class RangeReader:
         return await self._audit(lane, wanted)
 
     async def _audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
-        both = _Both(self._source, self._target, lane, wanted)
+        both = _Both(self._source, self._target, lane, wanted, self._pace)
         await both.look()
         if not self._by_records and both.is_whole:
             compared = await both.batches()
@@ -66,11 +68,12 @@ class RangeReader:
 class _Both:
     """One range in both logs."""
 
-    def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange) -> None:
+    def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange, pace: Pace) -> None:
         self._source_log = source
         self._target_log = target
         self._lane = lane
         self._wanted = wanted
+        self._pace = pace
         self._source_bounds = self._target_bounds = (0, 0)
         self._read_bytes = 0
         self._newest_ms = -1
@@ -133,6 +136,7 @@ class _Both:
         async with aclosing(reading) as batches:
             async for batch in batches:
                 self._read_bytes += batch.end - batch.start
+                await self._pace.took(batch.end - batch.start)
                 if not batch.aborted and not _is_marker(batch):
                     if not batch.is_old:
                         self._newest_ms = max(self._newest_ms, batch.header.max_timestamp)
@@ -146,6 +150,7 @@ class _Both:
         async with aclosing(self._target_log.read(self._lane.target, start, end, committed=False)) as batches:
             async for batch in batches:
                 self._read_bytes += batch.end - batch.start
+                await self._pace.took(batch.end - batch.start)
                 if not _is_marker(batch):
                     yield batch
 

@@ -30,6 +30,7 @@ from mirrord.shell.paused_ends import PausedEnds
 from mirrord.shell.preview import topics_that_change
 from mirrord.shell.pruning import prune_for_ever
 from mirrord.shell.recorder import Recorder, left_behind
+from mirrord.shell.schedule import Schedule
 from mirrord.shell.seen_lease import SeenLease, lease_status
 from mirrord.shell.services import Services
 from mirrord.shell.target_mode import TargetMode
@@ -65,6 +66,7 @@ class FlowSupervisor:
         self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
         self._forgetting = Forgetting(flow.name, self._source_admin, self._target_admin, services.clock)
         self.groups = GroupKeeper(services.engine, services.config.instance)
+        self.schedule = Schedule(flow.name, services.config, services.clock)
         self._upkeep, self._discovery = self._look_after(flow)
         self._replicators = services.config.replicators
         self._paused = PausedEnds()
@@ -197,6 +199,7 @@ class FlowSupervisor:
             ledger_end=self._store.state.next_offset if self._store else None,
             groups=self.groups.states,
             groups_followed=self.groups.followed,
+            jobs=self.schedule.status(self._store.state.jobs if self._store else None),
         )
 
     # one try
@@ -298,6 +301,7 @@ class FlowSupervisor:
                 self._poll(fleet),
                 self._paused.follow(setup.source, fleet.paused),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
+                self.schedule.keep(),
                 prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
             )
         ]

@@ -9,6 +9,7 @@ import msgspec
 import psutil
 
 from mirrord.model.facts import Holder
+from mirrord.model.job_facts import Worker
 from mirrord.shell.program import program
 
 START_FIELD = 22
@@ -61,11 +62,26 @@ def this_process(instance: str, http: str, *, hosts_all: bool = False, identity:
 def is_dead(holder: Holder) -> bool:
     """Whether the holder was a process of this machine that exists no longer, and nobody is started in its place. False
     whenever that is not sure."""
-    if not holder.boot_id or (holder.host, holder.boot_id) != (socket.gethostname(), _boot_id()):
+    if not _is_here(holder):
         return False
     if holder.daemon and not (holder.keeper_pid and _has_ended(holder.keeper_pid, holder.keeper_ticks)):
         return False
     return _has_ended(holder.pid, holder.started_ticks)
+
+
+def this_worker() -> Worker:
+    """This process, as a job."""
+    pid = os.getpid()
+    return Worker(socket.gethostname(), pid, _boot_id(), _started_ticks(pid))
+
+
+def is_dead_worker(worker: Worker) -> bool:
+    """Whether it was a process of this machine that exists no longer. False whenever that is not sure."""
+    return _is_here(worker) and _has_ended(worker.pid, worker.started_ticks)
+
+
+def _is_here(process: Holder | Worker) -> bool:
+    return bool(process.boot_id) and (process.host, process.boot_id) == (socket.gethostname(), _boot_id())
 
 
 def _has_ended(pid: int, started_ticks: int) -> bool:

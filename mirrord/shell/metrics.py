@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from mirrord.model.facts import LOSSES
 from mirrord.model.groups import GroupState
+from mirrord.model.job_facts import Outcome
 from mirrord.model.metrics import CATALOGUE, LATENCY_BOUNDS_S, Metric
 from mirrord.model.status import CountsStatus, FlowStatus, LaneStatus, RequestsStatus, Status
 
@@ -138,6 +139,12 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     for reason in LOSSES:
         # Zeros, too: an alert compares with the time before, when there was no loss.
         yield "mirrord_lost_offsets", (reason,), offsets.get(reason, 0)
+    for job in flow.jobs:
+        yield "mirrord_job_runs", (job.job,), job.runs
+        if job.succeeded_ms is not None:
+            yield "mirrord_job_succeeded_timestamp_seconds", (job.job,), job.succeeded_ms / 1000
+        for outcome in get_args(Outcome) if job.outcome is not None else ():
+            yield "mirrord_job_outcome", (job.job, outcome), job.outcome == outcome
     if flow.groups is not None:
         for state in get_args(GroupState):
             yield "mirrord_group_positions", (state,), flow.groups.get(state, 0)

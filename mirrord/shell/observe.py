@@ -25,6 +25,7 @@ from mirrord.shell.lease_holder import is_dead
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.orders import order_remarks
 from mirrord.shell.remote import NoAnswer, ask_status
+from mirrord.shell.schedule import job_statuses
 from mirrord.shell.seen_lease import lease_status
 from mirrord.shell.supervise import Surroundings
 
@@ -139,6 +140,7 @@ async def _from_ledger(
         guarantee_note=promise_note,
         rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
         remarks=tuple(order_remarks(view.state.orders, ())),
+        jobs=job_statuses(config, view.state.jobs, {}, {}),
     )
 
 

@@ -57,7 +57,7 @@ def _difference(flow: str, http: str, changes: ConfigChanges | None) -> str:
         return ""
     refused = [line for line in changes.refused if line.partition(":")[0] not in DAEMONS_OWN]
     lines = [*refused, *(_line(change) for change in changes.flows if change.flow == flow)]
-    lines += changes.replicators
+    lines += changes.for_all
     if not lines:
         return ""
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""

@@ -195,6 +195,10 @@ class Supervisor:
             self._services.claims.know(self._config.all_flows)
             for change in changes.flows:
                 self._carry_out(change, self._services)
+            if changes.jobs:
+                log.info("jobs_configuration", changes=changes.jobs)
+            for flow in self._flows.values():
+                flow.schedule.use(self._config)
             if changes.replicators:
                 log.info("replicators_configuration", changes=changes.replicators)
                 for flow in self._flows.values():

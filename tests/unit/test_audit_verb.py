@@ -26,6 +26,7 @@ from mirrord.shell import audit_plan
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
 from mirrord.shell.audit_results import Results, Row, proven, range_key, summary
 from mirrord.shell.auditing import AuditedLane, is_compacted
+from mirrord.shell.job_lease import JobLease, JobUntold
 from tests.fixtures.ledger import lane_id
 from tests.unit.test_cli import CONF
 
@@ -53,6 +54,8 @@ RANGE = AuditRange(
         (["--spark", "master=local"], '--spark: found "master=local"; allowed: a setting such as spark.master='),
         (["--since", "yesterday"], '--since: "yesterday" is neither a time nor a duration'),
         (["--out", "a", "--resume", "b"], "--out has no meaning beside --resume"),
+        (["--rate", "fast"], '--rate: found "fast"; allowed: a rate such as "10MiB/s"'),
+        (["--level", "ledger", "--rate", "1MB/s"], "--rate has no meaning beside --level ledger"),
         (["--resume", "nowhere"], "--resume: nowhere is no folder of an audit"),
         (["--level", "ledger", "--sample", "0.5"], "--sample has no meaning beside --level ledger"),
         (["--level", "ledger", "--spark", "spark.master=local"], "--spark has no meaning beside --level ledger"),
@@ -255,15 +258,20 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
     async def tell(*_: object) -> None:
         raise EnvironmentFault("the ledger is away")
 
-    def compared(_: object, plans: Sequence[FlowPlan]) -> Iterator[tuple[str, RangeResult]]:
+    def compared(_: object, plans: Sequence[FlowPlan], tell: object) -> Iterator[tuple[str, RangeResult]]:
         return ((plan.flow, result(each)) for plan in plans for lane in plan.lanes for each in lane.ranges)
+
+    def untold(*_: object) -> None:
+        raise JobUntold("the ledger is not ours to write")
 
     monkeypatch.setattr(audit_run, "tell", tell)
     monkeypatch.setattr(audit_run.Audit, "_compared", compared)
+    monkeypatch.setattr(JobLease, "__enter__", untold)
     assert main(["audit", conf, "--flow", "eu-us", "--json"]) == 0
     told = capsys.readouterr()
     assert json.loads(told.out)["partitions"][0]["proven_to"] == 130
     assert told.err == (
+        "mirrord: that an audit runs is not told to others: the ledger is not ours to write\n"
         "mirrord: what is proven of eu-us is not kept, so the next audit reads it again: the ledger is away\n"
     )
 

@@ -116,7 +116,6 @@ def test_faults_of_a_flow(key: str, value: str, line: str) -> None:
         ('[http]\ntoken = "hunter2"', "http.token: found ***; allowed: a reference"),
         ("[logs]\ndir = 1", "logs.dir: found 1; allowed: a text"),
         ("[htpp]", 'conf.toml:11: htpp: unknown key; did you mean "http"?'),
-        ("[audit]\nevery = '1h'", "conf.toml:11: audit: unknown key"),
     ],
 )
 def test_faults_of_the_daemon(table: str, line: str) -> None:

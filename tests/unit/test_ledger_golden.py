@@ -54,6 +54,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.job_facts import JobBegan, JobEnded, JobRenewed, Worker
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.order_facts import (
     CopyingPaused,
@@ -195,6 +196,18 @@ def compactions() -> list[list[AnyFact]]:
     ]
 
 
+def jobs() -> list[list[AnyFact]]:
+    """Work beside the daemon: of each kind one at a time."""
+    first, other = Worker("host-a", 4711, "boot", 70), Worker("host-b", 12)
+    return [
+        [JobBegan("audit", 1, first, 60_000, 5), JobBegan("audit", 1, other, 60_000, 6)],
+        [JobRenewed("audit", 1, 3, 8), JobBegan("compact", 1, other, 60_000, 7)],
+        [JobEnded("audit", 1, "differences", "1 foreign", 9), JobRenewed("audit", 1, 8, 8)],
+        [JobBegan("audit", 2, other, 60_000, 10), JobEnded("compact", 1, "failed", "no Java", 11)],
+        [JobEnded("audit", 1, "done", "", 12), JobBegan("compact", 3, first, 60_000, 13)],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -244,6 +257,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in compactions()),
         *((2, told) for told in seeks()),
         *((2, told) for told in named()),
+        *((2, told) for told in jobs()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))

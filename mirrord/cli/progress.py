@@ -1,0 +1,43 @@
+"""How far a job is, on stderr: one line that is written anew on a terminal, a line from time to time elsewhere."""
+
+import sys
+import time
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+EVERY_S = 10.0
+"""Without a terminal."""
+
+
+class ProgressLine:
+    """For one job: a context manager around it. May be told from any thread."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._lock = Lock()
+        self._terminal = sys.stderr.isatty()
+        self._next_s = time.monotonic() + EVERY_S
+        self._shown = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            if self._shown:
+                print(f"\r{' ' * self._shown}\r", end="", file=sys.stderr, flush=True)
+
+    def tell(self, done: int, every: int, units: str, more: str = "") -> None:
+        """So many of all; `more` is put behind that."""
+        share = f"{100 * done // every}%" if every else "100%"
+        line = f"mirrord: {self._what}: {share}: {done:,} of {every:,} {units}{f', {more}' if more else ''}"
+        with self._lock:
+            if self._terminal:
+                print(f"\r{line.ljust(self._shown)}", end="", file=sys.stderr, flush=True)
+                self._shown = len(line)
+            elif time.monotonic() >= self._next_s:
+                self._next_s = time.monotonic() + EVERY_S
+                print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,71 @@
+"""A whole compaction of some flows: Spark is started when there is something to be moved, and for that only."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.model.config import Config, FlowConfig
+from mirrord.shell.compaction import Compacted, FileWork, Spread, Wanted, compact, write
+from mirrord.shell.map_archive import ArchiveFile, writable
+from mirrord.shell.observe import PATIENCE_S
+from mirrord.shell.supervise import Surroundings
+
+Tell = Callable[[str, int, int], None]
+"""Is called with a flow, and how many gaps of how many are written."""
+
+
+def compact_flows(
+    config: Config, folder: Path, wanted: Wanted, settings: Mapping[str, str], tell: Tell
+) -> list[Compacted]:
+    """Compact each flow that has ever run. Raises ConfigError, EnvironmentFault."""
+    due = [(flow, asyncio.run(_look(config, flow, wanted))) for flow in config.flows]
+    writable(folder)
+    with ExitStack() as stack:
+        spread: Spread = _here
+        if any(runs for _, runs in due):
+            from mirrord.jobs.compact import open_spread  # noqa: PLC0415 - Spark is loaded for what needs it
+
+            spread = stack.enter_context(open_spread(settings))
+        return [
+            asyncio.run(_compact(config, flow, folder, wanted, spread, tell)) for flow, runs in due if runs is not None
+        ]
+
+
+def moved_line(done: Sequence[Compacted]) -> str:
+    """What was done, in one line."""
+    if not any(each.runs for each in done):
+        return "nothing to be moved"
+    return f"{sum(each.runs for each in done):,} gaps moved into {sum(each.files for each in done):,} files"
+
+
+def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
+    """Without Spark: what has become due since there was nothing to do."""
+    return [write(work) for work in works]
+
+
+async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
+    """How many runs there are to be moved, without moving any; None: the flow has never run."""
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except LedgerMissing:
+        return None
+    try:
+        return sum(part.runs for part in wanted.parts(store.state))
+    finally:
+        await store.close()
+
+
+async def _compact(
+    config: Config, flow: FlowConfig, folder: Path, wanted: Wanted, spread: Spread, tell: Tell
+) -> Compacted:
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    await store.open()
+    try:
+        return await compact(
+            store, folder / flow.name, wanted, spread, lambda done, every: tell(flow.name, done, every)
+        )
+    finally:
+        await store.close()
