@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import psutil
 
@@ -17,6 +17,8 @@ from bench.mirror_maker import MirrorMaker, properties
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
+
+Engine = Literal["ray", "process"]
 
 START_S = 180.0
 MM2_HEAP_MB = 2_048
@@ -48,7 +50,7 @@ class Copier(Protocol):
 
 
 class Mirrord:
-    """`mirrord start` on Ray, with one replicator and its own defaults."""
+    """`mirrord start` with one replicator and its own defaults."""
 
     def __init__(self, daemon: Daemon, topic: str) -> None:
         self.copy = target_name(topic)
@@ -83,11 +85,11 @@ class Mm2:
 
 
 @contextmanager
-def mirrord(source: Cluster, target: Cluster, topic: str, flow: str) -> Generator[Copier]:
+def mirrord(source: Cluster, target: Cluster, topic: str, flow: str, engine: Engine = "ray") -> Generator[Copier]:
     """Runs until the block ends. Raises EnvironmentFault."""
     with tempfile.TemporaryDirectory(prefix="mirrord-copier-") as folder:
         settings = Settings(
-            source=source.bootstrap, target=target.bootstrap, topics=topic, engine="ray", flow=flow, replicators=1
+            source=source.bootstrap, target=target.bootstrap, topics=topic, engine=engine, flow=flow, replicators=1
         )
         daemon = Daemon(Path(folder), settings)
         try:

@@ -1,8 +1,8 @@
-"""The table in README.md: mirrord's column comes from bench/results, from whole runs only; all else stays."""
+"""The table in README.md: its columns come from bench/results, from whole runs only; all else stays."""
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,8 @@ from bench import recovery, topics
 
 Results = Mapping[str, list[dict[str, Any]]]
 """By kind, what bench/results holds; a kind without results is missing."""
+
+_LATENCY_RECORDS_PER_S = 1_000
 
 PAGE = Path(__file__).parents[1] / "README.md"
 
@@ -22,11 +24,12 @@ def write(results: Results) -> None:
 
 def _line(line: str, results: Results) -> str:
     cells = [cell.strip() for cell in line.split("|")]
-    if len(cells) < 4 or cells[1] not in ROWS:
+    if len(cells) < 5 or cells[1] not in ROWS:
         return line
-    told = ROWS[cells[1]](results)
-    if told is not None:
-        cells[2] = told
+    for at, tell in ((2, ROWS[cells[1]]), (4, BESIDE.get(cells[1]))):
+        told = tell(results) if tell else None
+        if told is not None:
+            cells[at] = told
     return " | ".join(cells).strip()
 
 
@@ -66,8 +69,49 @@ def _cpu(results: Results) -> str | None:
 
 
 def _latency(results: Results) -> str | None:
-    told = [f"{each['p99_ms']:.1f} ms {_engine(each)}" for each in _ray_first(_last(results, "latency"))]
+    told = [f"{each['p99_ms']:.1f} ms {_engine(each)}" for each in _latencies(results, {"ray", "process"})]
     return ", ".join(told) or None
+
+
+def _mm2_latency(results: Results) -> str | None:
+    told = [f"{each['p99_ms']:.1f} ms{_tuned(each['engine'])}" for each in _latencies(results, {"MM2", "MM2 tuned"})]
+    return ", ".join(told) or None
+
+
+def _latencies(results: Results, copiers: Container[str]) -> list[dict[str, Any]]:
+    found = [each for each in _last(results, "latency") if each["records_per_s"] == _LATENCY_RECORDS_PER_S]
+    return _ray_first([each for each in found if each["engine"] in copiers])
+
+
+def _mm2_cpu(results: Results) -> str | None:
+    return _mm2_of_backlogs(results, lambda found: f"{found['cpu_s'] / found['stored_bytes'] * 1e9:.0f}", "MM2 tuned")
+
+
+def _mm2_memory(results: Results) -> str | None:
+    return _mm2_of_backlogs(results, lambda found: f"{found['peak_bytes'] / 1e9:.1f} GB")
+
+
+def _mm2_start(results: Results) -> str | None:
+    waits = [each["first_s"] for backlog in _last(results, "catch-up") for each in _mm2(backlog["copied"], "MM2")]
+    return _seconds(waits) if waits else None
+
+
+def _mm2_of_backlogs(results: Results, tell: Callable[[dict[str, Any]], str], *copiers: str) -> str | None:
+    told = [
+        f"{tell(each)}{_tuned(each['copier'])}, {backlog['name']}"
+        for backlog in _last(results, "catch-up")
+        if "64 KiB, 4 partitions" in backlog["name"]
+        for each in _mm2(backlog["copied"], *(copiers or ("MM2", "MM2 tuned")))
+    ]
+    return "; ".join(told) or None
+
+
+def _mm2(copied: list[dict[str, Any]], *copiers: str) -> list[dict[str, Any]]:
+    return [each for each in copied if each["copier"] in copiers]
+
+
+def _tuned(copier: str) -> str:
+    return " tuned" if copier == "MM2 tuned" else ""
 
 
 def _memory(results: Results) -> str | None:
@@ -134,4 +178,12 @@ ROWS: dict[str, Callable[[Results], str | None]] = {
     "1,000 idle partitions": _idle,
     "start to the first record": _wait(recovery.START),
 }
-"""By the first cell of the row."""
+"""mirrord's, by the first cell of the row."""
+
+BESIDE: dict[str, Callable[[Results], str | None]] = {
+    "CPU-seconds per stored GB, tuned for throughput": _mm2_cpu,
+    "added latency, p99 at 1,000 records/s": _mm2_latency,
+    "memory during a catch-up": _mm2_memory,
+    "start to the first record": _mm2_start,
+}
+"""MirrorMaker 2's, of the rows that are measured here."""

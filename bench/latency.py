@@ -1,45 +1,49 @@
 """How much later does a record arrive for a reader of the target than for a reader of the source?
 
 A producer writes records at a steady rate, each in a request of its own; two readers note when each arrives. All clocks
-are one: CLOCK_MONOTONIC of this machine. Producer, readers and daemon are processes of their own.
+are one: CLOCK_MONOTONIC of this machine. Producer, readers and copier are processes of their own.
 """
 
 import multiprocessing
 import statistics
-import tempfile
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection
 from multiprocessing.synchronize import Event
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from bench import copiers
 from bench.clusters import Admin
-from bench.daemon import Daemon, Settings, target_name
+from bench.copiers import Copier, Engine
 from bench.load import Topic, noise
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 PARTITIONS = 4
-RECORDS_PER_S = 1_000
+RATES = (10, 1_000, 20_000)
+"""Records a second."""
 VALUE_BYTES = 200
-REFRESH_S = 5.0
-"""mirrord's default."""
 WARM_UP_S = 20.0
 MEASURED_S = 30.0
+LEAST_RECORDS = 600
 START_S = 180.0
 PATIENCE_S = 60.0
+_LOOK_S = 0.2
 _SERIAL_BYTES = 8
+
+Tell = Callable[[str], None]
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds that the mirror adds: arrival at the target's reader minus arrival at the source's."""
 
     engine: str
+    """mirrord's, or the name of another copier."""
     records: int
     records_per_s: int
     p50_ms: float
@@ -50,38 +54,33 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """From `produce` to the source's reader, for comparison."""
 
 
-def measure(
-    source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Callable[[str], None]
-) -> Latency:
-    """Starts a daemon and lets records flow. Raises EnvironmentFault."""
-    topic = Topic(f"latency-{engine}", PARTITIONS, "none")
+def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
+    """Each engine and MirrorMaker 2 at each rate. Raises EnvironmentFault."""
+    found: list[Latency] = []
+    for rate in RATES:
+        for name in (*engines, "MM2", "MM2 tuned"):
+            tell(f"latency, {name}: {rate:,} records a second")
+            found.append(_measure(source, target, name, rate, share))
+    return found
+
+
+def _measure(source: Cluster, target: Cluster, name: str, rate: int, share: float) -> Latency:
+    topic = Topic(f"latency-{name.replace(' ', '-')}-{rate}", PARTITIONS, "none")
     Admin(source.bootstrap).create([topic])
-    warm_up = int(WARM_UP_S * RECORDS_PER_S)
-    records = warm_up + int(MEASURED_S * share * RECORDS_PER_S)
-    with tempfile.TemporaryDirectory(prefix="mirrord-latency-") as folder:
-        settings = Settings(
-            source=source.bootstrap,
-            target=target.bootstrap,
-            topics=topic.name,
-            engine=engine,
-            flow=topic.name,
-            refresh_s=REFRESH_S,
-        )
-        daemon = Daemon(Path(folder), settings)
-        try:
-            daemon.start()
-            daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": PARTITIONS}, START_S)
-            tell(f"latency, engine {engine}: {RECORDS_PER_S:,} records a second for {records / RECORDS_PER_S:.0f} s")
-            sent, at_source, at_target = _let_flow(source.bootstrap, target.bootstrap, topic.name, records)
-        finally:
-            daemon.stop()
+    warm_up = int(WARM_UP_S * rate)
+    records = warm_up + int(max(MEASURED_S * share * rate, LEAST_RECORDS * share))
+    with _copier(source, target, name, topic.name) as copier:
+        copier.used()
+        _await_topic(target, copier.copy)
+        sent, at_source, at_target = _let_flow((source, topic.name), (target, copier.copy), records, rate)
+    Admin(target.bootstrap).delete([copier.copy])
     added = [(at_target[at] - at_source[at]) / 1e6 for at in range(warm_up, records)]
     through = [(at_source[at] - sent[at]) / 1e6 for at in range(warm_up, records)]
     cuts = statistics.quantiles(added, n=1_000)
     return Latency(
-        engine=engine,
+        engine=name,
         records=len(added),
-        records_per_s=RECORDS_PER_S,
+        records_per_s=rate,
         p50_ms=cuts[499],
         p99_ms=cuts[989],
         p999_ms=cuts[998],
@@ -90,25 +89,43 @@ def measure(
     )
 
 
-def _let_flow(source: str, target: str, topic: str, records: int) -> tuple["array[int]", "array[int]", "array[int]"]:
+def _copier(source: Cluster, target: Cluster, name: str, topic: str) -> AbstractContextManager[Copier]:
+    match name:
+        case "ray" | "process":
+            return copiers.mirrord(source, target, topic, topic, name)
+        case "MM2":
+            return copiers.mm2(source, target, topic, topic)
+        case _:
+            return copiers.mm2(source, target, topic, topic, copiers.tuned(topic, "none", PARTITIONS))
+
+
+def _await_topic(cluster: Cluster, topic: str) -> None:
+    admin, deadline = Admin(cluster.bootstrap), time.monotonic() + START_S
+    while len(admin.ends({topic: PARTITIONS})) < PARTITIONS:
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"there is no topic {topic} within {START_S:g} s")
+        time.sleep(_LOOK_S)
+
+
+def _let_flow(
+    source: tuple[Cluster, str], target: tuple[Cluster, str], records: int, rate: int
+) -> tuple["array[int]", "array[int]", "array[int]"]:
     """For each record when it was sent and when it arrived at either reader, nanoseconds."""
     context = multiprocessing.get_context("spawn")
     pipes = [context.Pipe(duplex=False) for _ in range(3)]
     ready = [context.Event() for _ in range(2)]
     readers = [
-        context.Process(target=_read, args=(bootstrap, name, records, pipe[1], event))
-        for bootstrap, name, pipe, event in zip(
-            (source, target), (topic, target_name(topic)), pipes[:2], ready, strict=True
-        )
+        context.Process(target=_read, args=(cluster.bootstrap, name, records, pipe[1], event))
+        for (cluster, name), pipe, event in zip((source, target), pipes[:2], ready, strict=True)
     ]
-    writer = context.Process(target=_write, args=(source, topic, records, pipes[2][1]))
+    writer = context.Process(target=_write, args=(source[0].bootstrap, source[1], records, rate, pipes[2][1]))
     try:
         for reader in readers:
             reader.start()
         if not all(event.wait(PATIENCE_S) for event in ready):
             raise EnvironmentFault("the readers do not start")
         writer.start()
-        patience_s = records / RECORDS_PER_S + PATIENCE_S
+        patience_s = records / rate + PATIENCE_S
         deadline = time.monotonic() + patience_s
         if not all(pipe[0].poll(max(0.0, deadline - time.monotonic())) for pipe in pipes):
             raise EnvironmentFault(f"not all records arrived within {patience_s:.0f} s")
@@ -121,13 +138,13 @@ def _let_flow(source: str, target: str, topic: str, records: int) -> tuple["arra
     return sent, at_source, at_target
 
 
-def _write(bootstrap: str, topic: str, records: int, pipe: "Connection[Any, Any]") -> None:
+def _write(bootstrap: str, topic: str, records: int, rate: int, pipe: "Connection[Any, Any]") -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"})
     filler = noise(VALUE_BYTES - _SERIAL_BYTES, 1)
     sent = array("q", bytes(8 * records))
     began = time.monotonic_ns()
     for serial in range(records):
-        due = began + serial * 1_000_000_000 // RECORDS_PER_S
+        due = began + serial * 1_000_000_000 // rate
         producer.poll(0)
         # librdkafka waits for whole milliseconds only.
         while (now := time.monotonic_ns()) < due:

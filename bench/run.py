@@ -92,7 +92,7 @@ def _memory(source: Cluster, target: Cluster, order: Order, tell: Callable[[str]
 
 
 def _latency(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [latency.measure(source, target, engine, order.share, tell) for engine in order.engines]
+    return list(latency.measure(source, target, order.engines, order.share, tell))
 
 
 def _recovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:

@@ -13,7 +13,7 @@ from bench import topics as bench_topics
 from bench.move_phases import PHASES
 from bench.sampler import PARTS
 from bench.table import Result, Table, least_median_most
-from bench.tables_beside import catch_up
+from bench.tables_beside import catch_up, latency
 
 _SPEED_GOALS = {
     "64 KiB batches": "at least 40 % of the relay",
@@ -37,7 +37,6 @@ _FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
 _NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
 _STEP_GOAL = "at most 25 %"
-_P99_GOAL = "at most 10"
 
 
 def throughput(results: Sequence[Result]) -> list[Table]:
@@ -107,25 +106,6 @@ def memory(results: Sequence[Result]) -> list[Table]:
                     f"{(each['peak_bytes'] - each['idle_bytes']) / mib:.0f} MiB",
                     f"{(each['peak_bytes'] - each['idle_bytes']) / each['in_flight_bytes']:.2f}",
                     f"{each['copied_bytes'] / 1e6:,.0f} MB",
-                ]
-                for each in results
-            ],
-        )
-    ]
-
-
-def latency(results: Sequence[Result]) -> list[Table]:
-    """What the mirror adds."""
-    return [
-        Table(
-            "Added latency, milliseconds",
-            ["engine", "records", "a second", "p50", f"p99 ({_P99_GOAL})", "p99.9", "most", "source alone, p50"],
-            [
-                [
-                    each["engine"],
-                    f"{each['records']:,}",
-                    f"{each['records_per_s']:,}",
-                    *(f"{each[name]:.1f}" for name in ("p50_ms", "p99_ms", "p999_ms", "max_ms", "source_p50_ms")),
                 ]
                 for each in results
             ],

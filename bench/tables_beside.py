@@ -7,6 +7,8 @@ from bench.table import Result, Table
 
 _OF_MM2_GOALS = {"none": "8", "lz4": "10", "zstd": "20"}
 """Times the stored bytes per CPU-second of MirrorMaker 2 tuned, in batches of 64 KiB."""
+_P99_GOALS = {1_000: "10", 20_000: "25"}
+"""Milliseconds by records a second."""
 
 
 def catch_up(results: Sequence[Result]) -> list[Table]:
@@ -50,6 +52,27 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
             ratios,
         ),
+    ]
+
+
+def latency(results: Sequence[Result]) -> list[Table]:
+    """What a mirror adds."""
+    return [
+        Table(
+            "Added latency, milliseconds",
+            ["copier", "records", "a second", "p50", "p99", "goal at most", "p99.9", "most", "source alone, p50"],
+            [
+                [
+                    each["engine"],
+                    f"{each['records']:,}",
+                    f"{each['records_per_s']:,}",
+                    *(f"{each[name]:.1f}" for name in ("p50_ms", "p99_ms")),
+                    "-" if each["engine"].startswith("MM2") else _P99_GOALS.get(each["records_per_s"], "-"),
+                    *(f"{each[name]:.1f}" for name in ("p999_ms", "max_ms", "source_p50_ms")),
+                ]
+                for each in results
+            ],
+        )
     ]
 
 
