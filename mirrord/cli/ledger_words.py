@@ -214,6 +214,7 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
     match fact:
         case Quarantined():
             policy = ", left out by policy" if fact.skip else ""
+            policy += f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"

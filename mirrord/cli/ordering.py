@@ -14,9 +14,9 @@ from mirrord.cli.arguments import add_conf, load_conf
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.orders import Kind, Order, OrderAnswer, Verb
-from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.shell.asked_flows import ledgers_meant
+from mirrord.shell.observe import LedgerView
 from mirrord.shell.remote import give_order
-from mirrord.shell.supervise import Surroundings
 
 LONGEST_REASON = 500
 EPILOG = """An order is recorded in the flow's ledger with who gave it and why, so it outlives a restart of the daemon.
@@ -97,12 +97,7 @@ def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
 
 async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
     """Gives the order to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
-    if order.flow:
-        config = msgspec.structs.replace(config, flows=(config.flow(order.flow),))
-    prefix, colon, _ = order.name.rpartition(":")
-    if colon:
-        config = msgspec.structs.replace(config, flows=(config.flow(prefix),))
-    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    _, views = await ledgers_meant(config, order.name, order.flow)
     addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
     if not addresses:
         faults = [f"flow {name}: {view}" for name, view in views.items() if not isinstance(view, LedgerView)]

@@ -29,7 +29,7 @@ alone: it stands in quarantine until somebody decides. `skip` leaves it out: tha
 with who and why. Before that its bytes are parked in the topic mirrord.FLOW.dead of the target cluster. `replay` tries
 what waits again, for example with another max.message.bytes at the target; what was left out and parked it appends to
 the copy, or to another topic (--into), each record once: behind what is there, so out of order, with the verdict as it
-was. With on_reject = "skip" the flow leaves such records out by itself, and parks nothing.
+was. With on_reject = "skip" the flow parks such records and leaves them out by itself.
 
   mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
 WHY = "--why"

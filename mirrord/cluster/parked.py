@@ -40,7 +40,7 @@ def rule(
                 raise ConfigError(f"--until: found {end}; allowed: {_allowed(entry.end, ends.get(lane, -1), name)}")
             if not -1 <= order.letters <= end - entry.start:
                 raise ConfigError(f"letters: found {order.letters}; allowed: -1 to {end - entry.start}")
-            fact = QuarantineSkipped(lane, entry.start, end, origin, order.letters)
+            fact = QuarantineSkipped(lane, entry.start, end, origin, order.letters, order.letters_at)
             return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
     for quarantine in lanes.values():
         for entry in quarantine:

@@ -26,13 +26,20 @@ def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
 
 def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Do nothing more until these facts, or somebody, say otherwise."""
-    new_round(lane)
-    lane.phase = Phase.HALTED
-    drop(lane)
+    effects = wait_here(lane)
     lane.halt_facts = facts
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
-    return [StopFetch(), effect, Halted(lane.halt_line)]
+    return [*effects, effect, Halted(lane.halt_line)]
+
+
+def wait_here(lane: Lane) -> Effects:
+    """Stand still, and say nothing of it yet."""
+    new_round(lane)
+    lane.phase = Phase.HALTED
+    drop(lane)
+    lane.halt_facts = ()
+    return [StopFetch()]
 
 
 def tell_again(lane: Lane, now: float, signal: Input) -> Effects:

@@ -38,6 +38,7 @@ from mirrord.flow.signals import (
     Fenced,
     FetchFrom,
     Input,
+    LettersTold,
     Lost,
     OriginsTold,
     PartingTold,
@@ -74,7 +75,7 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
         case Released():
             return seeking.told(lane, now) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:
-            return tell_again(lane, now, signal)
+            return _while_halted(lane, now, signal)
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
         case Bound() | AppendFailed() if lane.phase is Phase.DRAINING:
@@ -91,6 +92,16 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return opening.start(lane, signal)
         case _:
             return _told(lane, now, signal) if answers(lane, signal.question) else []
+
+
+def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
+    match signal:
+        case LettersTold():
+            return parking.letters_told(lane, now, signal) if answers(lane, signal.question) else []
+        case Woken() if signal.question == lane.park_pause:
+            return parking.woken(lane) if answers(lane, signal.question) else []
+        case _:
+            return tell_again(lane, now, signal)
 
 
 def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input

@@ -1,17 +1,20 @@
 """What becomes of a batch that the target refuses for what it holds, or that the source cannot give.
 
 It is split until the one record is found that is the reason (`cutting`). The lane waits in front of that record, in
-quarantine with its exact range and the reason, until somebody decides; or leaves it out at once where the flow's policy
-says so. Either way the ledger knows before the lane goes on.
+quarantine with its exact range and the reason, until somebody decides. Where the flow's policy says so it is left out
+instead: its bytes, as they were to be written, are put into the dead-letter topic first. While that cannot be, the lane
+waits like any other, and tries again. Either way the ledger knows before the lane goes on.
 """
 
+import msgspec
+
 from mirrord.flow import opening, resume
-from mirrord.flow.asking import append
-from mirrord.flow.halting import halt, stand_still
-from mirrord.flow.signals import AppendFailed, Batch, Effects
-from mirrord.flow.state import Cut, Lane, Phase, Stage
+from mirrord.flow.asking import append, ask
+from mirrord.flow.halting import halt, stand_still, wait_here
+from mirrord.flow.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
+from mirrord.flow.state import Cut, Lane, Phase, Stage, Unparked
 from mirrord.model.facts import LaneFact, LaneHalted, LaneResumed
-from mirrord.model.quarantine import Quarantined
+from mirrord.model.quarantine import Quarantined, lettered_from
 from mirrord.wire.batch import CODEC_MASK, HEADER
 from mirrord.wire.errors import ErrorCode
 
@@ -19,6 +22,8 @@ TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LA
 """More than `max.message.bytes`, or than a segment."""
 BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
 """One record is enough for the whole batch to be refused (KIP-467)."""
+LONGEST_PAUSE_S = 60.0
+"""Between two tries to park a record."""
 BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
 
@@ -35,8 +40,14 @@ def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
     if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
         lane.refused_codecs |= {codec}
         return resume.begin(lane, now)
+    if batch.count > 1 and lane.on_reject == "skip":
+        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
+        return resume.begin(lane, now)
     end = batch.offset + 1 if batch.count == 1 else batch.next_offset
-    return park(lane, "rejected", error, _line(error, batch.offset, end), batch.offset, end)
+    line = _line(error, batch.offset, end)
+    if lane.on_reject == "skip":
+        return _park_first(lane, Unparked(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
+    return park(lane, "rejected", error, line, batch.offset, end)
 
 
 def _codec(batch: Batch) -> int:
@@ -50,7 +61,9 @@ def _line(error: int, start: int, end: int) -> str:
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
     """Wait in front of [start, end) until it is decided what becomes of it."""
-    skip = lane.on_reject == "skip"
+    skip = lane.on_reject == "skip-unparked"
+    if lane.on_reject == "skip":
+        line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
     if not skip:
@@ -58,9 +71,56 @@ def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -
     return stand_still(lane, facts)
 
 
+def _park_first(lane: Lane, unparked: Unparked) -> Effects:
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {unparked.line}"
+    effects = wait_here(lane)
+    lane.unparked = unparked
+    return [*effects, _park(lane, unparked)]
+
+
+def _park(lane: Lane, unparked: Unparked) -> Park:
+    behind = lettered_from(lane.record.quarantine) if lane.record is not None else -1
+    return Park(ask(lane), unparked.offset, unparked.data, behind)
+
+
+def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
+    """What the policy leaves out is parked; or it is not, and the lane waits as if there were no policy."""
+    unparked = lane.unparked
+    if unparked is None:
+        return []
+    where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
+    if not told.trouble:
+        lane.unparked, lane.park_pause = None, -1
+        return _tell(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
+    line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    lane.unparked = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
+    lane.park_pause = ask(lane)
+    pause_s = min(lane.limits.denied_s * 2.0 ** min(unparked.tries, 8), LONGEST_PAUSE_S)
+    effects: Effects = [Wake(lane.park_pause, now + pause_s)]
+    if unparked.tries:
+        return effects
+    halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt_line, unparked.offset, unparked.offset + 1)
+    return [*_tell(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
+
+
+def _tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    lane.halt_facts = facts
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def woken(lane: Lane) -> Effects:
+    """Try again to park it."""
+    lane.park_pause = -1
+    return [_park(lane, lane.unparked)] if lane.unparked is not None else []
+
+
 def released(lane: Lane, now: float) -> Effects:
     """The ledger says what becomes of it: go on, under the same grant unless something was not told under it."""
     lane.halt_line, lane.halt_facts = "", ()
+    lane.unparked, lane.park_pause = None, -1
     if lane.untold:
         lane.untold = False
         return opening.append_failed(lane, now, AppendFailed(-1, lane.record))

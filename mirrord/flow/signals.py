@@ -11,8 +11,10 @@ from typing import Literal
 import msgspec
 
 from mirrord.flow.lane_record import LaneRecord
+from mirrord.flow.letters import LettersTold, Park
+from mirrord.flow.writer import Writer
 from mirrord.model.facts import CopyInherited, LaneFact, Progress
-from mirrord.model.runs import Run, Runs
+from mirrord.model.runs import Run
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
@@ -236,20 +238,6 @@ class Chunk(msgspec.Struct, frozen=True):
     """Where the source log ended in the epoch of the last copied batch, when the lane copied more (KIP-595)."""
 
 
-class Writer(msgspec.Struct, frozen=True):
-    """A lane of any flow that writes into this lane's source partition, as the ledger of that flow tells."""
-
-    flow: str
-    producer_id: int
-    producer_epoch: int
-    runs: Runs
-    """Its target runs: where its ordinals stand in our source. Never changed."""
-    ordinal: int = 0
-    """With the next two its last mark: what stands below `offset` was known when the runs were read."""
-    offset: int = 0
-    leader_epoch: int = -1
-
-
 class OriginsTold(msgspec.Struct, frozen=True):
     """All lanes that write into the source partition, by ledgers that were read to an end that was asked for after the
     question; `trouble` says why that cannot be, one line for people."""
@@ -314,6 +302,7 @@ Input = (
     | Fenced
     | TargetMoved
     | Released
+    | LettersTold
     | Drain
 )
 
@@ -489,6 +478,7 @@ Effect = (
     | FetchFrom
     | StopFetch
     | Produce
+    | Park
     | Wake
     | SaveProgress
     | Halted

@@ -148,6 +148,18 @@ class PolicyRefused(Exception):
         self.offset = offset
 
 
+class Unparked(msgspec.Struct, frozen=True):
+    """A record that the flow's policy leaves out once it is parked."""
+
+    offset: int
+    error: int
+    line: str
+    data: bytes
+    """As of `Park`."""
+    tries: int = 0
+    """So many have failed."""
+
+
 class Cut(msgspec.Struct, frozen=True):
     """The source offsets [start, end) go to the target so many records at a time: it refused more of them at once."""
 
@@ -216,7 +228,7 @@ class Lane:
 
     on_reject: OnReject = "halt"
     """What to do about a record that cannot be copied for what it holds: wait for somebody to decide, or leave it
-    out."""
+    out, parked or not."""
 
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
@@ -345,6 +357,10 @@ class Lane:
     """The last batch that the target refused, until it is known which of its records it does not take."""
     refused_codecs: frozenset[int] = frozenset()
     """Those of batches that the target did not take for their codec; batches have another one from then on."""
+    unparked: Unparked | None = None
+    """What the lane waits in front of, while it is being parked."""
+    park_pause: int = -1
+    """The pause before that is tried again."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
     """What somebody decided to leave out, of the quarantine or by ordering the lane further ahead; ascending."""
     sought: Seeks = ()

@@ -47,7 +47,8 @@ VERSION = 9
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
 8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
-the verdict "skipped"). 9: `CopyNamed`, and jobs (`JobBegan` and its neighbours)."""
+the verdict "skipped"). 9: `CopyNamed`, jobs (`JobBegan` and its neighbours), and where parked records lie
+(`letters_at`), also those that a policy leaves out."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -144,8 +145,10 @@ def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:
 def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone) -> bool:
     if isinstance(fact, SeekDone):
         return 0 <= fact.start <= fact.end < _INT64
-    if isinstance(fact, QuarantineSkipped) and not -1 <= fact.letters <= fact.end - fact.start:
-        return False
+    if isinstance(fact, Quarantined | QuarantineSkipped):
+        letters = -1 <= fact.letters <= fact.end - fact.start and -1 <= fact.letters_at < _INT64
+        if not letters:
+            return False
     at_ms = 0 if isinstance(fact, Quarantined) else fact.origin.at_ms
     log_start = fact.log_start if isinstance(fact, LaneSought) else 0
     return 0 <= fact.start < fact.end < _INT64 and 0 <= log_start < _INT64 and 0 <= at_ms <= LATEST_MS

@@ -53,7 +53,7 @@ Naming = str
 Isolation = Literal["read_committed", "read_uncommitted"]
 OnLoss = Literal["continue", "halt"]
 """What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
-OnReject = Literal["halt", "skip"]
+OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 Engine = Literal["ray", "process"]
 
@@ -62,7 +62,7 @@ ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
 _FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
 _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
 _ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
-_ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip")
+_ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip", "skip-unparked")
 _ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)

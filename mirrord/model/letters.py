@@ -14,7 +14,6 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 _OF = ("mirrord.topic", "mirrord.partition", "mirrord.offset", "mirrord.lane", "mirrord.reason", "mirrord.by")
 _RETURNED = "mirrord.returned"
-MOST_LISTED = 10
 
 
 class Place(NamedTuple):

@@ -62,17 +62,25 @@ def ledger_topic(flow: str) -> str:
     return f"mirrord.{flow}.ledger"
 
 
+def flow_of_ledger(topic: str) -> str | None:
+    """The flow whose `ledger_topic` has this name; None for any other topic."""
+    parts = topic.split(".")
+    return parts[1] if len(parts) == 3 and (parts[0], parts[2]) == ("mirrord", "ledger") and parts[1] else None
+
+
 def probe_topic(flow: str) -> str:
     """The topic on the flow's target cluster that the probe of its brokers writes into; mostly it is not there."""
     return f"mirrord.{flow}.probe"
 
 
 def dead_letter_topic(flow: str) -> str:
-    """Where the records lie on the flow's target cluster that people left out of it; mostly it is not there.
-
-    It is also the transactional id of whoever writes into it.
-    """
+    """Where the records lie on the flow's target cluster that were left out of it; mostly it is not there."""
     return f"mirrord.{flow}.dead"
+
+
+def parking_id(flow: str, lane: str) -> str:
+    """The transactional id of whoever writes a lane's records into that topic; all of them begin with its name."""
+    return f"{dead_letter_topic(flow)}.{lane}"
 
 
 def state_topic(flow: str) -> str:

@@ -47,6 +47,8 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Up to this one, if that is more; of "seek" where the lane is to go on."""
     letters: int = -1
     """Of "skip": so many of the records are in the flow's dead-letter topic; -1: nobody put them there."""
+    letters_at: int = -1
+    """The first of them at this offset of that topic."""
 
 
 class OrderAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,7 +15,8 @@ KEPT = 128
 
 
 class Quarantined(Fact, frozen=True, tag="quarantined"):
-    """The source offsets [start, end) cannot be copied. With `skip` the flow's policy leaves them out at once."""
+    """The source offsets [start, end) cannot be copied. With `skip` the flow's policy leaves them out at once, with
+    `letters` once they are parked."""
 
     lane: LaneId
     grant: int
@@ -25,6 +26,9 @@ class Quarantined(Fact, frozen=True, tag="quarantined"):
     """Kafka's error code by which the target refuses them; 0: the source does not give them in a form to be read."""
     line: str
     skip: bool = False
+    letters: int = -1
+    """As of `QuarantineSkipped`, and so the next."""
+    letters_at: int = -1
 
 
 class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
@@ -39,6 +43,8 @@ class QuarantineSkipped(Fact, frozen=True, tag="quarantine_skipped"):
     origin: Origin
     letters: int = -1
     """So many of its records were in the flow's dead-letter topic before; -1: nobody put them there."""
+    letters_at: int = -1
+    """Where the first of them stands in that topic; -1: there is none, or that was not told."""
 
 
 class QuarantineReplayed(Fact, frozen=True, tag="quarantine_replayed"):
@@ -63,7 +69,8 @@ class Parked(msgspec.Struct, frozen=True, array_like=True):
     skipped: Origin | None = None
     """Who decided to leave it out; None: the lane waits for somebody to decide."""
     letters: int = -1
-    """As of `QuarantineSkipped`."""
+    """As of `QuarantineSkipped`, and so the next."""
+    letters_at: int = -1
 
 
 Quarantine = tuple[Parked, ...]
@@ -73,14 +80,22 @@ Quarantine = tuple[Parked, ...]
 def park(quarantine: Quarantine, fact: Quarantined) -> Quarantine:
     """One more entry; a later word about the same offsets counts. What a policy leaves out in a row is one entry."""
     origin = BY_POLICY if fact.skip else None
-    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin)
+    parked = Parked(fact.start, fact.end, fact.error, fact.line, origin, fact.letters, fact.letters_at)
+    if origin is not None and any(_holds(each, parked) for each in quarantine):
+        return quarantine  # told twice, and by now part of a longer one
     kept = [each for each in quarantine if each.end <= parked.start or parked.end <= each.start]
     if kept and origin is not None and kept[-1].end == parked.start:
         last = kept[-1]
-        if last.skipped == origin and last.error == parked.error:
-            kept[-1] = msgspec.structs.replace(last, end=parked.end)
+        alike = last.skipped == origin and last.error == parked.error
+        if alike and (last.letters < 0) == (parked.letters < 0):
+            letters = last.letters + max(parked.letters, 0)
+            kept[-1] = msgspec.structs.replace(last, end=parked.end, letters=letters)
             return tuple(kept)
     return (*kept, parked)[-KEPT:]
+
+
+def _holds(entry: Parked, other: Parked) -> bool:
+    return entry.skipped == other.skipped and entry.start <= other.start and other.end <= entry.end
 
 
 def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
@@ -91,7 +106,8 @@ def decide(quarantine: Quarantine, order: QuarantineOrder) -> Quarantine | None:
     rest = tuple(each for each in quarantine if each is not waits)
     if isinstance(order, QuarantineReplayed):
         return rest
-    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, order.letters)
+    letters = (order.letters, order.letters_at)
+    skipped = Parked(order.start, order.end, waits.error, waits.line, order.origin, *letters)
     return (*(each for each in rest if each.end <= order.start or order.end <= each.start), skipped)[-KEPT:]
 
 
@@ -108,3 +124,9 @@ def go_on(quarantine: Quarantine) -> Quarantine:
 def skipped_ranges(quarantine: Iterable[Parked]) -> list[tuple[int, int]]:
     """The source offsets [start, end) that are left out, in ascending order."""
     return sorted((each.start, each.end) for each in quarantine if each.skipped is not None)
+
+
+def lettered_from(quarantine: Iterable[Parked]) -> int:
+    """Where in the dead-letter topic to look for letters about offsets that nobody has decided on: those stand behind
+    the letters of all that is decided."""
+    return max((each.letters_at for each in quarantine), default=-1)

@@ -1,17 +1,14 @@
 """All ledgers on one cluster, of whichever daemons and configurations their flows are, read along."""
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import Progress
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, flow_of_ledger
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.topics import TopicAdmin
-
-_LEDGER = re.compile(r"mirrord\.([^.]+)\.ledger")
 
 Marks = dict[LaneId, Progress]
 
@@ -44,7 +41,7 @@ class ClusterLedgers:
             topics = (await self._admin.look()).topics
         except EnvironmentFault as error:
             raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
-        flows = {found[1] for name in topics if (found := _LEDGER.fullmatch(name))} - {self._leave_out}
+        flows = {flow for name in topics if (flow := flow_of_ledger(name))} - {self._leave_out}
         await self._forget(self._stores.keys() - flows)
         marks: dict[str, Marks] = {}
         for flow in sorted(flows):

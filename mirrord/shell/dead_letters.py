@@ -1,37 +1,39 @@
-"""The dead-letter topic of a flow: what people leave out lies there, until somebody brings it back.
+"""The dead-letter topic of a flow: what is left out lies there, until somebody brings it back.
 
-Whoever writes does so in transactions under one id. So a second writer ends the first one's, nothing is half done, and
-what was done before can be seen from the moment on at which the writer has its producer id (KIP-98): nothing is parked
-twice, and nothing is brought back twice.
+Whoever writes does so in transactions under an id of the lane. So a second writer ends the first one's, nothing is half
+done, and what was done before is decided from the moment on at which the writer has its producer id (KIP-98): nothing
+is parked twice, and nothing is brought back twice. Open transactions of other lanes may still hide it then; they are
+waited for.
 """
 
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
-from mirrord.cluster.settings import TopicShape
 from mirrord.flow.compare import Record
-from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.letters import Letter, Place, Returned, headers_of, understood
-from mirrord.model.names import LaneKey, TopicPartition, dead_letter_topic
+from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
+from mirrord.shell import own_topics
 from mirrord.shell.credentials import client_options
-from mirrord.shell.ledger_topics import IN_SYNC, REPLICAS
 from mirrord.shell.log_reader import LogReader, open_logs
 from mirrord.shell.records import decode
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.wire.batch import CONTROL
-from mirrord.wire.errors import ErrorCode
 from mirrord.wire.old_messages import NO_TIME
 
 PATIENCE_S = 30.0
+_OPEN_MS = 10_000
+"""The longest that a transaction is open; the broker looks once in 10 s whether one is for longer."""
 RECORD_BYTES = 100 << 20
 """The largest batch that the topic takes; a broker's socket.request.max.bytes is as much by default."""
 _NEVER_MS = str((1 << 63) - 1)
@@ -48,44 +50,84 @@ _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after
 _UNBOUNDED = 1 << 30
 
 
+There = dict[tuple[int, bytes], int]
+"""Source offset and content of records that lie in the topic, and where."""
+
+
 class NotParked(EnvironmentFault):
     """Records cannot be put into the topic; the text says why."""
+
+
+class Lying(NamedTuple):
+    """What is parked of a range."""
+
+    letters: int
+    at: int
+    """Where the first of them stands; -1: there is none."""
 
 
 class DeadLetters:
     """The dead-letter topic of one flow. Whatever cannot be done raises an EnvironmentFault."""
 
-    def __init__(self, config: Config, flow: FlowConfig) -> None:
+    def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig) -> None:
         self.topic = dead_letter_topic(flow.name)
         self._flow = flow
-        self._source = config.clusters[flow.source]
-        self._target = config.clusters[flow.target]
+        self._source = source
+        self._target = target
+        self._is_there = False
+        # What is known of the topic of this id, so that not all of it is read again and again.
+        self._topic_id: TopicId = TopicId("")
+        self._read_to = 0
+        self._seen: set[LaneId] = set()
+        """Of which lanes there is anything in front of that."""
+        self._last: dict[LaneId, int] = {}
+        """Where the record stands that was put there last."""
 
-    async def park(self, place: Place, end: int, origin: Origin) -> int:
-        """See that all records of the source from `place` to `end` lie in the topic; how many those are.
+    async def park(self, place: Place, end: int, origin: Origin, behind: int = -1) -> Lying:
+        """See that all records of the source from `place` to `end` lie in the topic.
 
-        Raises NotParked when the source does not give them, or the target does not take them.
+        What may be there already lies at offset `behind` of the topic or behind it. Raises NotParked when the source
+        does not give the records, or the target does not take them.
         """
-        try:
+        with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
                 await self._create()
-                async with self._writer() as writer:
-                    there = await self._offsets(place, end)
+                async with self._writer(place.lane) as writer:
+                    there = await self._there(place, end, behind)
                     return await self._park(source, writer, place, end, origin, there)
-        except (ConfigError, EnvironmentFault, KafkaError, ValueError) as error:
-            raise NotParked(str(error) or repr(error)) from error
 
-    async def bring_back(self, place: Place, end: int, to: TopicPartition, origin: Origin) -> list[Returned]:
+    async def keep(self, place: Place, data: bytes, origin: Origin, behind: int = -1) -> int:
+        """See that the only record of the batch `data`, which was to be copied from `place`, lies in the topic; where.
+
+        Raises NotParked.
+        """
+        with _not_parked():
+            (record,) = decode(data, 0, len(data))
+            await self._create()
+            async with self._writer(place.lane) as writer:
+                there = await self._there(place, place.offset + 1, max(behind, self._last.get(place.lane, -1)))
+                at = there.get((place.offset, _content(record, record.headers)))
+                if at is None:
+                    async with _transaction(writer):
+                        headers = headers_of(place, origin, record.headers)
+                        at = await _send(writer, TopicPartition(self.topic, 0), record, headers)
+        self._last[place.lane] = at
+        return at
+
+    async def bring_back(
+        self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int = -1
+    ) -> list[Returned]:
         """Append the records from `place` to `end` to a partition of the target, each once; where all of them stand.
 
-        What was brought back before stays where it is, also where that is another topic.
+        What was brought back before stays where it is, also where that is another topic. `since`: where the first of
+        them lies, if that is known.
         """
         try:
-            async with self._writer() as writer:
-                returned = {each.offset: each for each in await self._receipts(place, end)}
-                async with aclosing(self._letters(place, end)) as letters:
-                    async for letter, record in letters:
+            async with self._writer(place.lane) as writer:
+                returned = {each.offset: each for each in await self._receipts(place, end, since, settled=True)}
+                async with aclosing(self._letters(place, end, since, settled=True)) as letters:
+                    async for _, letter, record in letters:
                         if letter.returned or letter.place.offset in returned:
                             continue
                         where = await self._bring_back(writer, letter, record, to, origin)
@@ -94,9 +136,9 @@ class DeadLetters:
             raise EnvironmentFault(f"{to} does not take it: {error or repr(error)}") from error
         return [returned[offset] for offset in sorted(returned)]
 
-    async def returned(self, place: Place, end: int) -> list[Returned]:
+    async def returned(self, place: Place, end: int, since: int = -1) -> list[Returned]:
         """What was brought back of the records from `place` to `end`; nothing where there is no topic."""
-        return await self._receipts(place, end) if await self._exists() else []
+        return await self._receipts(place, end, since) if await self._exists() else []
 
     # how
 
@@ -106,23 +148,29 @@ class DeadLetters:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
     async def _park(
-        self, source: LogReader, writer: Any, place: Place, end: int, origin: Origin, there: set[int]
-    ) -> int:
+        self,
+        source: LogReader,
+        writer: Any,
+        place: Place,
+        end: int,
+        origin: Origin,
+        there: dict[tuple[int, bytes], int],
+    ) -> Lying:
         named = TopicPartition(place.topic, place.partition)
         first, _ = await source.bounds(named, committed=False)
         if place.offset < first:
             raise NotParked(f"{named} begins at source offset {first}: what lies in front is deleted at the source")
-        count = 0
+        standing: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:
             async for records in pieces:
-                count += len(records)
-                missing = [record for record in records if record.offset not in there]
-                if missing:
+                found = [(record, there.get((record.offset, _content(record, record.headers)))) for record in records]
+                standing += [at for _, at in found if at is not None]
+                if missing := [record for record, at in found if at is None]:
                     async with _transaction(writer):
                         for record in missing:
                             headers = headers_of(place._replace(offset=record.offset), origin, record.headers)
-                            await _send(writer, TopicPartition(self.topic, 0), record, headers)
-        return count
+                            standing.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
+        return Lying(len(standing), min(standing, default=-1))
 
     async def _bring_back(self, writer: Any, letter: Letter, record: Record, to: TopicPartition, origin: Origin) -> str:
         async with _transaction(writer):
@@ -133,33 +181,63 @@ class DeadLetters:
             await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
         return where
 
-    async def _receipts(self, place: Place, end: int) -> list[Returned]:
+    async def _receipts(self, place: Place, end: int, since: int, *, settled: bool = False) -> list[Returned]:
         """Raises EnvironmentFault, ConfigError where no topic is seen: that is no word on what was done."""
-        async with aclosing(self._letters(place, end)) as letters:
-            found = [Returned(letter.place.offset, letter.returned) async for letter, _ in letters if letter.returned]
+        async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
+            found = [
+                Returned(letter.place.offset, letter.returned) async for _, letter, _ in letters if letter.returned
+            ]
         return sorted(found)
 
-    async def _offsets(self, place: Place, end: int) -> set[int]:
-        """Which records lie in the topic."""
-        found: set[int] = set()
-        async with aclosing(self._letters(place, end)) as letters:
-            async for letter, _ in letters:
+    async def _there(self, place: Place, end: int, behind: int) -> There:
+        """Which records lie in the topic, by source offset and content: a source that was truncated has had others at
+        these offsets. Where they stand."""
+        found: There = {}
+        async with aclosing(self._letters(place, end, behind, settled=True)) as letters:
+            async for at, letter, record in letters:
                 if not letter.returned:
-                    found.add(letter.place.offset)
+                    found.setdefault((letter.place.offset, _content(record, letter.headers)), at)
         return found
 
-    async def _letters(self, place: Place, end: int) -> AsyncGenerator[tuple[Letter, Record]]:
-        """Letters and receipts of these source offsets, in the order in which they were written."""
+    async def _letters(
+        self, place: Place, end: int, since: int, *, settled: bool
+    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+        """Letters and receipts of these source offsets, in the order in which they were written, with where they stand.
+
+        `settled`: all that is written by now, once it is decided whether it counts.
+        """
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
-            start, stable = await logs.bounds(named, committed=True)
-            async with aclosing(_records(logs, named, start, stable, committed=True)) as pieces:
+            start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
+            since = self._since(place.lane, logs.topics[self.topic].topic_id, since)
+            begin = since if start <= since <= stable else start
+            async with aclosing(_records(logs, named, begin, stable, committed=True)) as pieces:
                 async for records in pieces:
                     for record in records:
                         letter = understood(record.headers)
-                        is_of = letter is not None and letter.place.lane == place.lane
-                        if letter is not None and is_of and place.offset <= letter.place.offset < end:
-                            yield letter, record
+                        if letter is None:
+                            continue
+                        self._seen.add(letter.place.lane)
+                        if letter.place.lane == place.lane and place.offset <= letter.place.offset < end:
+                            yield record.offset, letter, record
+            if begin <= max(self._read_to, start):
+                self._read_to = max(self._read_to, stable)
+
+    def _since(self, lane: LaneId, topic_id: TopicId, since: int) -> int:
+        if topic_id != self._topic_id:
+            self._topic_id, self._read_to = topic_id, 0
+            self._seen.clear()
+            self._last.clear()
+        return since if lane in self._seen else max(since, self._read_to)
+
+    async def _settled_bounds(self, logs: LogReader, named: TopicPartition) -> tuple[int, int]:
+        _, end = await logs.bounds(named, committed=False)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                found = await logs.bounds(named, committed=True)
+                if found[1] >= end:
+                    return found
+                await asyncio.sleep(0.05)
 
     async def _exists(self) -> bool:
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
@@ -170,29 +248,16 @@ class DeadLetters:
 
     async def _create(self) -> None:
         """See that the topic is there."""
+        if self._is_there:
+            return
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
         try:
             seen = await admin.look([self.topic])
-            if self.topic in seen.topics:
-                return
-            replicas = max(1, min(REPLICAS, seen.brokers))
-            in_sync = {"min.insync.replicas": str(IN_SYNC if replicas == REPLICAS else 1)}
-            for settings in (SETTINGS | in_sync | _TIMES, SETTINGS | in_sync):
-                shape = TopicShape(1, replicas, settings)
-                refused = (await admin.create({self.topic: shape})).get(self.topic, "")
-                if not refused.startswith("INVALID_CONFIG"):
-                    break
-            if refused and not refused.startswith(ErrorCode.TOPIC_ALREADY_EXISTS.name):
-                need = "; CREATE is missing" if "AUTHORIZATION" in refused else ""
-                raise NotParked(f"the topic {self.topic} cannot be created: {refused}{need}")
-            async with asyncio.timeout(PATIENCE_S):
-                # The controller knows it; the brokers learn of it.
-                while True:
-                    if self.topic in (await admin.look([self.topic])).topics:
-                        return
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            raise NotParked(f"the topic {self.topic} was created, and no broker tells of it") from None
+            if self.topic not in seen.topics:
+                shape = own_topics.safe_shape(SETTINGS, seen.brokers)
+                await own_topics.create(admin, self.topic, shape, seen.brokers, _TIMES)
+                await own_topics.until_shown(admin, self.topic, PATIENCE_S)
+            self._is_there = True
         finally:
             await admin.close()
 
@@ -201,12 +266,13 @@ class DeadLetters:
         return self._flow.isolation == "read_committed"
 
     @asynccontextmanager
-    async def _writer(self) -> AsyncGenerator[Any]:
-        """Nobody else writes from here on, and what others wrote is to be seen."""
+    async def _writer(self, lane: LaneId) -> AsyncGenerator[Any]:
+        """Nobody else writes of this lane from here on, and what others wrote is decided."""
         writer: Any = AIOKafkaProducer(
             bootstrap_servers=",".join(self._target.bootstrap),
             client_id="mirrord",
-            transactional_id=self.topic,
+            transactional_id=parking_id(self._flow.name, lane),
+            transaction_timeout_ms=_OPEN_MS,
             request_timeout_ms=int(PATIENCE_S * 1000),
             compression_type="lz4",
             max_request_size=_UNBOUNDED,
@@ -218,6 +284,9 @@ class DeadLetters:
             yield writer
         except TimeoutError:
             raise EnvironmentFault(f"no answer from {self._flow.target} within {PATIENCE_S:g} s") from None
+        except BaseException:
+            self._is_there = False  # that it was there is no word on whether it still is
+            raise
         finally:
             with suppress(Exception):
                 async with asyncio.timeout(PATIENCE_S):
@@ -259,3 +328,16 @@ async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequen
     async with asyncio.timeout(PATIENCE_S):
         told = await (await writer.send_batch(batch, to.topic, partition=to.partition))
     return told.offset
+
+
+def _content(record: Record, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Tells records apart. Times count for nothing: where the source has none, the letter has that of its parking."""
+    return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
+
+
+@contextmanager
+def _not_parked() -> Generator[None]:
+    try:
+        yield
+    except (ConfigError, EnvironmentFault, KafkaError, TimeoutError, ValueError) as error:
+        raise NotParked(str(error) or repr(error)) from error

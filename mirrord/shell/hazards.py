@@ -1,7 +1,6 @@
 """Gathers what `cluster.hazards` judges: what target topics hold, and what other flows' ledgers say."""
 
 import asyncio
-import re
 from collections.abc import Callable
 
 import msgspec
@@ -11,12 +10,10 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import MirrordError
 from mirrord.model.findings import Finding
-from mirrord.model.names import LaneKey, TopicId, TopicPartition
+from mirrord.model.names import LaneKey, TopicId, TopicPartition, flow_of_ledger
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.survey import FlowSurvey
-
-_LEDGER = re.compile(r"mirrord\.([^.]+)\.ledger")
 
 
 async def find_hazards(
@@ -26,7 +23,7 @@ async def find_hazards(
     flow, looked = survey.flow, survey.looked
     target = looked.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
-    names = [found[1] for name in target if (found := _LEDGER.fullmatch(name))]
+    names = [name for topic in target if (name := flow_of_ledger(topic))]
     states: dict[str, FlowState] = {}
     for name in names:
         try:

@@ -40,6 +40,7 @@ from mirrord.flow.signals import (
     Halted,
     Input,
     Lost,
+    Park,
     PartingTold,
     Produce,
     ProducerEntry,
@@ -73,6 +74,7 @@ from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.open_transactions import OpenTransactions
+from mirrord.shell.parker import Parker
 from mirrord.shell.provenance import provenance_of
 from mirrord.shell.reading import ReadFailed, Stretches, own_batches, parting
 from mirrord.shell.relocation import Relocation
@@ -130,7 +132,7 @@ class Host:
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
-        self._perform: dict[type[Effect], Callable[[Hosted, Any], None]] = {
+        self._perform: dict[type[Effect], Callable[[Hosted, Any], object]] = {
             Produce: self._target.produce,
             FetchFrom: self._fetch,
             StopFetch: self._stop_fetch,
@@ -145,6 +147,7 @@ class Host:
             AskCheck: self._check,
             AskRebuild: self._relocate,
             AskOrigins: self._provenance.ask,
+            Park: Parker(setup, self._begin).ask,
             Wake: self._wake,
             SaveProgress: self._save_progress,
             Halted: self._halted,

@@ -10,21 +10,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
-from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin import RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import TopicAlreadyExistsError
 from aiokafka.structs import TopicPartition
 
 from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, ledger_topic, state_topic
+from mirrord.shell import own_topics
 from mirrord.shell.connections import Connection, ConnectionOptions, Unreachable, connect
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.ledger_log import LogEnds
 from mirrord.shell.links import Backoff, Link
 from mirrord.shell.pipe import ConnectionLost
-from mirrord.shell.topics import Admin
+from mirrord.shell.topics import Admin, KafkaTopicAdmin
 from mirrord.wire import metadata, offsets
 from mirrord.wire.apis import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
 from mirrord.wire.errors import ErrorCode, WireError
@@ -32,8 +32,6 @@ from mirrord.wire.errors import ErrorCode, WireError
 Answer = TypeVar("Answer")
 Address = tuple[str, int]
 
-REPLICAS = 3
-IN_SYNC = 2
 RECORD_BYTES = 16 << 20
 """The largest record batch that the topics take: above what one append of a lane can need."""
 SHARED_SETTINGS = {
@@ -188,16 +186,13 @@ class LedgerTopics:
             await self._to_leader(found, name)
 
     async def _create(self, names: Iterable[str], brokers: int) -> None:
-        replicas = min(REPLICAS, brokers)
-        in_sync = {"min.insync.replicas": str(IN_SYNC if replicas == REPLICAS else 1)}
-        settings = {self.ledger: LEDGER_SETTINGS | in_sync, self.state: STATE_SETTINGS | in_sync}
-        wanted = [NewTopic(name, 1, replicas, topic_configs=settings[name]) for name in names]
-        async with Admin(self._cluster, self._timeout_s) as admin:
-            answer = cast(Any, await admin.create_topics(wanted, int(self._timeout_s * 1000)))
-        for name, code, message in answer.topic_errors:
-            if code not in (ErrorCode.NONE, TopicAlreadyExistsError.errno):
-                told = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
-                raise EnvironmentFault(f"the topic {name} cannot be created: {told}")
+        settings = {self.ledger: LEDGER_SETTINGS, self.state: STATE_SETTINGS}
+        admin = KafkaTopicAdmin(self._cluster, self._timeout_s)
+        try:
+            for name in names:
+                await own_topics.create(admin, name, own_topics.safe_shape(settings[name], brokers), brokers)
+        finally:
+            await admin.close()
 
     async def _check_settings(self) -> None:
         """Topics that someone else created may forget what they must keep."""

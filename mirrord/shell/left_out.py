@@ -13,15 +13,15 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.letters import Place, Returned, letters_words
-from mirrord.model.names import TopicPartition, dead_letter_topic
+from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
 from mirrord.model.orders import Order, OrderAnswer, origin_words
-from mirrord.model.quarantine import Parked
+from mirrord.model.quarantine import Parked, lettered_from
+from mirrord.shell.asked_flows import ledgers_meant, of_several
 from mirrord.shell.dead_letters import DeadLetters, NotParked
-from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.shell.observe import PATIENCE_S, LedgerView
 from mirrord.shell.supervise import Surroundings
 
 WITHOUT = "--without-parking"
-_LEDGER = re.compile(r"mirrord\.[^.]+\.ledger")
 
 
 class Found(NamedTuple):
@@ -41,11 +41,7 @@ class Found(NamedTuple):
 async def find(config: Config, order: Order) -> Found | None:
     """What an order is about, by the ledger: what waits there, or else what was left out. Raises ConfigError where it
     may be of several flows."""
-    prefix, colon, name = order.name.rpartition(":")
-    chosen = prefix if colon else order.flow
-    if chosen:
-        config = msgspec.structs.replace(config, flows=(config.flow(chosen),))
-    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    name, views = await ledgers_meant(config, order.name, order.flow)
     found = [
         Found(view.flow, lane, entry)
         for view in views.values()
@@ -57,7 +53,7 @@ async def find(config: Config, order: Order) -> Found | None:
     ]
     flows = {each.flow.name for each in found}
     if len(flows) > 1:
-        raise ConfigError(f'"{name}" may mean that of {" or ".join(sorted(flows))}; choose with --flow')
+        raise of_several(name, flows)
     newest = sorted(found, key=lambda each: (each.entry.skipped is None, each.lane.age))
     return newest[-1] if newest else None
 
@@ -72,13 +68,18 @@ async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
     try:
         _check_policies(found)
         origin = Origin(order.by, order.reason, at_ms)
-        letters = await DeadLetters(config, found.flow).park(found.place, end, origin)
+        behind = lettered_from(found.lane.quarantine)
+        lying = await _dead_letters(config, found.flow).park(found.place, end, origin, behind)
     except NotParked as fault:
         raise EnvironmentFault(
             f"nothing is changed: source offsets [{found.entry.start}, {end}) cannot be parked: {fault}; {WITHOUT} "
             "leaves them out all the same"
         ) from fault
-    return msgspec.structs.replace(order, letters=letters)
+    return msgspec.structs.replace(order, letters=lying.letters, letters_at=lying.at)
+
+
+def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
+    return DeadLetters(flow, config.clusters[flow.source], config.clusters[flow.target])
 
 
 async def bring_back(config: Config, order: Order, found: Found, into: str | None, *, dry_run: bool) -> OrderAnswer:
@@ -97,15 +98,15 @@ async def bring_back(config: Config, order: Order, found: Found, into: str | Non
     if not order.reason.strip():
         raise ConfigError("--why: it is missing; say why the records are brought back: it is recorded and shown")
     to = await _goal(config, found, into)
-    letters = DeadLetters(config, found.flow)
-    before = await letters.returned(found.place, entry.end)
+    letters = _dead_letters(config, found.flow)
+    before = await letters.returned(found.place, entry.end, entry.letters_at)
     left = entry.letters - len(before)
     done: list[str] = []
     if left > 0 and dry_run:
         done = [f"{left} of {letters_words(entry.letters)} of {name} behind all that is in {to}"]
     elif left > 0:
         origin = Origin(order.by, order.reason, 0)
-        after = await letters.bring_back(found.place, entry.end, to, origin)
+        after = await letters.bring_back(found.place, entry.end, to, origin, entry.letters_at)
         done = [f"{name}: {each}" for each in after if each not in before]
     notes = [f"{name}: {each} already" for each in before]
     notes += _missing(entry, found.flow, before, done) if not dry_run else []
@@ -166,7 +167,7 @@ async def _why_not(surroundings: Surroundings, found: Found, there: Topic) -> st
     if flow.naming == "identity":
         source = surroundings.admin(flow.source)
         try:
-            ledgers = sorted(filter(_LEDGER.fullmatch, (await source.look()).topics))
+            ledgers = sorted(filter(flow_of_ledger, (await source.look()).topics))
         finally:
             await source.close()
         if ledgers:

@@ -7,10 +7,11 @@ producer whose repetitions the broker knows.
 
 from collections.abc import AsyncGenerator, Sequence
 
-from mirrord.cluster.settings import BROKER_DEFAULT, TopicShape, capped
+from mirrord.cluster.settings import BROKER_DEFAULT, TopicShape
 from mirrord.model.config import ClusterConfig
 from mirrord.model.config_features import InternalFactor
 from mirrord.model.errors import EnvironmentFault
+from mirrord.shell import own_topics
 from mirrord.shell.ledger_partition import KeyValue, OutOfRange, PartitionReader, PartitionWriter
 from mirrord.shell.ledger_topics import LedgerTopics
 from mirrord.shell.topics import KafkaTopicAdmin
@@ -24,7 +25,6 @@ SMALL = COMPACT | {
     "min.cleanable.dirty.ratio": "0.1",
     "max.compaction.lag.ms": str(10 * 60_000),
 }
-_TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 
 class Mm2Topic(LedgerTopics):
@@ -50,14 +50,7 @@ class Mm2Topic(LedgerTopics):
         if reason and reason != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
             raise EnvironmentFault(f"the topic {self._name} may not be used: {reason}")
         wanted = BROKER_DEFAULT if factor == "broker" else factor
-        shape = TopicShape(1, wanted, settings)
-        refused = (await self._admin.create({self._name: shape})).get(self._name, "")
-        if _TOO_FEW_BROKERS in refused and capped(wanted, seen.brokers) < wanted:
-            shape = TopicShape(1, capped(wanted, seen.brokers), settings)
-            refused = (await self._admin.create({self._name: shape})).get(self._name, "")
-        if refused and not refused.startswith(ErrorCode.TOPIC_ALREADY_EXISTS.name):
-            need = "; CREATE is missing" if "AUTHORIZATION" in refused else ""
-            raise EnvironmentFault(f"the topic {self._name} cannot be created: {refused}{need}")
+        await own_topics.create(self._admin, self._name, TopicShape(1, wanted, settings), seen.brokers)
         return True
 
     async def exists(self) -> bool:

@@ -13,9 +13,9 @@ from mirrord.model.config_reader import nearest
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.names import TopicPartition
+from mirrord.shell.asked_flows import ledgers_meant, of_several
 from mirrord.shell.log_offsets import log_offsets, offsets_at
-from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
+from mirrord.shell.observe import LedgerView
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -78,11 +78,7 @@ class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
 async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
     """The plan for a partition of this name. Raises ConfigError where the order cannot be, EnvironmentFault where that
     cannot be told now."""
-    prefix, colon, name = name.rpartition(":")
-    chosen = prefix if colon else flow
-    if chosen:
-        config = msgspec.structs.replace(config, flows=(config.flow(chosen),))
-    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    name, views = await ledgers_meant(config, name, flow)
     found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}
     if len(found) != 1:
         _refuse(name, views, list(found))
@@ -132,7 +128,7 @@ def _newest(view: LedgerView, name: str) -> LaneState | None:
 
 def _refuse(name: str, views: Mapping[str, object], found: list[str]) -> None:
     if found:
-        raise ConfigError(f'"{name}" may mean that of {" or ".join(found)}; choose with --flow')
+        raise of_several(name, found)
     told = [view for view in views.values() if isinstance(view, LedgerView)]
     faults = [f"flow {flow}: {view}" for flow, view in views.items() if not isinstance(view, LedgerView)]
     if not told:

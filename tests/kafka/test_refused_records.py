@@ -4,17 +4,23 @@ import asyncio
 import random
 import time
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from mirrord.flow.compare import Record
+from mirrord.flow.state import Rebuild
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import Config
 from mirrord.model.fact import Origin
 from mirrord.model.facts import Verdict
+from mirrord.model.letters import Place
 from mirrord.model.names import LaneId, dead_letter_topic
 from mirrord.model.orders import Order
 from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.shell.dead_letters import DeadLetters, NotParked
 from mirrord.shell.left_out import bring_back, find, park
+from mirrord.shell.records import build
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
     SECONDS,
@@ -150,7 +156,7 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         (halted,) = [each for each in replicator.report().lanes if each.phase == "halted"]
         assert "source offset 150 with Kafka error 10 (MESSAGE_TOO_LARGE)" in halted.note
         parked = await parked_once(flow, topic, wanted[150])
-        skip = QuarantineSkipped(lane, entry.start, entry.end, ADA, parked.letters)
+        skip = QuarantineSkipped(lane, entry.start, entry.end, ADA, parked.letters, parked.letters_at)
         assert await flow.store.append(flow.setup.lease_epoch, [skip, skip]) == (True, False)
         await until_ends(flow.target, copy_of(topic), {0: 300})
         lane, entry = await waits(flow)
@@ -166,10 +172,31 @@ async def test_batches_and_records_that_are_larger_than_the_target_takes(lab_pai
         await flow.store.read_to_end()
         assert flow.lane().verdicts.counts == {"rejected": 1}
         assert list(flow.lane().verdicts.recent) == [Verdict(150, 151, "rejected")]
-        assert flow.lane().quarantine == (Parked(150, 151, 10, flow.lane().quarantine[0].line, ADA, 1),)
+        line = flow.lane().quarantine[0].line
+        assert flow.lane().quarantine == (Parked(150, 151, 10, line, ADA, 1, parked.letters_at),)
 
 
-async def test_by_policy_what_the_target_refuses_is_left_out(lab_pair: LabPair) -> None:
+async def kept_once(flow: Mirror, topic: str, values: dict[int, bytes | None]) -> None:
+    """Records that a policy leaves out lie in the dead-letter topic once, also when whoever has the lane next puts them
+    there again. A topic that does not take one says why."""
+    name, lane = flow.setup.flow.name, flow.lane().key.id
+    dead = dead_letter_topic(name)
+    letters = await asyncio.to_thread(committed, flow.target, dead)
+    assert {int(dict(each.headers() or [])["mirrord.offset"]): each.value() for each in letters} == values
+    assert [each.letters_at for each in flow.lane().quarantine] == [each.offset() for each in letters]
+    for behind in (-1, letters[-1].offset() or 0):
+        other = DeadLetters(flow.setup.flow, flow.setup.source, flow.setup.target)
+        last = letters[-1]
+        record = Record(60, last.timestamp()[1], last.key(), last.value(), ())
+        data = bytes(build(0, [record], [60], Rebuild(bytearray(), 0, 0, 60, 7, 0, 0)).data)
+        assert await other.keep(Place(topic, 0, 60, lane), data, BY_POLICY, behind) == last.offset()
+    assert len(await asyncio.to_thread(committed, flow.target, dead)) == len(letters)
+    await alter(flow.target, dead, "max.message.bytes", "70")
+    with pytest.raises(NotParked, match="MessageSizeTooLarge"):
+        await other.keep(Place(topic, 0, 61, lane), data, BY_POLICY)
+
+
+async def test_by_policy_what_the_target_refuses_is_parked_and_left_out(lab_pair: LabPair) -> None:
     """A record without a key for a compacted copy, and one of tomorrow (KIP-937)."""
     async with mirror(lab_pair.source, lab_pair.target, on_reject="skip") as flow:
         of_copy = {"cleanup_policy": "compact", "message_timestamp_after_max_ms": str(HOUR_MS)}
@@ -183,8 +210,9 @@ async def test_by_policy_what_the_target_refuses_is_left_out(lab_pair: LabPair) 
         wanted = await values(flow.source, topic)
         assert await values(flow.target, copy_of(topic)) == [value for at, value in enumerate(wanted) if at not in odd]
         await flow.store.read_to_end()
-        assert [(each.start, each.error, each.skipped) for each in flow.lane().quarantine] == [
-            (20, 87, BY_POLICY),
-            (60, 32, BY_POLICY),
+        assert [(each.start, each.error, each.skipped, each.letters) for each in flow.lane().quarantine] == [
+            (20, 87, BY_POLICY, 1),
+            (60, 32, BY_POLICY, 1),
         ]
+        await kept_once(flow, topic, {at: wanted[at] for at in odd})
         assert flow.lane().verdicts.counts["rejected"] == 2

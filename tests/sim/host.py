@@ -32,6 +32,7 @@ from mirrord.flow.signals import (
     Halted,
     Input,
     Lost,
+    Park,
     Produce,
     Released,
     SaveProgress,
@@ -212,6 +213,7 @@ class Host:
                 | AskCheck()
                 | AskRebuild()
                 | AskOrigins()
+                | Park()
             ):
                 self.inbox.append(("ask", (effect, self.leader)))
 

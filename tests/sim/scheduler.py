@@ -58,8 +58,12 @@ THEMES: dict[str, Shape] = {
                                         faults=("decide", "decide", "takeover", "disconnect")),
     "refused for what they hold, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, twice=True,
                                                      faults=("decide", "decide", "forget", "takeover")),
-    "refused and left out": Shape(poison=True, on_reject="skip", elections=False, window=4,
+    "refused and left out": Shape(poison=True, on_reject="skip-unparked", elections=False, window=4,
                                   faults=("takeover", "disconnect", "ledger")),
+    "refused and parked": Shape(poison=True, on_reject="skip", transactions=True, compaction=True, window=4,
+                                faults=("takeover", "disconnect", "ledger")),
+    "refused and parked, old records": Shape(record_age_ms=OLD_MS, forgetting=True, poison=True, on_reject="skip",
+                                             twice=True, policies=True, faults=("takeover", "forget", "decide")),
     "sought": Shape(seeks=True, transactions=True, compaction=True, elections=False, window=4,
                     faults=("seek", "seek", "takeover", "disconnect")),
     "sought, old records": Shape(record_age_ms=OLD_MS, seeks=True, forgetting=True, twice=True,
@@ -239,7 +243,7 @@ class Story:
         if self.shape.seeks and live[-1].state.next_offset < len(world.ledger):
             return False
         if lane.phase is Phase.HALTED:
-            return live[-1].state.next_offset == len(world.ledger)
+            return lane.unparked is None and live[-1].state.next_offset == len(world.ledger)
         at_end = lane.phase is Phase.COPYING and not lane.ready and not lane.in_flight
         at_end = at_end and lane.end_epoch == world.target.epoch
         at_end = at_end and not any(world.answerable(item) for item in live[-1].inbox)

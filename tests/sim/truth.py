@@ -141,6 +141,8 @@ def _left_out(world: World, arrived: set[int]) -> None:
     poison = {world.source.offset_of[number] for number in world.target.poison}
     if arrived & world.target.poison or not world.rejected <= poison:
         raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
+    if len(set(world.letters.lying)) < len(world.letters.lying):
+        raise Violation(f"parked twice: {world.letters.lying}")
 
 
 def _sought(world: World, skipped: set[int]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from mirrord.flow.handed import is_last
-from mirrord.flow.lineage import epoch_at, is_cut
 from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
 from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
@@ -29,13 +28,13 @@ from mirrord.flow.signals import (
     AskStart,
     AskVisible,
     Bound,
-    Checked,
     Chunk,
     EndTold,
     FetchFrom,
     Input,
     OriginsTold,
     OwnBatch,
+    Park,
     PartingTold,
     ProducerEntry,
     ProducerIdTold,
@@ -66,10 +65,13 @@ from mirrord.model.facts import (
     VerdictGiven,
 )
 from mirrord.model.names import ClusterId
+from mirrord.model.quarantine import Quarantined
 from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
+from tests.sim.comparing import compared
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
+from tests.sim.letters import FakeLetters
 from tests.sim.source import OUT_OF_RANGE, FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
 
@@ -114,6 +116,7 @@ class World:
         self.gaps = Gaps(self.truth)
         self.rejected: set[int] = set()
         """Source offsets that the ledger says were left out, because the target refuses them."""
+        self.letters = FakeLetters()
         self.rebuilds = 0
         self.attempts = 0
         self.checked: tuple[int, ...] = ()
@@ -151,6 +154,8 @@ class World:
                     offsets.update(*(range(each.start, each.end) for each in fact.verdicts if each.reason == reason))
                 self.truncated += [each for each in fact.verdicts if each.reason == "truncated"]
             self.rebuilds += binds and isinstance(fact, MapRebuilt)
+            if isinstance(fact, Quarantined) and fact.skip and self.shape.on_reject == "skip":
+                self.letters.check(fact)
         return len(self.ledger) - 1
 
     # --- hosts
@@ -376,7 +381,9 @@ class World:
         chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
         host.inbox.append(("tell", chunk))
 
-    def _reply(self, host: Host, question: Any, broker: int) -> Input | None:
+    def _reply(  # noqa: PLR0911 -- one case per kind of question
+        self, host: Host, question: Any, broker: int
+    ) -> Input | None:
         target, epoch = self.target, self.target.brokers[broker].epoch
         match question:
             case AskProducerId():
@@ -399,11 +406,13 @@ class World:
             case AskScan():
                 return self._scan(question)
             case AskCheck():
-                return self._check(host, question)
+                return compared(self, host, question)
             case AskRebuild():
                 return self._relocate(host, question)
             case AskOrigins():
                 return OriginsTold(question.question, self.writers())
+            case Park():
+                return self.letters.park(question, self.rng if self.faults else None)
             case _:
                 raise AssertionError(question)
 
@@ -417,31 +426,6 @@ class World:
         )
         others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
         return Scanned(question.question, error, question.purpose, question.start, question.end, own, others)
-
-    def _check(self, host: Host, question: AskCheck) -> Checked:
-        error = 0 if self.target.high_watermark >= question.end else 7
-        runs = host.record().source_runs
-        outcome, note = "equal", ""
-        for stored in self.target.read(question.start, question.end):
-            if stored.producer != question.producer_id:
-                continue
-            for at, number in enumerate(stored.numbers):
-                ordinal = stored.sequence + at
-                if not question.first <= ordinal <= question.last:
-                    continue
-                offset = runs.offset_of(ordinal) or 0
-                there, epoch = self.source.at(offset), epoch_at(question.epochs, ordinal)
-                if is_cut(host.record(), ordinal, offset) or (epoch >= 0 and self.source.epoch_of(offset) != epoch):
-                    there = None
-                if there is None and outcome == "equal":
-                    outcome = "unverifiable"
-                elif there is not None and there != number:
-                    outcome, note = "different", f"ordinal {ordinal}"
-        behind = next((each for each in self.source.log if each.base < question.position <= each.last + 1), None)
-        epoch = -1 if behind is None else behind.epoch
-        end = self.source.end if self.source.end < question.position else -1
-        told = (question.question, error, question.first, question.last, outcome, note, epoch, end)
-        return Checked(*told)  # type: ignore[arg-type]
 
     def _relocate(self, host: Host, question: AskRebuild) -> Relocated:
         read = self.target.read(question.start, question.end)

@@ -57,7 +57,7 @@ def flow(**keys: str) -> str:
             'flows[0].start_of."orders": found "lastest"; allowed: "earliest", "latest"',
         ),
         ("on_loss", '"stop"', 'allowed: "continue" or "halt"'),
-        ("on_reject", '"park"', 'allowed: "halt" or "skip"'),
+        ("on_reject", '"park"', 'allowed: "halt", "skip" or "skip-unparked"'),
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
         ("refresh", "5", 'flows[0].refresh: found 5; allowed: "never" or a duration such as "500ms"'),
         ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: "never" or from "100ms" to "30d"'),

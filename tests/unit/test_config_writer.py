@@ -51,7 +51,7 @@ FLOWS = st.builds(
     start_of=st.dictionaries(st.sampled_from(["orders", r"logs\..*", "'a'|b"]), _STARTS, max_size=2),
     isolation=st.sampled_from(["read_committed", "read_uncommitted"]),
     on_loss=st.sampled_from(["continue", "halt"]),
-    on_reject=st.sampled_from(["halt", "skip"]),
+    on_reject=st.sampled_from(["halt", "skip", "skip-unparked"]),
     rpo_ms=st.none() | st.integers(1_000, MONTH_MS),
     transaction_alarm_ms=st.integers(1_000, MONTH_MS),
     refresh_ms=REFRESH,

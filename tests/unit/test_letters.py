@@ -12,7 +12,8 @@ from mirrord.model.letters import Letter, Place, Returned, headers_of, letters_w
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
 from mirrord.model.orders import Order
 from mirrord.model.quarantine import Parked, Quarantine
-from mirrord.shell import left_out
+from mirrord.shell import asked_flows, left_out
+from mirrord.shell.dead_letters import Lying
 from mirrord.shell.left_out import Found, bring_back, find, park
 from mirrord.shell.observe import LedgerView
 from mirrord.wire.configs import Setting
@@ -21,7 +22,7 @@ from tests.unit.test_cli import CONF
 ADA = Origin("ada@host", "too large", 0)
 KEY = LaneKey(TopicId("source"), 3, TopicId("target"))
 PLACE = Place("orders", 3, 5, KEY.id)
-LEFT_OUT = Parked(5, 7, 10, "refused", ADA, 2)
+LEFT_OUT = Parked(5, 7, 10, "refused", ADA, 2, 40)
 ORDER = Order(verb="replay", name="orders-3", offset=5, by="ada@host", reason="it fits now")
 
 
@@ -62,7 +63,7 @@ class Clusters:
         self.policy = "delete"
         self.lying = [5, 6]
         self.back: list[Returned] = []
-        monkeypatch.setattr(left_out, "read_ledgers", self.read)
+        monkeypatch.setattr(asked_flows, "read_ledgers", self.read)
         monkeypatch.setattr(left_out, "Surroundings", lambda *_: self)
         monkeypatch.setattr(left_out, "DeadLetters", lambda *_: self)
 
@@ -89,19 +90,21 @@ class Clusters:
     async def settings(self, topics: list[str]) -> "Settings":
         return Settings({topics[0]: {"cleanup.policy": Setting(self.policy, own=True)}})
 
-    async def returned(self, place: Place, end: int) -> list[Returned]:
-        assert (place, end) == (PLACE, 7)
+    async def returned(self, place: Place, end: int, since: int) -> list[Returned]:
+        assert (place, end, since) == (PLACE, 7, 40)
         return self.back
 
-    async def bring_back(self, place: Place, end: int, to: TopicPartition, origin: Origin) -> list[Returned]:
-        assert (place, end, origin.reason) == (PLACE, 7, ORDER.reason)
+    async def bring_back(
+        self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int
+    ) -> list[Returned]:
+        assert (place, end, origin.reason, since) == (PLACE, 7, ORDER.reason, 40)
         there = {each.offset for each in self.back}
         self.back = [*self.back, *(Returned(at, f"{to} offset {100 + at}") for at in self.lying if at not in there)]
         return self.back
 
-    async def park(self, place: Place, end: int, origin: Origin) -> int:
-        assert (place, origin.by) == (PLACE, "ada@host")
-        return end - place.offset
+    async def park(self, place: Place, end: int, origin: Origin, behind: int) -> Lying:
+        assert (place, origin.by, behind) == (PLACE, "ada@host", -1)
+        return Lying(end - place.offset, 40)
 
     async def found(self) -> Found:
         found = await find(self.config, ORDER)
@@ -167,7 +170,8 @@ async def test_nothing_is_appended_where_a_flow_copies_back_under_the_same_names
 
 async def test_what_waits_is_parked_up_to_where_the_order_reaches(clusters: Clusters) -> None:
     clusters.quarantine = (Parked(5, 6, 10, "refused"),)
-    assert (await park(clusters.config, ORDER, "eu-us", 1)).letters == 1
+    parked = await park(clusters.config, ORDER, "eu-us", 1)
+    assert (parked.letters, parked.letters_at) == (1, 40)
     assert (await park(clusters.config, msgspec.structs.replace(ORDER, until=9), "eu-us", 1)).letters == 4
     clusters.quarantine = (LEFT_OUT,)
     with pytest.raises(EnvironmentFault, match="try again"):

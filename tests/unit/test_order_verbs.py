@@ -13,7 +13,7 @@ from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import Holder
 from mirrord.model.orders import Order, OrderAnswer
-from mirrord.shell import left_out
+from mirrord.shell import asked_flows
 from mirrord.shell.observe import LedgerView
 from tests.unit.test_cli import CONF
 
@@ -27,9 +27,8 @@ class Daemons:
         self.answer: OrderAnswer | Exception = OrderAnswer(
             flow="eu-us", done=("topic orders of eu-us is paused",), lanes=("orders-0",), notes=("one more thing",)
         )
-        monkeypatch.setattr(ordering, "read_ledgers", self.read)
+        monkeypatch.setattr(asked_flows, "read_ledgers", self.read)
         monkeypatch.setattr(ordering, "give_order", self.give)
-        monkeypatch.setattr(left_out, "read_ledgers", self.read)
         monkeypatch.setattr(quarantine, "park", self.park)
         self.parked: int | Exception = 2
 

@@ -7,8 +7,22 @@ from mirrord.cluster.parked import rule
 from mirrord.flow.compare import Record
 from mirrord.flow.cutting import without_left_out
 from mirrord.flow.lane import step
-from mirrord.flow.signals import Answer, Append, AskEnd, Chunk, Effects, Halted, Released
+from mirrord.flow.signals import (
+    Answer,
+    Append,
+    AppendFailed,
+    AskEnd,
+    Chunk,
+    Effects,
+    Halted,
+    LettersTold,
+    Park,
+    Released,
+    Wake,
+    Woken,
+)
 from mirrord.flow.state import Cut, Lane, Phase, Rebuild
+from mirrord.model.config import OnReject
 from mirrord.model.errors import ConfigError
 from mirrord.model.fact import Origin
 from mirrord.model.facts import LaneHalted, LaneResumed, Verdict
@@ -24,6 +38,7 @@ from mirrord.model.quarantine import (
     QuarantineSkipped,
     decide,
     go_on,
+    lettered_from,
     park,
     waiting,
 )
@@ -40,10 +55,10 @@ ORIGINALS = [Record(BASE + at, 1_700_000_000_000, b"key", b"x" * 1_000, ()) for 
 ADA = Origin("ada@host", "too large", 0)
 
 
-def refused(error: ErrorCode, *, count: int = 0, on_reject: str = "halt") -> tuple[Lane, Effects]:
+def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -> tuple[Lane, Effects]:
     """A lane whose batch of the source offsets [0, 2) is refused; with a count it counts so many records."""
     lane, produce = in_flight()
-    lane.on_reject = "skip" if on_reject == "skip" else "halt"
+    lane.on_reject = on_reject
     (batch,) = produce.batches
     batch.count = count or batch.count
     return lane, step(lane, 0.0, Answer(produce.round, batch, error, -1))
@@ -119,11 +134,96 @@ def test_what_a_batch_is_compressed_with_instead() -> None:
     assert used == [LZ4, GZIP, 0, ZSTD]
 
 
-def test_by_policy_it_is_left_out_at_once() -> None:
+def parking(*, failures: int = 0) -> tuple[Lane, Park]:
+    """A lane whose record is to be parked, after so many tries that failed."""
     lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
+    for at in range(failures):
+        effects = step(lane, 10.0 * at, LettersTold(asked_to_park(effects).question, -1, "it is full"))
+        (wake,) = [each for each in effects if isinstance(each, Wake)]
+        effects = step(lane, wake.at, Woken(wake.question))
+    return lane, asked_to_park(effects)
+
+
+def asked_to_park(effects: Effects) -> Park:
+    (park,) = [each for each in effects if isinstance(each, Park)]
+    return park
+
+
+def test_by_policy_it_is_left_out_once_it_is_parked() -> None:
+    lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
+    assert (told(effects), lane.phase) == ([], Phase.HALTED)
+    asked = asked_to_park(effects)
+    assert (asked.offset, asked.behind, len(asked.data) > 61) == (0, -1, True)
+    effects = step(lane, 1.0, LettersTold(asked.question, 7))
     (entry,) = told(effects)
     assert isinstance(entry, Quarantined)
-    assert entry.skip
+    assert (entry.start, entry.end, entry.skip, entry.letters, entry.letters_at) == (0, 1, True, 1, 7)
+    assert step(lane, 1.0, LettersTold(asked.question, 7)) == []
+    assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
+    assert (lane.phase, lane.halt_line, lane.unparked) == (Phase.RESUMING, "", None)
+
+
+def test_what_cannot_be_parked_waits_is_told_once_and_is_tried_again() -> None:
+    lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip")
+    effects = step(lane, 1.0, LettersTold(asked_to_park(effects).question, -1, "it is full"))
+    entry, halted = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert isinstance(halted, LaneHalted)
+    assert (entry.skip, entry.letters) == (False, -1)
+    assert halted.line.endswith("it cannot be parked now, so it is not left out: it is full")
+    pauses: list[float] = []
+    for at in range(1, 8):
+        (wake,) = [each for each in effects if isinstance(each, Wake)]
+        asked = asked_to_park(step(lane, wake.at, Woken(wake.question)))
+        effects = step(lane, wake.at, LettersTold(asked.question, -1, f"it is full {at}"))
+        assert told(effects) == []
+        assert lane.halt_line.endswith(f"it is full {at}")
+        pauses += [each.at - wake.at for each in effects if isinstance(each, Wake)]
+    assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0, 60.0]
+    lane, asked = parking(failures=3)
+    (entry,) = told(step(lane, 100.0, LettersTold(asked.question, 7)))
+    assert isinstance(entry, Quarantined)
+    assert entry.letters == 1
+
+
+def test_an_order_lets_a_lane_go_on_whose_record_is_being_parked() -> None:
+    lane, asked = parking(failures=1)
+    assert [type(fact) for fact in told(step(lane, 1.0, Released()))] == [LaneResumed]
+    assert step(lane, 1.0, LettersTold(asked.question, 7)) == []
+    assert (lane.phase, lane.unparked, lane.park_pause) == (Phase.RESUMING, None, -1)
+
+
+def test_the_word_on_a_failed_parking_is_told_again_until_the_ledger_has_it() -> None:
+    lane, asked = parking()
+    effects = step(lane, 1.0, LettersTold(asked.question, -1, "it is full"))
+    (entry,) = [each for each in effects if isinstance(each, Append)]
+    (again,) = step(lane, 1.0, AppendFailed(entry.tag, None))
+    assert isinstance(again, Wake)
+    assert [type(fact) for fact in told(step(lane, again.at, Woken(again.question)))] == [Quarantined, LaneHalted]
+
+
+@pytest.mark.parametrize("error", [ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT])
+def test_to_be_parked_a_batch_is_cut_to_its_records(error: ErrorCode) -> None:
+    lane, effects = refused(error, on_reject="skip")
+    assert (lane.cut, lane.phase, told(effects)) == (Cut(0, 2, 1), Phase.RESUMING, [])
+
+
+def test_what_the_source_does_not_give_is_not_parked_so_it_waits() -> None:
+    lane, _ = copying()
+    lane.on_reject = "skip"
+    effects = step(lane, 0.0, Chunk(lane.asked, int(ErrorCode.CORRUPT_MESSAGE), 9, 9, 0, (), bytearray(), 0, 0))
+    entry, halted = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert isinstance(halted, LaneHalted)
+    assert not entry.skip
+    assert "nobody has what could be parked of this" in halted.line
+
+
+def test_by_policy_it_is_left_out_at_once_where_nothing_is_to_be_parked() -> None:
+    lane, effects = refused(ErrorCode.INVALID_TIMESTAMP, count=1, on_reject="skip-unparked")
+    (entry,) = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert (entry.skip, entry.letters) == (True, -1)
     effects = step(lane, 1.0, Released())
     assert [type(fact) for fact in told(effects)] == [LaneResumed]
     assert lane.phase is Phase.RESUMING
@@ -200,6 +300,23 @@ def test_what_a_policy_leaves_out_in_a_row_is_one_entry_and_their_number_is_boun
     for at in range(10, 10 + 4 * KEPT, 2):
         quarantine = park(quarantine, Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True))
     assert len(quarantine) == KEPT
+
+
+def test_letters_of_a_row_are_counted_and_the_first_is_known() -> None:
+    def left_out(at: int, letters: int, letters_at: int) -> Quarantined:
+        return Quarantined(LANE, 1, at, at + 1, 87, "no key", skip=True, letters=letters, letters_at=letters_at)
+
+    quarantine = park((), left_out(0, -1, -1))
+    assert lettered_from(quarantine) == -1
+    for told in (left_out(1, 1, 20), left_out(2, 1, 22), left_out(1, 1, 20), left_out(2, 1, 22)):
+        quarantine = park(quarantine, told)
+    row = Parked(1, 3, 87, "no key", BY_POLICY, 2, 20)
+    assert quarantine == (Parked(0, 1, 87, "no key", BY_POLICY), row)
+    waits = park(quarantine, Quarantined(LANE, 1, 5, 6, 10, "refused"))
+    assert lettered_from(waits) == 20
+    skipped = decide(waits, QuarantineSkipped(LANE, 5, 6, ADA, 1, 24))
+    assert skipped is not None
+    assert lettered_from(skipped) == 24
 
 
 def test_which_entry_an_order_means() -> None:

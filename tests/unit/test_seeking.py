@@ -36,7 +36,7 @@ from mirrord.model.orders import Order, Orders
 from mirrord.model.quarantine import Parked
 from mirrord.model.runs import Run
 from mirrord.model.seeking import KEPT, LaneSought, Seek, SeekDone, Seeks, Standing, cut, done, passed_ranges, sought
-from mirrord.shell import seek_plan
+from mirrord.shell import asked_flows, seek_plan
 from mirrord.shell.observe import LedgerView
 from mirrord.wire.errors import ErrorCode
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
@@ -237,8 +237,11 @@ def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
     state.mark_progress(mark)
 
     async def read(config: Config, _: object) -> dict[str, LedgerView]:
-        empty = FlowState()
-        return {flow.name: LedgerView(flow, state if flow.name == "eu-us" else empty, None) for flow in config.flows}
+        views = await daemons.read(config, _)
+        if "eu-us" in views:
+            state.holder = views["eu-us"].state.holder
+            views["eu-us"] = LedgerView(views["eu-us"].flow, state, None)
+        return views
 
     async def offsets(_: object, partitions: list[TopicPartition], which: str) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 120 if which == "start" else 300)
@@ -246,7 +249,7 @@ def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
     async def at(_: object, partitions: list[TopicPartition], time_ms: int) -> dict[TopicPartition, object]:
         return dict.fromkeys(partitions, (222, time_ms) if time_ms < 2000 else None)
 
-    monkeypatch.setattr(seek_plan, "read_ledgers", read)
+    monkeypatch.setattr(asked_flows, "read_ledgers", read)
     monkeypatch.setattr(seek_plan, "log_offsets", offsets)
     monkeypatch.setattr(seek_plan, "offsets_at", at)
     return daemons

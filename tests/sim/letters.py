@@ -1,0 +1,31 @@
+"""The dead-letter topic of the simulation."""
+
+import random
+
+from mirrord.flow.letters import LettersTold, Park
+from mirrord.model.quarantine import Quarantined
+from tests.sim import toy
+
+
+class FakeLetters:
+    """What lies there: source offsets and numbers of records."""
+
+    def __init__(self) -> None:
+        self.lying: list[tuple[int, int]] = []
+
+    def park(self, question: Park, chance: random.Random | None) -> LettersTold:
+        """In one transaction, whose end may not be heard of."""
+        ((_, number),) = toy.records(question.data)
+        letter = (question.offset, number)
+        if chance and chance.random() < 0.2:
+            return LettersTold(question.question, -1, "the target does not take it")
+        if letter not in self.lying[max(question.behind, 0) :]:
+            self.lying.append(letter)
+        if chance and chance.random() < 0.2:
+            return LettersTold(question.question, -1, "nobody answers")
+        return LettersTold(question.question, self.lying.index(letter))
+
+    def check(self, fact: Quarantined) -> None:
+        """What a policy leaves out lies where the ledger says."""
+        if fact.letters != 1 or self.lying[fact.letters_at][0] != fact.start:
+            raise AssertionError(f"left out, and not where it should lie: {fact}, {self.lying}")
