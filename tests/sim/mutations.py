@@ -17,12 +17,14 @@ from mirrord.flow import (
     limbo,
     lineage,
     opening,
+    parking,
     reading,
     rebuilding,
     resume,
     seeking,
 )
 from mirrord.flow.epochs import Epochs
+from mirrord.flow.letters import LettersTold
 from mirrord.flow.signals import (
     Answer,
     Effects,
@@ -53,6 +55,19 @@ def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
         return true(state, now, msgspec.structs.replace(answer, base_offset=expected))
 
     patch.setattr(flight, "answered", answered)
+
+
+def _any_word_is_that_it_is_parked(patch: pytest.MonkeyPatch) -> None:
+    true = parking.letters_told
+
+    def letters_told(state: Lane, now: float, told: LettersTold) -> Effects:
+        return true(state, now, msgspec.structs.replace(told, trouble=""))
+
+    patch.setattr(parking, "letters_told", letters_told)
+
+
+def _parked_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(parking, "lettered_from", lambda _: 1 << 30)
 
 
 def _full_window_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -303,5 +318,7 @@ MUTATIONS = (
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),
     Mutation("an order ahead is carried out", _an_order_is_not_told_as_carried_out, "sought"),
+    Mutation("left out is what is parked", _any_word_is_that_it_is_parked, "refused and parked"),
+    Mutation("what is parked is not parked again", _parked_at_the_end, "refused and parked"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
 )

@@ -33,6 +33,8 @@ SEEDS = {
     "an order ahead is carried out": 1,
     "what is bound is not asked again": 140,
     "a word is compared with the target": 466,
+    "left out is what is parked": 0,
+    "what is parked is not parked again": 0,
     "trust, then check": 17,
     "3 the sandwich: wait for the high watermark": 42,
 }
