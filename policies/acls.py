@@ -5,7 +5,7 @@ single topics, without those to write; a right that the source has no more stays
 needs: whoever may write at the source may write at the target, groups included, and who may no longer, may no longer.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -25,6 +25,8 @@ class TopicNames(NamedTuple):
     target_topic: Callable[[str], str]
     target_prefix: Callable[[str], str | None]
     """`policies.naming.Naming.target_prefix`."""
+    beside: Callable[[str], Iterable[str]] = lambda _: ()
+    """Target topics that hold topics of this name, too: those that were created again."""
 
 
 class Untold(NamedTuple):

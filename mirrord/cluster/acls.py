@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from mirrord.model.acls import AclRule
+from mirrord.model.acls import WILDCARD, AclRule
 from mirrord.model.errors import PolicyFault
 from policies.acls import AclPolicy, TopicNames, Untold
 
@@ -41,6 +41,8 @@ def plan_acls(
         match carried:
             case AclRule():
                 wanted.add(carried)
+                if rule.resource == "TOPIC" and carried.pattern == "LITERAL" and carried.name != WILDCARD:
+                    wanted |= {msgspec.structs.replace(carried, name=name) for name in names.beside(rule.name)}
             case Untold(reason):
                 untold.append((rule, reason))
             case None:

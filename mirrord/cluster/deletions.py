@@ -5,9 +5,11 @@ told is over.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
+from mirrord.cluster.copy_names import CopyNames
 from mirrord.cluster.topics import Topic
 from mirrord.model.facts import TopicDeletionPlanned, TopicDeletionWithdrawn
 from mirrord.model.names import TopicId
@@ -21,6 +23,7 @@ class Copy(msgspec.Struct, frozen=True, order=True):
     source_topic: str
     delete_at_ms: int | None = None
     """When it goes, on the wall clock; None: it stays."""
+    source_topic_id: TopicId | None = None
 
 
 class DeletionsPlan(msgspec.Struct, frozen=True):
@@ -33,35 +36,47 @@ class DeletionsPlan(msgspec.Struct, frozen=True):
     """Told, and their time is not over."""
 
 
+class Gone(NamedTuple):
+    """Copies that are what and where the flow has put them, and without the source topic that they are of."""
+
+    unseen: list[Copy]
+    """There is no topic of that name to be seen at the source."""
+    replaced: list[Copy]
+    """Another one has the name, and a copy of its own: one of two topics of a name proves that the other is gone."""
+
+
 def without_source(
     copies: Iterable[Copy],
-    source: Collection[str],
+    source: Mapping[str, Topic],
     target: Mapping[str, Topic],
     target_name: Callable[[str], str | None],
-) -> list[Copy]:
-    """Those whose source topic is not to be seen, and which are what and where the flow would put them now.
-
-    `target_name` tells the target topic of a source topic that the flow copies, None for any other.
-    """
-    return sorted(
-        copy
-        for copy in copies
-        if copy.source_topic not in source
-        and copy.topic in target
-        and target[copy.topic].topic_id == copy.topic_id
-        and target_name(copy.source_topic) == copy.topic
-    )
+    names: CopyNames,
+) -> Gone:
+    """`target_name` tells the naming's target topic of a source topic that the flow copies, None for any other."""
+    gone = Gone([], [])
+    for copy in sorted(copies, key=lambda each: each.topic):
+        if copy.topic not in target or target[copy.topic].topic_id != copy.topic_id:
+            continue
+        now, place = source.get(copy.source_topic), target_name(copy.source_topic)
+        if place is None or (names.of(copy.source_topic_id) or place) != copy.topic:
+            continue
+        if now is None:
+            gone.unseen.append(copy)
+        elif names.replaces(now.topic_id, now.name, copy.source_topic_id):
+            gone.replaced.append(copy)
+    return gone
 
 
 def plan_deletions(
     copies: Iterable[Copy], gone: Collection[Copy], now_ms: int, grace_ms: int, *, wanted: bool
 ) -> DeletionsPlan:
-    """`gone` are those of `without_source` whose source topic does not exist, by the cluster's own word."""
+    """`gone` are those of `without_source`; of the unseen ones only those of which the cluster says the same when it is
+    asked by name."""
     lost = {copy.topic_id for copy in gone}
     facts: list[TopicDeletionPlanned | TopicDeletionWithdrawn] = []
     due: list[Copy] = []
     waiting: list[Copy] = []
-    for copy in sorted(copies):
+    for copy in sorted(copies, key=lambda each: each.topic):
         going = wanted and copy.topic_id in lost
         if copy.delete_at_ms is None:
             if going:

@@ -1,6 +1,6 @@
 """A flow's topics as people ask for them: what is copied into what, what is not, and why."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -24,9 +24,7 @@ class TopicLine(msgspec.Struct, frozen=True, order=True):
     why: str = ""
 
 
-def topic_lines(
-    topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target_name: Callable[[str], str], target: str
-) -> list[TopicLine]:
+def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target: str) -> list[TopicLine]:
     """A line for each topic of the source, by name. `target` is the alias of the target cluster."""
     create = {step.source.name for step in plan.create}
     grow = {step.source.name: step.target.partitions for step in plan.grow}
@@ -39,14 +37,14 @@ def topic_lines(
         elif name in plan.unanswered:
             lines.append(TopicLine(name, "", partitions, "fault", plan.unanswered[name]))
         elif name in plan.faults:
-            lines.append(TopicLine(name, target_name(name), partitions, "fault", plan.faults[name]))
+            lines.append(TopicLine(name, plan.names[name], partitions, "fault", plan.faults[name]))
         elif name in create:
-            lines.append(TopicLine(name, target_name(name), partitions, "to-create", "the target topic is missing"))
+            lines.append(TopicLine(name, plan.names[name], partitions, "to-create", "the target topic is missing"))
         elif name in grow:
             why = f"the target topic has {grow[name]} partitions"
-            lines.append(TopicLine(name, target_name(name), partitions, "to-grow", why))
+            lines.append(TopicLine(name, plan.names[name], partitions, "to-grow", why))
         else:
-            lines.append(TopicLine(name, target_name(name), partitions, "copied", plan.remarks.get(name, "")))
+            lines.append(TopicLine(name, plan.names[name], partitions, "copied", plan.remarks.get(name, "")))
     return lines
 
 

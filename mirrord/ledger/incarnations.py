@@ -6,8 +6,10 @@ back as the source still has it.
 
 from collections.abc import Container, Mapping
 
+from mirrord.cluster.copy_names import NAMING_ALONE, CopyNames
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.config import FlowConfig
 from mirrord.model.facts import Verdict, VerdictGiven
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
@@ -18,6 +20,19 @@ def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> b
         lane.source_topic == source_topic and lane.key.source_topic_id != source_topic_id
         for lane in state.lanes.values()
     )
+
+
+def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
+    """What the ledger tells of the names of the flow's copies."""
+    fresh = flow.on_recreated == "fresh"
+    if not fresh and not state.named:
+        return NAMING_ALONE
+    copied: dict[str, dict[TopicId, None]] = {}
+    for lane in sorted(state.lanes.values(), key=lambda lane: lane.age):
+        copied.setdefault(lane.source_topic, {})[lane.key.source_topic_id] = None
+    ids = {topic: tuple(found) for topic, found in copied.items()}
+    held = frozenset(lane.target_topic for lane in state.lanes.values())
+    return CopyNames(dict(state.named), ids, held, fresh, flow.separator)
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:

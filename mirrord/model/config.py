@@ -55,6 +55,7 @@ OnLoss = Literal["continue", "halt"]
 """What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
+OnRecreated = Literal["keep", "fresh"]
 Engine = Literal["ray", "process"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -64,6 +65,7 @@ _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncomm
 _ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
 _ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip", "skip-unparked")
 _ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
+_ON_RECREATED: read.Convert[OnRecreated] = read.choice("keep", "fresh")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
 _PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
@@ -127,6 +129,9 @@ class FlowConfig(msgspec.Struct, frozen=True):
     "source" takes the source topic's."""
     on_deleted_copy: OnDeletedCopy = "create"
     """Where somebody deleted a target topic that holds copies: it is created and copied again, or left to people."""
+    on_recreated: OnRecreated = "keep"
+    """Where a source topic was deleted and created again: its copy goes on with the new one's records behind the former
+    one's, or the new one gets a copy of its own."""
     propagate_deletes: bool = False
     """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
     delete_grace_ms: int = 86_400_000
@@ -408,6 +413,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         refresh_ms=table.optional("refresh", refresh, 5_000),
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
+        on_recreated=table.optional("on_recreated", _ON_RECREATED, "keep"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
         delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),

@@ -24,6 +24,7 @@ LIVE = frozenset(
         "refresh_ms",
         "replication_factor",
         "on_deleted_copy",
+        "on_recreated",
         "propagate_deletes",
         "delete_grace_ms",
         "groups",

@@ -41,7 +41,7 @@ def check_flows(
                 yield index, _one_name(former, flow, topic)
             for line in both_ways(former, flow):
                 yield index, line
-        for line in _counted_both_ways(flows[: index + 1], index):
+        for line in (*_counted_both_ways(flows[: index + 1], index), *_own_copies(flows[: index + 1], index)):
             yield index, line
         if ring := _ring(flows[: index + 1], index, tells_origin):
             if not _is_mesh(flows, ring):
@@ -119,6 +119,39 @@ def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[st
                     'same topics, and a position among three is not told: groups = { mode = "off" } and '
                     "mm2_records = { checkpoints = false }"
                 )
+
+
+def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+    """What cannot be where a topic that was created again gets a copy of its own, under a name that has a number."""
+    last = flows[index]
+    if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
+        yield (
+            'on_recreated = "fresh" does not go with mm2_records: their readers take the source topic from the name of '
+            'its copy; use mm2_records = { checkpoints = false, offset_syncs = "off" }, or on_recreated = "keep"'
+        )
+    for flow in flows:
+        if flow.on_recreated == "fresh" and flow.naming != "prefix" and (ring := _path_back(flows, flow, last)):
+            aliases = " -> ".join([flow.source, *(each.target for each in ring)])
+            yield (
+                f'on_recreated = "fresh" in "{flow.name}" with naming = "{flow.naming}" in a ring ({aliases}): a copy '
+                'of its own would come back as another topic; use naming = "prefix", or on_recreated = "keep"'
+            )
+
+
+def _path_back(flows: Sequence["FlowConfig"], first: "FlowConfig", needed: "FlowConfig") -> "list[FlowConfig]":
+    """Flows that may carry what `first` writes back to where it came from, and of which `needed` is one; or nothing."""
+
+    def walk(path: "list[FlowConfig]") -> "list[FlowConfig]":
+        for flow in flows:
+            if flow in path or flow.source != path[-1].target or not _may_feed(path[-1], flow):
+                continue
+            here = [*path, flow]
+            found = here if flow.target == first.source else walk(here)
+            if needed in found:
+                return found
+        return []
+
+    return walk([first])
 
 
 def _copies_between(flows: Sequence["FlowConfig"], source: str, target: str) -> bool:

@@ -11,6 +11,8 @@ import msgspec
 import structlog
 
 from mirrord.cluster.acls import AclsPlan, plan_acls
+from mirrord.cluster.copy_names import CopyNames
+from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import RESOURCE_KINDS, AclRule, ResourceKind
 from mirrord.model.config import FlowConfig
@@ -52,15 +54,19 @@ def rights_of(
     flow: FlowConfig,
     selects: Callable[[str], bool],
     copies: Mapping[str, str],
+    known_names: CopyNames,
     source: UpkeepAdmin,
     target: UpkeepAdmin,
 ) -> Rights | None:
-    """None for a flow that carries no ACLs. `copies` are its target topics, each with its source topic."""
+    """None for a flow that carries no ACLs. `copies` are its target topics, each with its source topic.
+
+    Kafka knows a right by the topic's name, so it is for all copies of topics of that name.
+    """
     if flow.sync.acls == "off":
         return None
     names = naming_of(flow)
     below = _below(copies.values())
-    known = TopicNames(selects, below, names.target_topic, names.target_prefix)
+    known = TopicNames(selects, below, names.target_topic, names.target_prefix, known_names.beside)
     return Rights(flow, acl_policy(flow.sync.acls), known, source, target)
 
 
@@ -112,7 +118,8 @@ class AclSync:
 
         Raises EnvironmentFault when a cluster does not answer.
         """
-        rights = rights_of(self._flow, self._selects, copies, self._source, self._target)
+        names = copy_names(ledger, self._flow)
+        rights = rights_of(self._flow, self._selects, copies, names, self._source, self._target)
         if rights is None or self._is_early():
             return
         seen = await look(rights, copies, ledger)

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
 
+from mirrord.cluster.copy_names import NAMING_ALONE, CopyNames
 from mirrord.cluster.topics import Topic
-from mirrord.ledger.incarnations import former_copies
+from mirrord.ledger.incarnations import copy_names, former_copies
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import share_topics
@@ -76,10 +77,22 @@ class Claims:
         self._unread.pop(flow, None)
         self._news.set()
 
+    def of_flow(self, flow: str) -> "Claims":
+        """As if there were no other flow."""
+        alone = Claims()
+        if flow in self._ledgers:
+            alone.read(flow, self._ledgers[flow])
+        return alone
+
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
         """The ids under which the flow has copied into target topics, by source topic and name."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
+
+    def names(self, flow: FlowConfig) -> CopyNames:
+        """How the flow's copies are named beside its naming."""
+        ledger = self._ledgers.get(flow.name)
+        return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
         """The target topics that the flow must not copy into, and why. `topics` are those that the cluster has.
@@ -93,9 +106,15 @@ class Claims:
             if name != flow.name and not self._shares(flow, name)
             for topic_id, source in _copies(ledger.state).items()
         }
+        named = {
+            each.target_topic: f"is the copy of {each.source_topic} in the flow {name}"
+            for name, ledger in self._ledgers.items()
+            if name != flow.name and ledger.state.target_cluster == cluster and not self._shares(flow, name)
+            for each in ledger.state.named.values()
+        }
         unread = self._unread_beside(flow)
         unknown = f"may be a copy of the flow {unread[0]}: its ledger is not read yet" if unread else ""
-        others: dict[str, str] = {}
+        others = dict(named)
         for topic in topics:
             if topic.topic_id not in own and (reason := copied.get(topic.topic_id, unknown)):
                 others[topic.name] = reason

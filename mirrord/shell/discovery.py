@@ -19,7 +19,7 @@ from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, T
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import ConfigChange, ConfigsSynced, PartitionsGrown, TopicCreated
+from mirrord.model.facts import ConfigChange, ConfigsSynced, CopyNamed, PartitionsGrown, TopicCreated
 from mirrord.model.names import TopicId
 from mirrord.shell.claims import Claims
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
@@ -41,6 +41,8 @@ _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 """With which settings the copies of these source topics are created; a topic that is left out gets none of its own."""
+Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
+"""Tells the ledger the names that were chosen; afterwards the flow's ledger, as `Claims` knows it, says what counts."""
 
 log = structlog.get_logger()
 
@@ -60,6 +62,8 @@ class Discovered(msgspec.Struct, frozen=True):
     target: ClusterTopics
     unshown: bool = False
     """The target does not show yet all that was done: a look is due soon."""
+    names: Mapping[str, str] = {}
+    """Of the copies, by source topic."""
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
@@ -128,11 +132,18 @@ class Discovery:
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         return Looked(source, target, self._plan(source, target))
 
-    async def refresh(self) -> Discovered:
-        """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer."""
+    async def refresh(self, bind: Bind | None = None) -> Discovered:
+        """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer.
+
+        Without `bind` nothing is created whose name has to be in the ledger first.
+        """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         plan = self._plan(source, target)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
+        if plan.unbound and bind is not None:
+            await bind(plan.unbound)
+            plan = self._plan(source, target)
+        plan = plan.without_unbound()
         self._give_up()
         faults: dict[str, str] = {}
         create = [step for step in plan.create if step.target_topic not in self._done]
@@ -143,7 +154,7 @@ class Discovery:
             faults |= await self._grow(grow)
             self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
             target = await self._until_shown(target)
-            plan = self._plan(source, target)
+            plan = self._plan(source, target).without_unbound()
             # Somebody else may have done it in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
@@ -151,7 +162,8 @@ class Discovery:
         faults |= {**self._not_shown(), **plan.faults, **plan.unanswered}
         self._tell({**plan.remarks, **faults})
         notice = self._notice(plan, source, target)
-        return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, bool(self._done))
+        is_unshown = bool(self._done)
+        return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, is_unshown, plan.names)
 
     def _notice(self, plan: TopicsPlan, source: ClusterTopics, target: ClusterTopics) -> str:
         pairs = (
@@ -170,8 +182,8 @@ class Discovery:
         selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
         claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
         former = self._claims.former_copies(self._flow.name)
-        on_deleted_copy = self._flow.on_deleted_copy
-        plan = plan_topics(selected, target.topics, self._target_name, claimed, former, on_deleted_copy=on_deleted_copy)
+        names = (self._target_name, claimed, former, self._claims.names(self._flow))
+        plan = plan_topics(selected, target.topics, *names, on_deleted_copy=self._flow.on_deleted_copy)
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 

@@ -146,7 +146,7 @@ class FlowSupervisor:
 
         Raises EnvironmentFault.
         """
-        return await topics_that_change(self.flow, flow, self._services.admin)
+        return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
         """Empty when the flow can serve, as its holder or as a standby; else why not."""
@@ -398,7 +398,9 @@ class FlowSupervisor:
                 untold, self._untold = self._untold, []
                 await recorder.write([ConfigChanged(tuple(untold))])
             try:
-                self._discovered = await self._discovery.refresh()
+                if self.flow.on_recreated == "fresh":
+                    await recorder.read()  # of what was copied before a topic was created again
+                self._discovered = await self._discovery.refresh(recorder.bind)
             except EnvironmentFault:
                 pass  # the watch of the cluster tells it; the lanes that are known go on
             else:

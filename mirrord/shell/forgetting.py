@@ -79,6 +79,11 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
         if copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
             kept.add(copy)
         copies.add(copy)
+    opened = {copy.source_topic_id for copy in copies}
+    for topic_id, named in state.named.items():
+        if topic_id not in sources and topic_id not in opened:
+            # Its copy was never opened; whatever has the name now is not that.
+            copies.add(Copy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 

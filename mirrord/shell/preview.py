@@ -5,18 +5,22 @@ from collections.abc import Callable
 
 from mirrord.model.config import FlowConfig
 from mirrord.model.names import Alias
-from mirrord.shell.discovery import Claims, Discovery
+from mirrord.shell.claims import Claims
+from mirrord.shell.discovery import Discovery
 from mirrord.shell.topics import TopicAdmin
 
 
-async def topics_that_change(old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin]) -> list[str]:
+async def topics_that_change(
+    old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin], claims: Claims
+) -> list[str]:
     """A line for each topic that one of the two copies and the other does not, or into another one.
 
-    Raises EnvironmentFault.
+    `claims` know the flow's ledger, if it is read. Raises EnvironmentFault.
     """
     source, target = (admin(alias) for alias in (new.source, new.target))
     try:
-        plans = [(await Discovery(each, source, target, Claims()).look()).plan for each in (old, new)]
+        known = claims.of_flow(new.name)
+        plans = [(await Discovery(each, source, target, known).look()).plan for each in (old, new)]
     finally:
         await asyncio.gather(source.close(), target.close())
     before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)

@@ -1,19 +1,25 @@
 """Writes what supervision has done into the flow's ledger, in order, and keeps it until that succeeds."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+import structlog
 
 from mirrord.ledger import incarnations
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import ReplicatorReport
-from mirrord.model.facts import AnyFact, VerdictGiven
+from mirrord.model.facts import AnyFact, CopyNamed, VerdictGiven
 from mirrord.shell.discovery import Discovered
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore
 
 FACTS_AT_ONCE = 100
 """They become one record, and a fact about a topic can have some kilobytes."""
+
+log = structlog.get_logger()
 
 
 def left_behind(state: FlowState, found: Discovered, reports: Iterable[ReplicatorReport]) -> list[VerdictGiven]:
@@ -40,6 +46,18 @@ class Recorder:
     def waiting(self) -> bool:
         """Whether there are facts that could not be written yet."""
         return bool(self._unwritten)
+
+    async def read(self) -> None:
+        """Know all that the ledger holds by now. Raises LedgerUnavailable."""
+        await self._store.read_to_end()
+
+    async def bind(self, names: Sequence[CopyNamed]) -> None:
+        """Tell the ledger which names were chosen. What cannot be told is chosen anew the next time."""
+        for named in names:
+            log.info("copy_named", **msgspec.structs.asdict(named))
+        with suppress(LedgerUnavailable):
+            if self._keeper.is_valid:
+                await self._store.append(self._keeper.epoch, names)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
         """Write facts and what is left from before; False: they are kept for the next time."""

@@ -1,7 +1,6 @@
 """Both clusters of every flow at one moment, for verbs that look and alter nothing."""
 
 import asyncio
-from collections import Counter
 
 import msgspec
 
@@ -13,7 +12,6 @@ from mirrord.shell.discovery import Discovery, Looked
 from mirrord.shell.observe import LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.topics import TopicAdmin
-from policies.flows import naming_of
 
 
 class FlowSurvey(msgspec.Struct, frozen=True):
@@ -41,15 +39,11 @@ async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, 
 
 
 async def _claims(config: Config, surroundings: Surroundings) -> Claims:
-    """Who copies into which topic by the ledgers, where flows can meet or must not create a copy again."""
+    """Who copies into which topic by the ledgers, and what copies are called."""
     claims = Claims(config.all_flows)
-    targets = Counter(flow.target for flow in config.flows)
-    meeting = tuple(flow for flow in config.flows if targets[flow.target] > 1 or flow.on_deleted_copy == "halt")
-    if meeting:
-        views = await read_ledgers(msgspec.structs.replace(config, flows=meeting), surroundings)
-        for name, view in views.items():
-            if isinstance(view, LedgerView):
-                claims.read(name, view)
+    for name, view in (await read_ledgers(config, surroundings)).items():
+        if isinstance(view, LedgerView):
+            claims.read(name, view)
     return claims
 
 
@@ -71,8 +65,7 @@ async def _survey(
     except EnvironmentFault as fault:
         return fault
     claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)
-    name = naming_of(flow).target_topic
-    lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, name, flow.target)
+    lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, flow.target)
     return FlowSurvey(flow, looked, tuple(lines))
 
 

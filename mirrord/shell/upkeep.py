@@ -9,21 +9,22 @@ from collections.abc import Awaitable, Callable, Iterable
 import structlog
 
 from mirrord.cluster.deletions import Copy, plan_deletions, without_source
+from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
-from mirrord.model.errors import EnvironmentFault, PolicyFault
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import AnyFact, TopicDeleted
 from mirrord.model.groups import Translated
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.shell.acl_sync import AclSync
 from mirrord.shell.clock import Clock
-from mirrord.shell.discovery import Discovered
+from mirrord.shell.discovery import Discovered, Looked
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
 from mirrord.shell.upkeep_admin import UpkeepAdmin
-from policies.flows import naming_of, selection_of
+from policies.flows import selection_of
 
 FIRST_S = 0.1
 """Until the first look at the clusters is there."""
@@ -47,7 +48,6 @@ class Upkeep:
         self._target = target
         self._clock = clock
         self._mm2 = mm2
-        self._names = naming_of(flow)
         self._selection = selection_of(flow)
         self.settings = SettingsSync(flow, source, target)
         self._acls = AclSync(flow, self._selection.selects, source, target)
@@ -101,11 +101,12 @@ class Upkeep:
         known = self.settings.topics
         faults = dict(discovered.faults) if discovered else {}
         remarks = dict(discovered.remarks) if discovered else {}
+        targets = dict(discovered.names) if discovered else {}
         names = sorted({*faults, *remarks, *known.faults, *known.remarks, *known.drift})
         return tuple(
             TopicStatus(
                 topic=name,
-                target_topic=self._named(name),
+                target_topic=targets.get(name, ""),
                 faults=tuple(each[name] for each in (faults, known.faults) if name in each),
                 remarks=tuple(each[name] for each in (remarks, known.remarks) if name in each),
                 drift=known.drift.get(name, ()),
@@ -131,18 +132,13 @@ class Upkeep:
             self._refreshed.clear()
             discovered = self._discovered
             if discovered is not None:
-                await self._try(
-                    "deletions", lambda seen=discovered: self._delete_gone(seen, copies_of(ledger()), recorder)
-                )
+                await self._try("deletions", lambda seen=discovered: self._delete_gone(seen, ledger(), recorder))
 
-    async def _delete_gone(self, discovered: Discovered, copies: list[Copy], recorder: Recorder) -> None:
-        wanted = self._flow.propagate_deletes
+    async def _delete_gone(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
+        wanted, copies = self._flow.propagate_deletes, copies_of(ledger)
         gone: list[Copy] = []
         if wanted:
-            unseen = without_source(copies, discovered.source.topics, discovered.target.topics, self._selection.copy_of)
-            if unseen:
-                missing = await self._source.missing([copy.source_topic for copy in unseen])
-                gone = [copy for copy in unseen if copy.source_topic in missing]
+            gone = await gone_copies(self._flow, discovered, ledger, self._source)
         plan = plan_deletions(copies, gone, self._clock.wall_ms(), self._flow.delete_grace_ms, wanted=wanted)
         for fact in plan.facts:
             log.warning("topic_deletion", flow=self._flow.name, topic=fact.target_topic, kind=type(fact).__name__)
@@ -163,12 +159,6 @@ class Upkeep:
             need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
 
-    def _named(self, topic: str) -> str:
-        try:
-            return self._names.target_topic(topic)
-        except PolicyFault:
-            return ""
-
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         line = ""
         try:
@@ -185,10 +175,23 @@ class Upkeep:
         self._faults[what] = line
 
 
+async def gone_copies(
+    flow: FlowConfig, seen: Discovered | Looked, ledger: FlowState, source: UpkeepAdmin
+) -> list[Copy]:
+    """The copies whose source topic is not there any more. Raises EnvironmentFault when the source does not answer."""
+    names = copy_names(ledger, flow)
+    copy_of = selection_of(flow).copy_of
+    found = without_source(copies_of(ledger), seen.source.topics, seen.target.topics, copy_of, names)
+    if not found.unseen:
+        return found.replaced
+    missing = await source.missing([copy.source_topic for copy in found.unseen])
+    return [*found.replaced, *(copy for copy in found.unseen if copy.source_topic in missing)]
+
+
 def copies_of(ledger: FlowState) -> list[Copy]:
     """The target topics that mirrord created and has not deleted."""
     return [
-        Copy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms)
+        Copy(topic.topic, topic.topic_id, topic.source_topic, topic.delete_at_ms, topic.source_topic_id)
         for topic in ledger.topics.values()
         if topic.created
     ]

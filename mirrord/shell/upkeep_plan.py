@@ -1,16 +1,16 @@
 """What upkeep would do for a flow at this moment: looks, and alters nothing."""
 
-from mirrord.cluster.deletions import without_source
 from mirrord.cluster.settings import SettingsPlan, plan_settings
 from mirrord.cluster.steps import Step
 from mirrord.cluster.upkeep_steps import acl_steps, deletion_steps, setting_steps
+from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.facts import ConfigChange
 from mirrord.shell.acl_sync import look, rights_of
 from mirrord.shell.discovery import Looked
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
-from mirrord.shell.upkeep import copies_of
+from mirrord.shell.upkeep import gone_copies
 from mirrord.shell.upkeep_admin import UpkeepAdmin
 from policies.flows import properties_of, selection_of
 
@@ -20,20 +20,12 @@ async def upkeep_steps(
 ) -> list[Step]:
     """In the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
     steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
-    selection = selection_of(flow)
     copies = dict(looked.plan.targets)
-    rights = rights_of(flow, selection.selects, copies, source, target)
+    rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
     if rights is not None:
         steps += acl_steps(flow, (await look(rights, copies, ledger)).plan)
     if flow.propagate_deletes:
-        unseen = without_source(
-            copies_of(ledger),
-            looked.source.topics,
-            looked.target.topics,
-            selection.copy_of,
-        )
-        missing = await source.missing([copy.source_topic for copy in unseen]) if unseen else frozenset[str]()
-        steps += deletion_steps(flow, (copy for copy in unseen if copy.source_topic in missing))
+        steps += deletion_steps(flow, await gone_copies(flow, looked, ledger, source))
     return steps
 
 

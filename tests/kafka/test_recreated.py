@@ -4,12 +4,14 @@ target: what was there is copied again.
 
 import json
 import time
+import urllib.request
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.groups import commit, committed
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import create_topic, ends, messages
 
@@ -36,6 +38,14 @@ def keys(cluster: Cluster, topic: str) -> list[int]:
     return [int(message.key() or b"") for message in messages(cluster, topic, 0)]
 
 
+def stands(daemon: Daemon, group: str) -> tuple[str, int | None]:
+    """In which copy a group is followed, and where it stands there; nowhere while that is not where it should be."""
+    with urllib.request.urlopen(f"{daemon.http()}/groups", timeout=SECONDS) as answer:
+        (flow,) = json.load(answer)["flows"]
+    told = [each for each in flow["groups"] if each["group"] == group and each["state"] == "in step"]
+    return (told[0]["target_topic"], told[0]["target_offset"]) if told else ("", None)
+
+
 def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> None:
     """With fewer records than before while mirrord copies, and with more while it is stopped."""
     source, target = lab_pair.source, lab_pair.target
@@ -59,6 +69,42 @@ def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> Non
         assert daemon.stop() == 0
     assert keys(target, f"eu.{fewer}") == [*range(500), *range(1_000, 1_200)]
     assert keys(target, f"eu.{more}") == [*range(500), *range(1_000, 1_800)]
+
+
+def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: Path) -> None:
+    """Created again twice while mirrord copies, which is told to keep them apart by `apply`: groups go on in the new
+    copy, and keep their place in the former one."""
+    source, target = lab_pair.source, lab_pair.target
+    topic, group = unique("apart"), unique("group")
+    copies = [f"eu.{topic}", f"eu.{topic}.2", f"eu.{topic}.3"]
+    settings = f'groups = {{ match = ["{group}"], refresh = "300ms", every = "300ms" }}'
+    path = conf(tmp_path, source, target, topic, flow=unique("fresh"), flow_more=settings)
+    create_topic(source, topic)
+    with Daemon(path) as daemon:
+        for number, copy in enumerate(copies):
+            if number == 1:
+                path.write_text(path.read_text().replace("[[flows]]", '[[flows]]\non_recreated = "fresh"'))
+                assert mirrord("apply", path).returncode == 0
+            if number:
+                delete(source, topic)
+                create_topic(source, topic)
+            fill(source, topic, 1, 300 - 50 * number, first=1_000 * number)
+            daemon.until(lambda copy=copy: [lane.target_topic for lane in daemon.flow().lanes] == [copy])
+            daemon.until_copied(all_ends(source, topic))
+            place = 200 - 70 * number
+            commit(source, group, topic, {0: place})
+            daemon.until(lambda copy=copy, place=place: stands(daemon, group) == (copy, place))
+        assert [committed(target, group, copy)[0] for copy in copies] == [200, 130, 60]
+        assert daemon.stop() == 0
+    told = [list(range(1_000 * number, 1_000 * number + 300 - 50 * number)) for number in range(3)]
+    assert [keys(target, copy) for copy in copies] == told
+    (flow,) = json.loads(mirrord("topics", path, "--json").stdout)["flows"]
+    assert [(each["target"], each["state"]) for each in flow["topics"] if each["source"] == topic] == [
+        (copies[2], "copied")
+    ]
+    assert mirrord("gaps", path).returncode == 0
+    audited = mirrord("audit", path, "--level", "ledger")
+    assert audited.returncode == 0, audited.stdout
 
 
 def test_a_copy_that_somebody_deletes_and_creates_again(lab_pair: LabPair, tmp_path: Path) -> None:

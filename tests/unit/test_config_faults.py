@@ -288,6 +288,25 @@ def test_groups_under_the_same_names_both_ways() -> None:
     assert '"asia-eu" copies records of a third cluster' in report
 
 
+def test_copies_of_their_own_are_refused_where_their_names_would_mislead() -> None:
+    alone = {"on_recreated": '"fresh"', "mm2_records": '{ checkpoints = false, offset_syncs = "off" }'}
+    assert load_text(CLUSTERS + flow(**alone), "conf.toml").flows[0].on_recreated == "fresh"
+    for records in ("{ checkpoints = false }", '{ offset_syncs = "off" }', "{}"):
+        report = faults(CLUSTERS + flow(**alone | {"mm2_records": records}))
+        assert 'on_recreated = "fresh" does not go with mm2_records' in report
+        assert 'use mm2_records = { checkpoints = false, offset_syncs = "off" }, or on_recreated = "keep"' in report
+    report = faults(CLUSTERS + flow(on_recreated='"freshly"'))
+    assert '"keep" or "fresh"' in report
+    there, back = same_names("eu", "us", **alone), same_names("us", "eu")
+    line = 'on_recreated = "fresh" in "eu-us" with naming = "identity" in a ring (eu -> us -> eu): a copy of its own'
+    for text in (there + back, back + there):
+        assert faults(CLUSTERS + text).count(line) == 1
+    load_text(CLUSTERS + there + same_names("us", "eu", topics='["payments"]'), "conf.toml")
+    load_text(CLUSTERS + flow(**alone) + flow(from_='"us"', to='"eu"', topics='[".*"]'), "conf.toml")
+    template = flow(naming='"dr-{topic}"', **alone)
+    load_text(CLUSTERS + template + flow(from_='"us"', to='"eu"', topics='["local"]'), "conf.toml")
+
+
 def test_identity_between_each_two_of_three() -> None:
     pairs = [(one, other) for one in ("eu", "us", "asia") for other in ("eu", "us", "asia") if one != other]
     load_text(CLUSTERS + "".join(same_names(*pair) for pair in pairs), "conf.toml")

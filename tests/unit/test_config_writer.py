@@ -38,6 +38,15 @@ SECRETS = st.sampled_from(["env:X", "file:/a b/'c'.pem", "properties:/x\\y#us.sa
     Secret.parse
 )
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,12}", fullmatch=True)
+
+
+def _with_copies_of_their_own(flow: FlowConfig) -> FlowConfig:
+    """Where that may be."""
+    records = flow.mm2_records
+    is_off = not records.checkpoints and records.offset_syncs == "off"
+    return msgspec.structs.replace(flow, on_recreated="fresh") if is_off else flow
+
+
 FLOWS = st.builds(
     FlowConfig,
     name=NAMES | st.just("eu-us"),
@@ -97,7 +106,7 @@ FLOWS = st.builds(
         map_bytes=st.integers(8 << 20, 1 << 40),
         rate_bytes_per_s=st.none() | st.integers(64 << 10, 1 << 40),
     ),
-)
+).map(_with_copies_of_their_own)
 SECURITIES = (
     st.just(Security())
     | st.builds(Security, st.just("SSL"), ca=SECRETS, check_hostname=st.booleans())

@@ -75,8 +75,7 @@ async def test_names_and_selection_are_those_of_the_policies() -> None:
     assert discovered.faults == {}
     found = discovery(source, target)
     plan = (await found.look()).plan
-    name = naming_of(FLOW).target_topic
-    lines = topic_lines(source.topics.values(), plan, found.selection, name, "us")
+    lines = topic_lines(source.topics.values(), plan, found.selection, "us")
     assert {line.source: line.state for line in lines} == {
         "__consumer_offsets": "internal",
         "orders": "copied",
@@ -98,7 +97,7 @@ async def test_a_topic_without_a_name_is_told_and_the_others_are_copied() -> Non
     assert discovered.faults == {"orders.bad": line}
     plan = (await found.look()).plan
     assert (plan.faults, plan.unanswered) == ({}, {"orders.bad": line}), "a start is not refused for it"
-    lines = topic_lines(source.topics.values(), plan, found.selection, naming_of(flow).target_topic, "us")
+    lines = topic_lines(source.topics.values(), plan, found.selection, "us")
     assert [(each.source, each.target, each.state) for each in lines] == [
         ("orders", "orders-eu", "copied"),
         ("orders.bad", "", "fault"),
@@ -120,7 +119,7 @@ async def test_a_topic_that_the_selection_cannot_judge() -> None:
     discovered = await found.refresh()
     assert list(target.topics) == ["orders-eu"]
     assert "nothing is known of orders.bad" in discovered.faults["orders.bad"]
-    lines = topic_lines(source.topics.values(), (await found.look()).plan, found.selection, str, "us")
+    lines = topic_lines(source.topics.values(), (await found.look()).plan, found.selection, "us")
     assert [(line.source, line.state) for line in lines] == [("orders", "copied"), ("orders.bad", "fault")]
     assert selection_of(FLOW).copy_of("orders.bad") is None
     with pytest.raises(PolicyFault, match="nothing is known"):

@@ -25,7 +25,7 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
         names.target_topic,
         {"eu.a-hit": "a-hit in the flow other"},
     )
-    lines = topic_lines(source, plan, selection, names.target_topic, "us")
+    lines = topic_lines(source, plan, selection, "us")
     assert [(line.source, line.target, line.state) for line in lines] == [
         ("__x", "", "internal"),
         ("a", "eu.a", "copied"),
