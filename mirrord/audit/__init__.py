@@ -1,4 +1,5 @@
-"""Is the copy what the ledger says? What both logs hold of a range comes in, differences with exact offsets go out.
+"""Is the copy what the ledger says, and what would it say were it lost? What both logs hold comes in, differences with
+exact offsets go out, or the facts of a lane.
 
 Pure: the shell and the jobs read the logs.
 """

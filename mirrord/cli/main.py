@@ -38,6 +38,7 @@ VERBS = {
     "gaps": "mirrord.cli.gaps",
     "audit": "mirrord.cli.audit",
     "compact": "mirrord.cli.compact",
+    "rebuild": "mirrord.cli.rebuild",
     "quarantine": "mirrord.cli.quarantine",
     "convert": "mirrord.cli.convert",
 }

@@ -1,0 +1,315 @@
+"""A flow's ledger, made anew from what stands on both clusters.
+
+What is about to become a ledger must not be taken for one before it is whole: a daemon that found half of it would
+begin the other half anew. So the state topic says first that the ledger is another one than it should be, and everybody
+who opens it stops there (`LedgerWentBack`). The right mark comes last. Broken off anywhere, it is done once more from
+the beginning.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import structlog
+
+from mirrord.audit.anew import GRANT, Named, facts
+from mirrord.ledger.codec import encode_entry, encode_state
+from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.records import MARK_KEY, LedgerMark, state_key
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_checks import goes_back
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.fact import Origin
+from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseReleased, LeaseTaken, Progress
+from mirrord.model.names import ClusterId, TopicId, TopicPartition
+from mirrord.model.order_facts import CopyingPaused
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.lease_holder import this_process
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_log import StateRow
+from mirrord.shell.ledger_topics import LedgerTopics
+from mirrord.shell.log_reader import LogReader, open_logs
+from mirrord.shell.rebuild_look import LaneLook, LaneRebuilt, Rules
+from mirrord.shell.shaping import Shaping
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import FlowSurvey, survey_flows
+from policies.flows import record_filter_of
+
+PATIENCE_S = 30.0
+LEASE_EPOCH = 1
+BY = "mirrord rebuild"
+BEING_MADE = LedgerMark(TopicId("being rebuilt"), (1 << 63) - 1, 0)
+"""No ledger is this one: whoever finds this mark is told that facts are lost."""
+TOGETHER = 500
+"""Facts in one entry of the ledger, where they are small."""
+STEP_S = 0.1
+DRAINED = "drained"
+"""As a lane's state: nothing of it is on its way."""
+
+log = structlog.get_logger()
+
+
+class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flow's ledger would be, or is now."""
+
+    flow: str
+    lost: str
+    """What is wrong with the ledger that there is."""
+    source_cluster: ClusterId
+    target_cluster: ClusterId
+    lanes: tuple[LaneRebuilt, ...]
+
+
+async def lost(config: Config, flow: FlowConfig) -> str:
+    """What is wrong with the flow's ledger; empty when it is whole. Raises EnvironmentFault when nobody can tell."""
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
+        return str(error)
+    try:
+        return "" if store.state.flow else "the ledger is empty"
+    finally:
+        await store.close()
+
+
+async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
+    """Where each lane stands by both logs; nothing is altered. Raises EnvironmentFault."""
+    survey = (await survey_flows(config.only((flow,)), Surroundings(config, PATIENCE_S)))[flow.name]
+    if not isinstance(survey, FlowSurvey):
+        raise survey
+    lanes = survey.looked.plan.lanes
+    rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
+    source, target = survey.looked.source, survey.looked.target
+    made: list[LaneRebuilt] = []
+    if lanes:
+        topics = ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes})
+        async with (
+            open_logs(flow.source, config.clusters[flow.source], topics[0]) as source_log,
+            open_logs(flow.target, config.clusters[flow.target], topics[1]) as target_log,
+        ):
+            looking = LaneLook(source_log, target_log)
+            for lane in lanes:
+                made.append(await looking.at(lane, rules[lane.lane]))
+                log.info("lane_looked_at", lane=lane.lane, outcome=made[-1].outcome)
+    return FlowRebuilt(
+        flow=flow.name,
+        lost=why,
+        source_cluster=source.cluster_id,
+        target_cluster=target.cluster_id,
+        lanes=tuple(made),
+    )
+
+
+async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
+    flow = survey.flow
+    shaping = Shaping(flow)
+    wanted = record_filter_of(flow)
+    foreign = await _producers(config, flow)
+    return [
+        Rules(
+            committed=flow.isolation == "read_committed",
+            begins_late=flow.start_at(lane.source_topic) == "latest",
+            transformed=bool(flow.records.transform) and shaping.concerns(lane.source_topic),
+            keeps=wanted.keeps if wanted is not None and shaping.concerns(lane.source_topic) else None,
+            foreign=foreign,
+        )
+        for lane in survey.looked.plan.lanes
+    ]
+
+
+async def _producers(config: Config, flow: FlowConfig) -> frozenset[int]:
+    """Those of the flows that copy the same topics back. Raises EnvironmentFault: without their ledgers their copies
+    cannot be told from originals."""
+    found: set[int] = set()
+    for other in config.all_flows:
+        if goes_back(flow, other):
+            store = Surroundings(config, PATIENCE_S).ledger(other)
+            try:
+                await store.open(read_only=True)
+            except LedgerMissing:
+                continue
+            try:
+                found |= {lane.producer_id for lane in store.state.lanes.values()}
+            finally:
+                await store.close()
+    return frozenset(found)
+
+
+async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
+    """Make it the flow's ledger. Raises EnvironmentFault; what stands then is no ledger, and it can be done again."""
+    runtime = config.runtime
+    await _until_still(config, flow, found, (runtime.lease_ttl_ms + runtime.request_timeout_ms) / 1000)
+    entries = list(_entries(flow, found, runtime.lease_ttl_ms, config.instance))
+    _check(entries)
+    cluster = config.clusters[flow.target]
+    first = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
+    await first.open(read_only=False)
+    try:
+        await _forbid(first)
+        ends = await first.ends()
+    finally:
+        await first.close()
+    if ends.end > 0:
+        await _delete(config, flow, ends.topic_id)
+    ledger = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
+    await ledger.open(read_only=False)
+    try:
+        if (await ledger.ends()).end:
+            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+        for entry in entries:
+            await ledger.append([encode_entry(entry)])
+        ends = await ledger.ends()
+        if ends.end != len(entries):
+            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+        marks = [*_marks(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
+        await ledger.save([StateRow(state_key(mark), encode_state(mark)) for mark in marks])
+    finally:
+        await ledger.close()
+    log.info("ledger_rebuilt", flow=flow.name, entries=len(entries), lanes=len(found.lanes))
+
+
+async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
+    """Nothing of the flow may still arrive: a daemon that lost its ledger ends with its lease, and then its requests.
+
+    Raises EnvironmentFault when something came in since the lanes were looked at.
+    """
+    await asyncio.sleep(wait_s)
+    topics = {lane.planned.target_topic for lane in found.lanes}
+    if not topics:
+        return
+    async with open_logs(flow.target, config.clusters[flow.target], topics) as logs:
+        for lane in found.lanes:
+            named = TopicPartition(lane.planned.target_topic, lane.planned.key.partition)
+            if await _came(logs, named, lane):
+                raise EnvironmentFault(
+                    f"records of {flow.name} still arrive in {named}: stop its daemon, and begin again"
+                )
+
+
+async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:
+    """Whether something came in that may be the lane's."""
+    _, end = await logs.bounds(named, committed=False)
+    async for batch in logs.read(named, lane.target_end, end, committed=False):
+        header = batch.header
+        if header.base_offset < lane.target_end or header.producer_id < 0:
+            continue
+        if lane.told is None or (header.producer_id, header.producer_epoch) == lane.producer:
+            return True
+    return False
+
+
+async def _forbid(ledger: KafkaLog) -> None:
+    """From here on nobody takes what stands for a ledger. What was kept beside it goes."""
+    stale = {row.key async for row in ledger.load_state()} - {MARK_KEY}
+    await ledger.save([StateRow(MARK_KEY, encode_state(BEING_MADE))])
+    if stale:
+        await ledger.save([StateRow(key, None) for key in sorted(stale)])
+
+
+async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
+    """The ledger topic that there was."""
+    upkeep = Surroundings(config, PATIENCE_S).upkeep(flow.target)
+    try:
+        refused = (await upkeep.delete([topic_id])).get(topic_id, "")
+    finally:
+        await upkeep.close()
+    topics = LedgerTopics(flow.name, config.clusters[flow.target], PATIENCE_S)
+    if refused:
+        raise EnvironmentFault(f"the topic {topics.ledger} cannot be deleted: {refused}")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    await topics.find(create=False)
+                except LedgerMissing:
+                    return
+                await asyncio.sleep(STEP_S)
+    except TimeoutError:
+        raise LedgerUnavailable(f"the topic {topics.ledger} was deleted, and is still there") from None
+    finally:
+        topics.close()
+
+
+def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -> Iterator[Entry]:
+    """The whole ledger."""
+    now_ms = SystemClock().wall_ms()
+    writer = secrets.token_hex(6)
+    opened = FlowOpened(found.flow, found.source_cluster, found.target_cluster)
+    yield Entry(0, now_ms, (opened,), writer_text(writer, 0))
+    told = [LeaseTaken(LEASE_EPOCH, this_process(instance, ""), ttl_ms), *_facts(flow, found, now_ms)]
+    number = 1
+    for together in _together([*told, LeaseReleased(LEASE_EPOCH)]):
+        yield Entry(LEASE_EPOCH, now_ms, together, writer_text(writer, number))
+        number += 1
+
+
+def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFact]:
+    shaping = Shaping(flow)
+    for lane in found.lanes:
+        planned = lane.planned
+        if lane.outcome == "refused":
+            origin = Origin(BY, lane.why, now_ms)
+            yield CopyingPaused(planned.source_topic, planned.key.partition, origin)
+        if lane.told is not None:
+            named = Named(
+                lane=planned.lane,
+                source_topic=planned.source_topic,
+                target_topic=planned.target_topic,
+                partition=planned.key.partition,
+                producer_id=lane.producer[0],
+                producer_epoch=lane.producer[1],
+                policy=shaping.fingerprint if shaping.concerns(planned.source_topic) else flow.isolation,
+                by=BY,
+            )
+            yield from facts(named, lane.told)
+
+
+def _together(told: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
+    """Those of one entry."""
+    some: list[AnyFact] = []
+    size = 0
+    for fact in told:
+        some.append(fact)
+        size += len(encode_entry(Entry(0, 0, (fact,))))
+        if len(some) >= TOGETHER or size > 1 << 18:
+            yield tuple(some)
+            some, size = [], 0
+    if some:
+        yield tuple(some)
+
+
+def _check(entries: Sequence[Entry]) -> None:
+    """Every fact binds, or none is written. Raises EnvironmentFault."""
+    state = FlowState()
+    for offset, entry in enumerate(entries):
+        for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):
+            if not binds:
+                raise EnvironmentFault(f"the ledger would not say what it has to: {fact}")
+
+
+def _marks(found: FlowRebuilt) -> Iterator[Progress]:
+    """Where each lane stands."""
+    now_ms = SystemClock().wall_ms()
+    for lane in found.lanes:
+        told = lane.told
+        if told is not None:
+            yield Progress(
+                lane=lane.planned.lane,
+                lease_epoch=LEASE_EPOCH,
+                grant=GRANT,
+                ordinal=told.ordinal,
+                target_offset=told.target_offset,
+                leader_epoch=told.target_epoch,
+                source_offset=told.source_offset,
+                source_end=lane.source_end,
+                last_record_ms=-1,
+                at_ms=now_ms,
+                protected=False,
+                state=DRAINED,
+                source_epoch=told.source_epoch,
+                epochs_told=True,
+            )

@@ -1,0 +1,337 @@
+"""Reads both logs of a lane whose ledger is lost, and finds out where it stands: by headers, and by records where they
+do not tell (`mirrord.audit.placing`)."""
+
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Literal
+
+import msgspec
+
+from mirrord.audit.anew import Standing, standing
+from mirrord.audit.placing import GONE, Copied, Original, Other, OwnBatch, Placed, doubtful, ordinals, place, refined
+from mirrord.cluster.topics import PlannedLane
+from mirrord.flow.compare import Record
+from mirrord.flow.relocate import Unplaced
+from mirrord.model.facts import Reason, Verdict
+from mirrord.model.intervals import Interval
+from mirrord.model.names import TopicPartition
+from mirrord.shell.digest import digest
+from mirrord.shell.log_reader import LogReader
+from mirrord.shell.reading import ReadBatch
+from mirrord.shell.records import decode
+from mirrord.wire.batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+
+MOST_RECORDS = 2_000_000
+"""What is decoded of either side of a lane: about 250 bytes a record are held."""
+
+Outcome = Literal["rebuilt", "new", "refused"]
+"""What becomes of a lane. "rebuilt": it goes on where it stood; "new": nothing of what the source holds was ever
+copied, so it begins as every new one; "refused": nobody can tell, and it is paused."""
+
+
+class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane, as both logs tell it."""
+
+    planned: PlannedLane
+    outcome: Outcome
+    why: str = ""
+    """Of a lane that is refused; or what is to be known of another one."""
+    told: Standing | None = None
+    producer: tuple[int, int] = (-1, -1)
+    """Id and epoch."""
+    target_end: int = 0
+    """Up to here the target was read."""
+    source_end: int = 0
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a lane's flow decides how its logs are read."""
+
+    committed: bool
+    begins_late: bool
+    """Without a history it would begin behind what the source holds."""
+    transformed: bool = False
+    keeps: Callable[[Record], bool] | None = None
+    """The filter, if there is one. Raises PolicyFault."""
+    foreign: frozenset[int] = frozenset()
+    """Producers that wrote copies into the source's topic: those are not copied back."""
+
+
+class _Own(msgspec.Struct):
+    """What a producer wrote into the target."""
+
+    batches: list[OwnBatch]
+    keys: list[Hashable]
+    epochs: list[int]
+    timed: set[bool]
+
+
+class _Target(msgspec.Struct):
+    """A target log, by its headers."""
+
+    start: int
+    end: int
+    producers: dict[tuple[int, int], _Own]
+    """By id and epoch; those who wrote last come last."""
+    vacant_behind: Mapping[tuple[int, int], int]
+
+
+class LaneLook:
+    """Looks at the lanes of one flow."""
+
+    def __init__(self, source: LogReader, target: LogReader) -> None:
+        self._source = source
+        self._target = target
+
+    async def at(self, lane: PlannedLane, rules: Rules) -> LaneRebuilt:
+        """Where a lane stands. Raises EnvironmentFault when a log cannot be read."""
+        source = TopicPartition(lane.source_topic, lane.key.partition)
+        target = TopicPartition(lane.target_topic, lane.key.partition)
+        found = await self._read_target(target)
+        start, end = await self._source.bounds(source, committed=rules.committed)
+        made = LaneRebuilt(planned=lane, outcome="refused", target_end=found.end, source_end=end)
+        if rules.transformed and found.producers:
+            return msgspec.structs.replace(made, why="its records are transformed: what they hold says nothing")
+        originals, others = await self._read_source(source, start, end, rules)
+        lane_of = _Lane(self, source, target, found, originals, others, start)
+        try:
+            for producer in reversed(list(found.producers)):
+                told = await lane_of.of(producer)
+                if told is not None:
+                    lane_of.refuse_rivals(producer)
+                    told = await self._filtered(source, told, rules)
+                    return msgspec.structs.replace(made, outcome="rebuilt", told=told, producer=producer)
+        except (Unplaced, ValueError) as why:
+            return msgspec.structs.replace(made, why=str(why))
+        return _without_copies(made, found, rules, is_empty=start == end)
+
+    async def _read_target(self, named: TopicPartition) -> _Target:
+        start, end = await self._target.bounds(named, committed=False)
+        producers: dict[tuple[int, int], _Own] = {}
+        vacant: dict[tuple[int, int], int] = {}
+        position, total = start, 0
+        async with aclosing(self._target.read(named, start, end, committed=False)) as batches:
+            async for batch in batches:
+                header = batch.header
+                close = max(0, header.base_offset - position)
+                total += close
+                position = header.last_offset + 1
+                if batch.is_old or header.attributes & (CONTROL | TRANSACTIONAL) or header.producer_id < 0:
+                    continue
+                producer = (header.producer_id, header.producer_epoch)
+                own = producers.pop(producer, None) or _Own([], [], [], set())
+                producers[producer] = own  # the newest comes last
+                before = vacant.get(producer, 0)
+                length = header.last_offset_delta + 1
+                own.batches.append(OwnBatch(header.base_sequence, header.base_offset, length, total - before, close))
+                own.keys.append(_key(batch, is_copy=True))
+                own.epochs.append(header.leader_epoch)
+                own.timed.add(not header.attributes & LOG_APPEND_TIME)
+                vacant[producer] = total
+        total += max(0, end - position)
+        return _Target(start, end, producers, {producer: total - seen for producer, seen in vacant.items()})
+
+    async def _read_source(
+        self, named: TopicPartition, start: int, end: int, rules: Rules
+    ) -> tuple[list[Original], list[Other]]:
+        originals: list[Original] = []
+        others: list[Other] = []
+        async with aclosing(self._source.read(named, start, end, committed=rules.committed)) as batches:
+            async for batch in batches:
+                header = batch.header
+                first, last = header.base_offset, header.last_offset
+                reason = _reason(batch, rules)
+                if reason is not None:
+                    if others and (others[-1].end, others[-1].reason) == (first, reason):
+                        first = others.pop().start
+                    others.append(Other(first, last + 1, reason))
+                elif header.record_count:
+                    is_torn = batch.is_old or header.record_count != last - first + 1
+                    epoch = -1 if batch.is_old else header.leader_epoch
+                    originals.append(Original(first, last - first + 1, _key(batch, is_copy=False), epoch, is_torn))
+        return originals, others
+
+    async def copies(self, named: TopicPartition, wanted: Sequence[Copied], *, timed: bool) -> list[list[Copied]]:
+        """Record by record."""
+        made: dict[int, list[Copied]] = {}
+        spans = [(each.offset, each.offset + each.length) for each in wanted]
+        known = {each.offset: each for each in wanted}
+        async for batch in self._batches(self._target, named, spans, committed=False):
+            copy = known.get(batch.header.base_offset)
+            if copy is not None:
+                made[copy.offset] = [
+                    Copied(
+                        copy.ordinal + record.offset - copy.offset,
+                        record.offset,
+                        1,
+                        (digest(record, timed=timed),),
+                        copy.epoch,
+                    )
+                    for record in decode(batch.buffer, batch.start, batch.end)
+                ]
+        return [made.get(each.offset, []) for each in wanted]
+
+    async def originals(
+        self, named: TopicPartition, wanted: Sequence[Original], *, timed: bool
+    ) -> list[list[Original]]:
+        """Record by record."""
+        made: dict[int, list[Original]] = {}
+        spans = [(each.offset, each.end) for each in wanted]
+        known = {each.offset: each for each in wanted}
+        async for batch in self._batches(self._source, named, spans, committed=False):
+            original = known.get(batch.header.base_offset)
+            if original is not None:
+                made[original.offset] = [
+                    Original(record.offset, 1, (digest(record, timed=timed),), original.epoch)
+                    for record in decode(batch.buffer, batch.start, batch.end)
+                ]
+        return [made.get(each.offset, []) for each in wanted]
+
+    async def _batches(
+        self, log: LogReader, named: TopicPartition, spans: Sequence[Interval], *, committed: bool
+    ) -> AsyncGenerator[ReadBatch]:
+        for start, end in _joined(spans):
+            async with aclosing(log.read(named, start, end, committed=committed)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    async def _filtered(self, named: TopicPartition, told: Standing, rules: Rules) -> Standing:
+        """What was left out, and the filter leaves out today, has its reason."""
+        if rules.keeps is None or not told.left_out:
+            return told
+        spans = [(each.start, each.end) for each in told.verdicts if each.reason == "unexplained"]
+        filtered: set[int] = set()
+        async for batch in self._batches(self._source, named, spans, committed=False):
+            for record in decode(batch.buffer, batch.start, batch.end):
+                if not rules.keeps(record):
+                    filtered.add(record.offset)
+        return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, filtered)))
+
+
+class _Lane:
+    """One lane in both logs."""
+
+    def __init__(
+        self,
+        look: LaneLook,
+        source: TopicPartition,
+        target: TopicPartition,
+        found: _Target,
+        originals: list[Original],
+        others: list[Other],
+        log_start: int,
+    ) -> None:
+        self._look = look
+        self._source = source
+        self._target = target
+        self._found = found
+        self._originals = originals
+        self._others = others
+        self._log_start = log_start
+
+    async def of(self, producer: tuple[int, int]) -> Standing | None:
+        """Where the lane stands if that is its producer; None when it has copied nothing that the source holds. Raises
+        Unplaced."""
+        placed = place(self._copies(producer), self._originals)
+        here, there = doubtful(placed)
+        if here or there:
+            placed = await self._refined(placed, sorted(here), sorted(there), producer)
+        if not placed.is_any:
+            if placed.has_common:
+                raise Unplaced("the source holds its records more than once, and none of them only once")
+            return None
+        return standing(placed, self._others, self._log_start)
+
+    def refuse_rivals(self, producer: tuple[int, int]) -> None:
+        """Raise Unplaced when somebody else's records stand between the lane's, and come from the source, too."""
+        begin = self._found.producers[producer].batches[0].offset
+        held = {each.key for each in self._originals}
+        for other, own in self._found.producers.items():
+            last = own.batches[-1].offset
+            if other != producer and last > begin and not held.isdisjoint(own.keys):
+                raise Unplaced(
+                    f"the producers {producer[0]} and {other[0]} both hold records of the source at the target, "
+                    f"from offset {begin} on"
+                )
+
+    def _copies(self, producer: tuple[int, int]) -> list[Copied]:
+        own, found = self._found.producers[producer], self._found
+        numbers = ordinals(own.batches, found.start, found.vacant_behind[producer])
+        made: list[Copied] = []
+        for batch, key, epoch, (ordinal, removed) in zip(own.batches, own.keys, own.epochs, numbers, strict=True):
+            if removed:
+                made.append(Copied(ordinal - removed, batch.offset - removed, removed, GONE, epoch))
+            made.append(Copied(ordinal, batch.offset, batch.length, key, epoch))
+        return made
+
+    async def _refined(
+        self, placed: Placed, here: Sequence[int], there: Sequence[int], producer: tuple[int, int]
+    ) -> Placed:
+        timed = self._found.producers[producer].timed
+        if len(timed) > 1:
+            raise Unplaced("only some of the records at the target have the times of the source")
+        copies, originals = [placed.copies[each] for each in here], [placed.originals[each] for each in there]
+        if max(sum(each.length for each in copies), sum(each.length for each in originals)) > MOST_RECORDS:
+            raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared one by one")
+        is_timed = True in timed
+        found = await self._look.copies(self._target, copies, timed=is_timed)
+        sources = await self._look.originals(self._source, originals, timed=is_timed)
+        return refined(placed, dict(zip(here, found, strict=True)), dict(zip(there, sources, strict=True)))
+
+
+def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
+    """Nothing at the target is what the source holds."""
+    if found.end > 0 and found.start > 0 and not is_empty:
+        why = "the target has deleted records of it, and what is left is not in the source: it may all be copied"
+        return msgspec.structs.replace(made, why=why)
+    if rules.begins_late and (found.end > 0 or not is_empty):
+        why = "nothing of it is copied, and where it was to begin is lost with the ledger (start is not the earliest)"
+        return msgspec.structs.replace(made, why=why)
+    return msgspec.structs.replace(made, outcome="new", why="nothing of what the source holds is copied")
+
+
+def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
+    """Equal only for batches that hold the same records (`mirrord.flow.compare.same_bytes`)."""
+    header = batch.header
+    length = header.last_offset_delta + 1
+    is_alike = not batch.is_old and header.record_count == length
+    if not is_alike or (not is_copy and header.attributes & LOG_APPEND_TIME):
+        return object()
+    return batch.records_crc, header.record_count, header.attributes & CODEC_MASK, header.base_timestamp
+
+
+def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
+    """Why a batch of the source is not copied."""
+    if batch.is_old:
+        return None
+    if batch.header.attributes & CONTROL:
+        return "control"
+    if batch.aborted:
+        return "aborted"
+    is_copy = batch.header.producer_id in rules.foreign and not batch.header.attributes & TRANSACTIONAL
+    return "copied-from-target" if is_copy else None
+
+
+def _joined(spans: Sequence[Interval]) -> list[Interval]:
+    joined: list[Interval] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _explained(verdicts: Sequence[Verdict], filtered: set[int]) -> list[Verdict]:
+    made: list[Verdict] = []
+    for verdict in verdicts:
+        if verdict.reason != "unexplained":
+            made.append(verdict)
+            continue
+        for offset in range(verdict.start, verdict.end):
+            reason: Reason = "filtered" if offset in filtered else "unexplained"
+            if made and (made[-1].end, made[-1].reason) == (offset, reason):
+                made[-1] = Verdict(made[-1].start, offset + 1, reason)
+            else:
+                made.append(Verdict(offset, offset + 1, reason))
+    return made

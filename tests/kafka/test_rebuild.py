@@ -1,0 +1,159 @@
+"""A ledger that is deleted and made anew, on real brokers: every answer is as before, and nothing comes twice."""
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from mirrord.lab.cluster import Cluster
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.translation import Copied, LaneMap, Translation
+from mirrord.model.config import load
+from mirrord.model.errors import MirrordError
+from mirrord.shell import rebuild
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.observe import LedgerView, read_ledgers
+from mirrord.shell.supervise import Surroundings
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
+from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.mirror import Written, create_topic, send, write, write_batches
+
+CODECS = (None, "gzip", "snappy", "lz4", "zstd")
+NOW_MS = int(time.time() * 1000)
+
+
+def write_transactions(cluster: Cluster, topic: str, first: int) -> None:
+    """Twelve of them; each third one is aborted."""
+    producer = Producer({**client_settings(cluster), "transactional.id": topic, "compression.type": "lz4"})
+    producer.init_transactions(SECONDS)
+    for number in range(first, first + 12):
+        producer.begin_transaction()
+        for at in range(3):
+            send(producer, topic, Written(b"key", b"%d-%d" % (number, at)))
+        producer.flush(SECONDS)
+        if number % 3:
+            producer.commit_transaction(SECONDS)
+        else:
+            producer.abort_transaction(SECONDS)
+
+
+def fill_all(cluster: Cluster, mixed: str, transactions: str, appended: str, first: int) -> None:
+    for number, codec in enumerate(CODECS):
+        told = [
+            Written(b"key", b"value-%d-%d" % (first, each), (), 0, NOW_MS + number)
+            for each in range(20 * number, 20 * number + 20)
+        ]
+        asyncio.run(write_batches(cluster, mixed, told, codec))
+    write_transactions(cluster, transactions, first)
+    write(cluster, appended, [Written(b"key", b"%d" % each) for each in range(first, first + 50)])
+
+
+def view(path: Path) -> LedgerView | MirrordError:
+    config = load(path)
+    (found,) = asyncio.run(read_ledgers(config, Surroundings(config))).values()
+    return found
+
+
+def answers(path: Path) -> dict[str, list[tuple[str, int | None, int | None, str]]]:
+    """Where every offset of every lane is, on the other side."""
+    found = view(path)
+    assert isinstance(found, LedgerView), found
+    told: dict[str, list[tuple[str, int | None, int | None, str]]] = {}
+    for name, lane in found.state.lanes.items():
+        mark = found.state.progress[name]
+        lane_map = LaneMap(lane, Copied.by(mark))
+        told[f"{name} to target"] = [row(lane_map.to_target(each)) for each in range(mark.source_offset)]
+        told[f"{name} to source"] = [row(lane_map.to_source(each)) for each in range(mark.target_offset)]
+        told[f"{name} verdicts"] = [
+            (each.reason, each.start, each.end, "")
+            for each in sorted(lane.newest_verdicts, key=lambda each: each.start)
+        ]
+    return told
+
+
+def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
+    return answer.kind, answer.offset, answer.record, answer.reason
+
+
+def lose(cluster: Cluster, flow: str) -> None:
+    """Delete the ledger."""
+    admin = AdminClient(client_settings(cluster))
+    topics = [f"mirrord.{flow}.ledger", f"mirrord.{flow}.state"]
+    for gone in admin.delete_topics(topics).values():
+        gone.result(SECONDS)
+    deadline = time.monotonic() + SECONDS
+    while set(topics) & set(admin.list_topics(timeout=SECONDS).topics):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    mixed, transactions = create_topic(source, unique("mixed")), create_topic(source, unique("transactions"))
+    appended = create_topic(source, unique("appended"), message_timestamp_type="LogAppendTime")
+    empty = create_topic(source, unique("empty"), 2)
+    topics = (mixed, transactions, appended, empty)
+    flow = unique("lost")
+    path = conf(tmp_path, source, target, "|".join(topics), flow=flow)
+    fill_all(source, mixed, transactions, appended, 0)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, *topics))
+        # Somebody else writes between the copies.
+        write(target, f"eu.{mixed}", [Written(b"foreign", b"foreign")])
+        fill(source, mixed, 1, 100)
+        daemon.until_copied(all_ends(source, *topics))
+        assert daemon.stop() == 0
+    before = answers(path)
+    assert mirrord("rebuild", path).returncode == 2
+    lose(target, flow)
+
+    shown = mirrord("rebuild", path, "--json")
+    assert shown.returncode == 0, shown.stderr
+    lines = {f"{each['topic']}-{each['partition']}": each for each in json.loads(shown.stdout)["partitions"]}
+    assert [lines[f"{topic}-0"]["outcome"] for topic in topics] == ["rebuilt", "rebuilt", "rebuilt", "new"]
+    assert all(each["left_out"] == 0 for each in lines.values())
+    assert not isinstance(view(path), LedgerView)
+
+    broken_off(path, monkeypatch)
+    done = mirrord("rebuild", path, "--apply")
+    assert done.returncode == 0, done.stderr
+    after = answers(path)
+    # Markers behind the last record are passed over once more.
+    assert {name: before[name][: len(told)] for name, told in after.items()} == after
+    assert sum(map(len, before.values())) - sum(map(len, after.values())) <= 2
+
+    fill_all(source, mixed, transactions, appended, 100)
+    fill(source, empty, 2, 10)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, *topics))
+        assert daemon.stop() == 0
+    assert_same(source, target, [transactions, appended, empty], 2 * 24 + 100 + 10)
+    assert dict(all_ends(target, f"eu.{mixed}"))[f"eu.{mixed}", 0] == 2 * 100 + 100 + 1
+
+
+def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a ledger is none: nobody takes it for one."""
+    config = load(path)
+    (flow,) = config.flows
+    calls = iter(range(100))
+    append = KafkaLog.append
+
+    async def fails(self: KafkaLog, values: list[bytes]) -> None:
+        if next(calls) == 1:
+            raise LedgerUnavailable("broken off")
+        await append(self, values)
+
+    async def run() -> None:
+        found = await rebuild.look(config, flow, "lost")
+        await rebuild.apply(config, flow, found)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(KafkaLog, "append", fails)
+        with pytest.raises(LedgerUnavailable):
+            asyncio.run(run())
+    assert "facts are lost" in str(view(path))
+    assert mirrord("status", path).returncode == 1
