@@ -4,10 +4,11 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -47,10 +48,13 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     builder: Any = SparkSession.builder
     for key, value in merged.items():
         builder = builder.config(key, value)
-    try:
-        session = builder.appName(name).getOrCreate()
-    except Exception as error:  # Java's errors have no common base with Spark's own
-        raise EnvironmentFault(f"no Spark session at {master}: {_line(error)}") from error
+    with tempfile.TemporaryFile() as words:
+        try:
+            with _quiet_start(words):
+                session = builder.appName(name).getOrCreate()
+        except Exception as error:  # Java's errors have no common base with Spark's own
+            why = _last_line(words) if "JAVA_GATEWAY_EXITED" in str(error) else ""
+            raise EnvironmentFault(f"no Spark session at {master}: {_line(error)}{why}") from error
     try:
         if not is_shared:
             session.sparkContext.setLogLevel("FATAL")
@@ -60,6 +64,29 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     finally:
         if not is_shared:
             session.stop()
+
+
+@contextmanager
+def _quiet_start(words: IO[bytes]) -> Generator[None]:
+    """Java warns of modules that Spark uses, and Spark tells of its log level, before anything can be said to them: what
+    a Java that starts here has to say goes into a file."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    for number in (1, 2):
+        os.dup2(words.fileno(), number)
+    try:
+        yield
+    finally:
+        for number, former in enumerate(kept, 1):
+            os.dup2(former, number)
+            os.close(former)
+
+
+def _last_line(words: IO[bytes]) -> str:
+    words.seek(0)
+    lines = words.read().decode(errors="replace").splitlines()
+    return f" ({lines[-1]})" if lines else ""
 
 
 def _line(error: Exception) -> str:

@@ -99,6 +99,7 @@ class Schedule:
             await wait_for(self._changed[job], min((due_ms - now_ms) / 1000, LOOK_S))
 
     async def _once(self, job: Job) -> None:
+        self._due_ms.pop(job, None)
         began = self._clock.monotonic()
         log.info("job_begins", flow=self._flow, job=job)
         config = self._config.only([self._config.flow(self._flow)])
