@@ -156,3 +156,34 @@ class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
     """The highest time of the source's records; -1: not known."""
     read_bytes: int = 0
     """Of both logs."""
+
+
+class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane's sums, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    records: int
+    """Below the mark, as far as this audit was asked to look."""
+    equal: int
+    differences: dict[str, int]
+    """Records by kind."""
+    explained: dict[str, int]
+    """Offsets by cause."""
+    proven_to: int | None
+    """Every source offset below this one is at the target, or explained; None: nothing is proven."""
+    proven_ms: int | None
+    """The highest record time up to there; None: not known."""
+    read_bytes: int
+    skipped: str = ""
+
+
+class LaneDifference(msgspec.Struct, frozen=True):
+    """A difference, with its place."""
+
+    flow: str
+    topic: str
+    partition: int
+    target_topic: str
+    difference: Difference

@@ -11,17 +11,19 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
+from mirrord.audit.model import LaneDifference, LaneSummary
+from mirrord.audit.report import page
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.progress import ProgressLine
 from mirrord.cli.since import since_ms
 from mirrord.cli.spark import add_spark, check_topics, spark_settings
 from mirrord.cli.tables import count, size
 from mirrord.cli.watching import console
-from mirrord.jobs.audit_run import Audit, AuditOrder, LaneDifference, Progress
+from mirrord.jobs.audit_run import Audit, AuditOrder, Progress
 from mirrord.model.config import Config
 from mirrord.model.config_units import rate_bytes_per_s
 from mirrord.model.errors import ConfigError
-from mirrord.shell.audit_results import LaneSummary, Results
+from mirrord.shell.audit_results import Results, write_whole
 from mirrord.shell.job_lease import JobLease, JobUntold
 from mirrord.shell.translating import time_words
 
@@ -53,6 +55,9 @@ def register(verbs: Verbs) -> None:
         "--resume", metavar="FOLDER", help="go on with an audit that was broken off, and keep results there"
     )
     add_spark(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a report with plots there; with --out, of earlier audits, too"
+    )
     parser.add_argument("--rate", metavar="RATE", help="read no more than that, from both clusters: such as 50MB/s")
     parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
@@ -75,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
             if lease is not None:
                 lease.tell(flow.name, *audit.outcome(flow.name))
     sums, differences = audit.sums(), list(audit.differences())
+    if arguments.html:
+        write_whole(Path(arguments.html), page(audit.report(results)))
     if arguments.json:
         document = {"level": order.level, "partitions": sums, "differences": differences}
         print(msgspec.json.encode(document).decode())

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.audit.model import Difference, RangeResult
+from mirrord.audit.model import LaneDifference, RangeResult
+from mirrord.audit.report import ProvenPoint, Report
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
@@ -16,6 +17,7 @@ from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, pla
 from mirrord.shell.audit_proof import tell
 from mirrord.shell.audit_results import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.program import program
 
 KEPT_AT_ONCE = 32
 
@@ -46,16 +48,6 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 Tell = Callable[[Progress], None]
-
-
-class LaneDifference(msgspec.Struct, frozen=True):
-    """A difference, with its place."""
-
-    flow: str
-    topic: str
-    partition: int
-    target_topic: str
-    difference: Difference
 
 
 class Audit:
@@ -133,6 +125,29 @@ class Audit:
         if kinds:
             return "differences", f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.items())} ({looked})"
         return "done", f"no difference ({looked})"
+
+    def report(self, results: Results | None) -> Report:
+        """For people, with what `results` and the ledgers know of earlier audits."""
+        now_ms = SystemClock().wall_ms()
+        return Report(
+            at_ms=now_ms,
+            program=program(),
+            level=self._order.level,
+            lanes=self.sums(),
+            differences=list(self.differences()),
+            proven=[point for plan in self._plans for point in self._proven(plan, now_ms)],
+            found=results.found() if results is not None else (),
+        )
+
+    def _proven(self, plan: FlowPlan, now_ms: int) -> Iterator[ProvenPoint]:
+        lanes = {lane.lane: lane for lane in plan.lanes}
+        now = [(lane, self._found.get((plan.flow, lane.lane), [])) for lane in plan.lanes]
+        is_ledger = self._order.level == "ledger"
+        facts = [] if is_ledger else [fact for each in now if (fact := proven(*each, self._order.level, now_ms))]
+        for fact in (*plan.history, *facts):
+            if fact.lane in lanes:
+                where = str(lanes[fact.lane].audited.source)
+                yield ProvenPoint(plan.flow, where, fact.at_ms, fact.source_offset, fact.newest_ms)
 
     def tell(self) -> list[str]:
         """Let the ledger know what is proven; a line for each flow whose ledger does not take that, for an audit is one

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from mirrord.audit.report import page
 from mirrord.jobs.audit_run import Audit, AuditOrder
 from mirrord.jobs.compact_run import compact_flows, moved_line
 from mirrord.lab.leash import tie_to
@@ -21,6 +22,7 @@ from mirrord.model.config import Config
 from mirrord.model.errors import MirrordError
 from mirrord.model.job_facts import Outcome
 from mirrord.shell import logs
+from mirrord.shell.audit_results import Results, write_whole
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.compaction import Wanted
 from mirrord.shell.job_lease import JobLease
@@ -85,7 +87,10 @@ def _audit(config: Config, flow: str, lease: JobLease) -> tuple[Outcome, str]:
             rate_bytes_per_s=wanted.rate_bytes_per_s,
         ),
     )
-    audit.run(None, {}, lambda progress: lease.progress(progress.ranges, progress.every))
+    results = Results(Path(wanted.out) / flow) if wanted.out else None
+    audit.run(results, {}, lambda progress: lease.progress(progress.ranges, progress.every))
+    if wanted.out:
+        write_whole(Path(wanted.out) / f"{flow}.html", page(audit.report(results)))
     for line in audit.tell():
         log.warning("proof_not_kept", flow=flow, reason=line)
     for each in islice(audit.differences(), MOST_LINES):

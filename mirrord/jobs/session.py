@@ -68,8 +68,8 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
 
 @contextmanager
 def _quiet_start(words: IO[bytes]) -> Generator[None]:
-    """Java warns of modules that Spark uses, and Spark tells of its log level, before anything can be said to them: what
-    a Java that starts here has to say goes into a file."""
+    """Java warns of modules that Spark uses, and Spark tells of its log level, before anything can be said to them:
+    what a Java that starts here has to say goes into a file."""
     sys.stdout.flush()
     sys.stderr.flush()
     kept = [os.dup(number) for number in (1, 2)]

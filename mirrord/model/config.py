@@ -276,6 +276,7 @@ class Config(msgspec.Struct, frozen=True):
             },
             http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
             logs=LogsConfig(directory=str(folder / directory) if directory else None),
+            audit=msgspec.structs.replace(self.audit, out=str(folder / self.audit.out) if self.audit.out else None),
             compact=msgspec.structs.replace(self.compact, path=archive),
             flows=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.flows),
             elsewhere=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.elsewhere),

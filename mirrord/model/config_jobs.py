@@ -39,6 +39,8 @@ class AuditConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Also what earlier audits have proven."""
     rate_bytes_per_s: int | None = None
     """At most so much is read from both clusters together."""
+    out: str | None = None
+    """A folder for the results of each flow, as Parquet, and a report of each as HTML; None: they are not kept."""
     spark: dict[str, str] = {}
 
 
@@ -64,6 +66,7 @@ def read_audit(table: Table) -> AuditConfig:
         sample=table.optional("sample", _share, 1.0),
         again=table.optional("again", read.boolean, False),
         rate_bytes_per_s=table.optional("rate", rate_bytes_per_s, None),
+        out=table.optional("out", read.text, None),
         spark=table.optional("spark", spark_settings, {}),
     )
     if found.level == "ledger":

@@ -14,7 +14,7 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import goes_back
-from mirrord.model.facts import Verdict
+from mirrord.model.facts import AnyFact, Verdict
 from mirrord.model.names import Alias, LaneId, TopicPartition
 from mirrord.shell.attic import run_memory
 from mirrord.shell.auditing import AuditedLane, is_compacted
@@ -60,6 +60,8 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
     source: Alias
     target: Alias
     lanes: tuple[PlannedLane, ...]
+    history: tuple[RangeAudited, ...] = ()
+    """What audits have proven before, as far as the ledger still tells."""
 
 
 async def plan_flow(
@@ -78,7 +80,7 @@ async def plan_flow(
     `again`. With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and
     other EnvironmentFaults.
     """
-    state, gaps = await _read(config, flow)
+    state, gaps, history = await _read(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
@@ -94,7 +96,9 @@ async def plan_flow(
         _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
     ]
     planned.sort(key=lambda each: each.audited.source)
-    return FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned))
+    return FlowPlan(
+        flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned), history=tuple(history)
+    )
 
 
 def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
@@ -241,7 +245,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
     return proven is not None and level in {"digest", proven.level}
 
 
-async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps]:
+async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
     explained by what the ledger held by then."""
     store = Surroundings(config, PATIENCE_S).ledger(flow)
@@ -251,6 +255,12 @@ async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps]:
     finally:
         await store.close()
     reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
-    gaps = await read_gaps(reading)
+    history: list[RangeAudited] = []
+
+    def see(fact: AnyFact) -> None:
+        if isinstance(fact, RangeAudited):
+            history.append(fact)
+
+    gaps = await read_gaps(reading, see)
     reading.state.progress = progress
-    return reading.state, gaps
+    return reading.state, gaps, history

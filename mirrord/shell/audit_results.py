@@ -7,13 +7,14 @@ broken off can go on with what is there (`--resume`).
 import hashlib
 import importlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.audit.model import AuditRange, LaneSummary, RangeResult
+from mirrord.audit.report import FoundThen
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId, TopicPartition
@@ -49,6 +50,7 @@ _SCHEMA: Any = arrow.schema(
     ]
 )
 _SUFFIX = ".parquet"
+MINUTE_MS = 60_000
 _MAP_BYTES = 16
 Level = Literal["ledger", "digest", "records"]
 
@@ -88,16 +90,30 @@ class Results:
         if not self.folder.is_dir():
             raise ConfigError(f"--resume: {self.folder} is no folder of an audit")
         found: dict[RangeKey, RangeResult] = {}
+        for row in self._rows():
+            if row["level"] == level:
+                result = _result(row)
+                found[row["flow"], result.lane, result.first, result.end, row["map"]] = result
+        return found
+
+    def found(self) -> list[FoundThen]:
+        """What all audits that kept their results here have found, minute by minute. Raises EnvironmentFault."""
+        equal: Counter[tuple[int, str]] = Counter()
+        kinds: dict[tuple[int, str], Counter[str]] = {}
+        for row in self._rows(["flow", "audited_at_ms", "equal", "differences"]):
+            when = row["audited_at_ms"] // MINUTE_MS * MINUTE_MS, row["flow"]
+            equal[when] += row["equal"]
+            for difference in row["differences"]:
+                kinds.setdefault(when, Counter())[difference["kind"]] += difference["length"]
+        return [FoundThen(*when, records, dict(kinds.get(when, {}))) for when, records in equal.items()]
+
+    def _rows(self, columns: Sequence[str] | None = None) -> Iterator[Mapping[str, Any]]:
         for path in sorted(self.folder.glob(f"*{_SUFFIX}")):
             try:
-                rows = _parquet.read_table(path, schema=_SCHEMA).to_pylist()
+                table = _parquet.read_table(path, schema=_SCHEMA, columns=columns)
             except (OSError, arrow.ArrowException) as error:
                 raise EnvironmentFault(f"{path} cannot be read: {error}") from None
-            for row in rows:
-                if row["level"] == level:
-                    result = _result(row)
-                    found[row["flow"], result.lane, result.first, result.end, row["map"]] = result
-        return found
+            yield from table.to_pylist()
 
     def write(self, rows: Sequence[Row]) -> None:
         """Keep some results, all of them or none. Raises EnvironmentFault."""
@@ -154,27 +170,6 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
     )
 
 
-class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane's sums, for people and programs."""
-
-    flow: str
-    topic: str
-    partition: int
-    records: int
-    """Below the mark, as far as this audit was asked to look."""
-    equal: int
-    differences: dict[str, int]
-    """Records by kind."""
-    explained: dict[str, int]
-    """Offsets by cause."""
-    proven_to: int | None
-    """Every source offset below this one is at the target, or explained; None: nothing is proven."""
-    proven_ms: int | None
-    """The highest record time up to there; None: not known."""
-    read_bytes: int
-    skipped: str = ""
-
-
 def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_ms: int) -> RangeAudited | None:
     """What a lane's results prove, with what was proven before; None: nothing more."""
     found = {(result.first, result.end): result for result in results}
@@ -227,3 +222,14 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
         read_bytes=sum(result.read_bytes for result in found.values()),
         skipped=lane.skipped,
     )
+
+
+def write_whole(path: Path, text: str) -> None:
+    """A file, whole or not at all. Raises EnvironmentFault."""
+    unfinished = path.with_name(f"{path.name}.unfinished")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(path)
+    except OSError as error:
+        raise EnvironmentFault(f"{path} cannot be written: {error.strerror}") from error

@@ -1,6 +1,6 @@
 """The entries of a ledger from its beginning on, for people: nothing is created, nothing is written."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.snapshot import Rows, restore
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import Entry
+from mirrord.model.facts import AnyFact, Entry
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.shell.ledger_outbox import Bound
@@ -68,8 +68,8 @@ class LedgerReading:
         return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)
 
 
-async def read_gaps(reading: LedgerReading) -> Gaps:
-    """Every verdict that the ledger still holds, read to its end.
+async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
+    """Every verdict that the ledger still holds, read to its end. `see` is called with each fact that bound.
 
     Raises LedgerCorrupt, because what such an entry told would be missing in silence; LedgerMissing, LedgerUnavailable.
     """
@@ -85,6 +85,7 @@ async def read_gaps(reading: LedgerReading) -> Gaps:
                 for number, fact in enumerate(read.entry.facts):
                     if read.bound is None or read.bound[number]:
                         gaps.take(fact, read.entry.at_ms)
+                        see(fact)
     except LogTrimmed:
         raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
     return gaps or Gaps(reading.state)

@@ -283,8 +283,8 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
     key = LaneKey(TopicId("S"), 0, TopicId("T"))
     lane = LaneState(key, "orders", "eu.orders", 4, 0, "read_committed", "sequence")
 
-    async def read(*_: object) -> tuple[FlowState, Gaps]:
-        return FlowState(lanes={key.id: lane}), Gaps(FlowState())
+    async def read(*_: object) -> tuple[FlowState, Gaps, list[RangeAudited]]:
+        return FlowState(lanes={key.id: lane}), Gaps(FlowState()), []
 
     async def look(*_: object) -> object:
         ids = {"source_ids": {"orders": "S"}, "target_ids": {"eu.orders": "T"}}
