@@ -217,6 +217,12 @@ class ReplicatorCalls(ActorCalls):
         told: dict[LaneId, bytes | bool] = await call(answer, deadline_s + ANSWER_S)
         return {lane: _parting(each) for lane, each in told.items()}
 
+    async def hurry(self, lanes: Sequence[LaneId]) -> None:
+        """Let it fetch these first."""
+        method = getattr(self._actor, "hurry", None)
+        if method is not None:
+            await call(method.remote(list(lanes), self._orders), CALL_S)
+
     async def report(self) -> ReplicatorReport:
         """How it is now."""
         told = await call(self._actor.report.remote(), CALL_S)

@@ -75,6 +75,12 @@ class ReplicatorActor:
         partings = await self._replicator.part_with(lanes, deadline_s)
         return {lane: msgspec.msgpack.encode(each.word) if each.word else b"" for lane, each in partings.items()}
 
+    @in_health_group
+    async def hurry(self, lanes: Sequence[LaneId], orders: str) -> None:
+        """Fetch these lanes first."""
+        self._check(orders)
+        self._replicator.hurry(lanes)
+
     async def close(self, deadline_s: float, orders: str) -> None:
         """Drain all lanes and close."""
         self._check(orders)

@@ -54,6 +54,11 @@ class ReplicatorHandle(Protocol):
         """Let it drain lanes; for each how it was left."""
         ...
 
+    async def hurry(self, lanes: Sequence[LaneId]) -> None:
+        """Let it fetch these lanes first, and those that it finds by itself; until told otherwise. Nothing rests on
+        that, and an older version does not do it."""
+        ...
+
     async def report(self) -> ReplicatorReport:
         """How it sees itself now."""
         ...

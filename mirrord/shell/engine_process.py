@@ -117,6 +117,11 @@ class _Task:
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
+    async def hurry(self, lanes: Sequence[LaneId]) -> None:
+        """Let it fetch these first."""
+        self._check()
+        self._replicator.hurry(lanes)
+
     async def report(self) -> ReplicatorReport:
         """How it is now."""
         self._check()

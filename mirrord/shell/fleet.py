@@ -5,7 +5,8 @@ gone. Calls run beside each other, so that a slow replicator holds up nobody els
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -194,6 +195,12 @@ class Fleet:
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
         self._cut_off.look(self._wanted.lanes)
 
+    async def hurry(self, urgent: Collection[LaneId]) -> None:
+        """Tell every replicator which of its lanes are to be fetched first: each time, for a lane may have come back
+        to it, and once that there are none any more."""
+        told = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
+        await asyncio.gather(*(self._hurry(member, lanes) for member, lanes in told.items() if lanes or member.hurried))
+
     async def drain(self, deadline_s: float) -> None:
         """Let all replicators drain their lanes and end; those that have not by then are ended."""
         self._closing = True
@@ -363,6 +370,12 @@ class Fleet:
             await self._quarantine(member)
             return
         self._compare(member, report, asked)
+
+    async def _hurry(self, member: Member, lanes: Sequence[LaneId]) -> None:
+        if member.handle is not None and member.is_asked and member.greeted:
+            with suppress(ReplicatorDead, ReplicatorUnsure):  # the next poll tells that
+                await member.handle.hurry(lanes)
+                member.hurried = bool(lanes)
 
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         silent_s = self._clock.monotonic() - member.heard

@@ -11,6 +11,7 @@ from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
 from mirrord.model.status import Api, CountsStatus, RequestsStatus
+from mirrord.shell.urgency import URGENT_S
 
 RATE_SECONDS = 5.0
 """Rates are averages over this long."""
@@ -44,6 +45,11 @@ class FlowFigures:
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
         """Until the source deletes what the lane has not copied; None when nothing that is known comes nearer."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
+
+    def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
+        """The lanes that retention is about to reach, by all that is known of it."""
+        found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
+        return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
         """Forget how far behind all other lanes are. Those that have no host for a moment stay."""

@@ -426,6 +426,7 @@ class FlowSupervisor:
             reports = fleet.reports
             self._figures.retention = self._upkeep.settings.retention
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
+            await fleet.hurry(self._figures.urgent(reports, self._services.clock.wall_ms()))
             if reports:
                 self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
                 self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))

@@ -4,7 +4,7 @@ Nothing here decides what a lane does. A fault in this program halts the lane th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
@@ -168,8 +168,7 @@ class Host:
         policy = self._shaping.fingerprint if shaped else flow.isolation
         reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
         lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
-        is_shaped = self._shaping.concerns(assignment.source_topic)
-        hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=is_shaped)
+        hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=shaped)
         lane.origins = self._provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
@@ -237,6 +236,11 @@ class Host:
                 return replace(report, note=note)
         note = hosted.quota_note(self._source_view.alias, self._target_view.alias)
         return replace(report, note=note) if note else report
+
+    def hurry(self, lanes: Collection[LaneId]) -> None:
+        """Fetch these first, and what is seen here to be urgent. May be called from another thread."""
+        for hosted in list(self._lanes.values()):
+            hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
 
     def fence(self) -> None:
         """The flow belongs to another daemon: no lane writes any more."""

@@ -51,6 +51,8 @@ class Member:
     """When it was last told of a lane that it has not reported since."""
     sending: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Assignments on their way to it: a release must not overtake them."""
+    hurried: bool = False
+    """It was told last that some lanes are urgent."""
     report: ReplicatorReport | None = None
     heard: float = 0.0
     """When it last answered."""

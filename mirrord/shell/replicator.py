@@ -5,7 +5,7 @@ import gc
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import psutil
 import structlog
@@ -136,6 +136,11 @@ class Replicator:
             host.remove(hosted)
             log.info("lane_left", lane=lane, clean=partings[lane].clean, drain_ms=drain_ms)
         return partings
+
+    def hurry(self, lanes: Collection[LaneId]) -> None:
+        """Fetch these lanes first, until told otherwise. May be called from another thread."""
+        if self._host is not None:
+            self._host.hurry(lanes)
 
     def report(self) -> ReplicatorReport:
         """How it is doing now. Cheap; may be called from another thread."""

@@ -369,7 +369,8 @@ class Channel:
         self._asked = asked = time.monotonic()
         wanted = {key: tap.position for key, tap in self.taps.items()}
         # A broker fills its answer in the order of a request.
-        for tap in sorted(taps, key=lambda tap: not tap.urgency.is_near):
+        urgent = [tap for tap in taps if tap.urgency.is_near]
+        for tap in (*urgent, *taps.difference(urgent)) if urgent else taps:
             key = self.key(tap)
             self.taps[key] = tap
             tap.asked = asked

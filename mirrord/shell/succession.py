@@ -212,6 +212,9 @@ class Remote:
         answer = await self._call("release", lanes, deadline_s)
         return {lane: Parting(clean, answer.words.get(lane)) for lane, clean in answer.left.items()}
 
+    async def hurry(self, lanes: Sequence[LaneId]) -> None:
+        """It is about to end."""
+
     async def report(self) -> ReplicatorReport:
         """How it is now."""
         answer = await self._call("report")

@@ -2,8 +2,10 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
+from mirrord.cluster.headroom import Retention
 from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
@@ -55,6 +57,18 @@ def report(name: str, *lanes: LaneReport, requests: tuple[RequestsStatus, ...] =
             requests=requests,
         )
     }
+
+
+def test_a_lane_is_urgent_by_the_settings_of_its_topic_alone() -> None:
+    figures, wall_ms = FlowFigures(), 1_800_000_000_000
+    waiting = msgspec.structs.replace(lane(10, 900), source_start=0, next_record_ms=wall_ms - 500_000)
+    told = report("one", waiting)
+    for now in (0.0, 100.0):
+        figures.note(told, 0, now)
+    assert figures.urgent(told, wall_ms) == set()
+    for limit_ms, found in ((500_000 + 3_600_000, set[LaneId]()), (500_000 + 3_599_000, {LANE})):
+        figures.retention = {"t": Retention(limit_ms)}
+        assert figures.urgent(told, wall_ms) == found
 
 
 def test_an_end_that_is_reached_tells_until_when_all_is_copied() -> None:

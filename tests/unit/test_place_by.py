@@ -7,7 +7,9 @@ import pytest
 
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.facts import ConfigChanged
+from mirrord.model.names import LaneId
 from mirrord.shell import flow_supervisor
+from mirrord.shell.flow_figures import FlowFigures
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from tests.fixtures.supervision import FakeEngine, eventually
 from tests.unit.test_supervise import Mirror, hosted
@@ -83,3 +85,21 @@ async def test_a_warm_spare_takes_a_dead_hosts_lanes_and_is_replaced(mirror: Mir
     await eventually(lambda: set(spare.lanes) == lost)
     await eventually(lambda: loads(engine) == [0, 3, 3])
     assert {lane.former for lane in spare.history} == {"dead"}
+
+
+async def test_lanes_that_retention_is_about_to_reach_are_told_to_whoever_has_them(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    urgent = set[LaneId]()
+    monkeypatch.setattr(FlowFigures, "urgent", lambda *_: urgent)
+    flow, engine = await running(mirror, ReplicatorsConfig(count=2))
+    assert not any(each.hurried for each in engine.alive)
+    first = engine.alive[0]
+    urgent.add(next(iter(first.lanes)))
+    await eventually(lambda: first.hurried == urgent)
+    assert not any(each.hurried for each in engine.alive[1:])
+    # The lane goes elsewhere: whoever has it now is told, and the former one that it has none.
+    flow.place_by(ReplicatorsConfig(count=1), [])
+    await eventually(lambda: [each.hurried for each in engine.alive] == [urgent])
+    urgent.clear()
+    await eventually(lambda: not engine.alive[0].hurried)

@@ -444,3 +444,16 @@ def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPat
     assert not near(300, 200, 1_000)
     assert not near(400, 201, 1_000)  # in more than an hour
     assert not near(500, -1, 1_000)
+
+
+def test_what_the_supervisor_knows_of_retention_counts_beside_what_is_seen() -> None:
+    urgency = Urgency()
+    urgency.note(0, 1_000, 9_000)
+    urgency.tell(near=True)
+    urgency.note(0, 1_000, 9_000)
+    assert urgency.is_near, "the log start has not moved"
+    urgency.note(0, 9_000, 9_000)
+    assert not urgency.is_near, "nothing is left to lose"
+    urgency.tell(near=True)
+    urgency.tell(near=False)
+    assert not urgency.is_near
