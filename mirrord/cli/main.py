@@ -39,6 +39,7 @@ VERBS = {
     "audit": "mirrord.cli.audit",
     "compact": "mirrord.cli.compact",
     "rebuild": "mirrord.cli.rebuild",
+    "divergence": "mirrord.cli.divergence",
     "quarantine": "mirrord.cli.quarantine",
     "convert": "mirrord.cli.convert",
 }

@@ -80,7 +80,7 @@ async def plan_flow(
     `again`. With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and
     other EnvironmentFaults.
     """
-    state, gaps, history = await _read(config, flow)
+    state, gaps, history = await read_told(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
@@ -245,7 +245,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
     return proven is not None and level in {"digest", proven.level}
 
 
-async def _read(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
+async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
     explained by what the ledger held by then."""
     store = Surroundings(config, PATIENCE_S).ledger(flow)

@@ -7,6 +7,7 @@ the beginning.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 
@@ -14,6 +15,7 @@ import msgspec
 import structlog
 
 from mirrord.audit.anew import GRANT, Named, facts
+from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold, writer_text
@@ -113,12 +115,23 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
         Rules(
             committed=flow.isolation == "read_committed",
             begins_late=flow.start_at(lane.source_topic) == "latest",
-            transformed=bool(flow.records.transform) and shaping.concerns(lane.source_topic),
+            refused=_refused(survey, lane, shaping),
             keeps=wanted.keeps if wanted is not None and shaping.concerns(lane.source_topic) else None,
             foreign=foreign,
         )
         for lane in survey.looked.plan.lanes
     ]
+
+
+def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: Shaping) -> str:
+    flow = survey.flow
+    if flow.records.transform and shaping.concerns(lane.source_topic):
+        return "its records are transformed: what they hold says nothing"
+    later = re.compile(re.escape(lane.target_topic + flow.separator) + r"\d+")
+    again = [name for name in survey.looked.target.topics if later.fullmatch(name)]
+    if flow.on_recreated == "fresh" and again:
+        return f"{again[0]} is there, too: which of the two is the copy of this {lane.source_topic}, the ledger knew"
+    return ""
 
 
 async def _producers(config: Config, flow: FlowConfig) -> frozenset[int]:

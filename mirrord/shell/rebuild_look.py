@@ -50,7 +50,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     committed: bool
     begins_late: bool
     """Without a history it would begin behind what the source holds."""
-    transformed: bool = False
+    refused: str = ""
+    """Why nobody can tell where a lane of this topic stands; empty: it can be tried."""
     keeps: Callable[[Record], bool] | None = None
     """The filter, if there is one. Raises PolicyFault."""
     foreign: frozenset[int] = frozenset()
@@ -90,8 +91,8 @@ class LaneLook:
         found = await self._read_target(target)
         start, end = await self._source.bounds(source, committed=rules.committed)
         made = LaneRebuilt(planned=lane, outcome="refused", target_end=found.end, source_end=end)
-        if rules.transformed and found.producers:
-            return msgspec.structs.replace(made, why="its records are transformed: what they hold says nothing")
+        if rules.refused and found.producers:
+            return msgspec.structs.replace(made, why=rules.refused)
         originals, others = await self._read_source(source, start, end, rules)
         lane_of = _Lane(self, source, target, found, originals, others, start)
         try:

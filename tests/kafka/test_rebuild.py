@@ -1,9 +1,11 @@
 """A ledger that is deleted and made anew, on real brokers: every answer is as before, and nothing comes twice."""
 
 import asyncio
+import importlib
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -22,6 +24,7 @@ from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, 
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, send, write, write_batches
 
+parquet: Any = importlib.import_module("pyarrow.parquet")
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
 NOW_MS = int(time.time() * 1000)
 
@@ -127,6 +130,7 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
     assert sum(map(len, before.values())) - sum(map(len, after.values())) <= 2
 
     fill_all(source, mixed, transactions, appended, 100)
+    told_apart(path, tmp_path / "apart", mixed, transactions, appended)
     fill(source, empty, 2, 10)
     with Daemon(path) as daemon:
         daemon.until_copied(all_ends(source, *topics))
@@ -157,3 +161,23 @@ def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             asyncio.run(run())
     assert "facts are lost" in str(view(path))
     assert mirrord("status", path).returncode == 1
+
+
+def told_apart(path: Path, folder: Path, mixed: str, transactions: str, appended: str) -> None:
+    """What stands on one side only: what nobody has copied, and what somebody else wrote."""
+    answer = mirrord("divergence", path, "--json", "--out", folder)
+    assert answer.returncode == 3, answer.stderr
+    found = {
+        (each["side"], each["topic"], each["why"]): each["records"] for each in json.loads(answer.stdout)["divergence"]
+    }
+    assert found == {
+        ("source", mixed, "pending"): 100,
+        ("source", transactions, "pending"): 24,
+        ("source", appended, "pending"): 50,
+        ("target", f"eu.{mixed}", "foreign"): 1,
+    }
+    table = parquet.read_table(folder / "divergence.parquet").to_pylist()
+    assert len(table) == 175
+    assert [each["value"] for each in table if each["side"] == "target"] == [b"foreign"]
+    assert not list(folder.glob(".*"))
+    assert mirrord("divergence", path, "--out", folder).returncode == 2

@@ -1,0 +1,75 @@
+"""What stands on one side only, by the map of a made-up lane."""
+
+import pytest
+
+from mirrord.audit.divergence import Stretch, stretches
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
+from mirrord.model.facts import (
+    Entry,
+    FlowOpened,
+    Holder,
+    LaneOpened,
+    LaneTaken,
+    LeaseTaken,
+    Progress,
+    SourceRun,
+    TargetRun,
+    Verdict,
+)
+from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.model.runs import Run
+
+LANE = LaneKey(TopicId("s" * 22), 0, TopicId("t" * 22)).id
+WHOLE = (0, 1_000)
+
+
+@pytest.fixture
+def state() -> FlowState:
+    """Ten records stand at [5, 15) of the target, ten more at [18, 28), from the source offsets 0 to 9 and 12 to 21."""
+    state = FlowState()
+    facts = (
+        LaneOpened(LANE, "s", "t", 0, 7, 0, "p"),
+        LaneTaken(LANE, 1, "r"),
+        SourceRun(LANE, 1, (Run(0, 0), Run(10, 12)), (Verdict(10, 11, "control"), Verdict(11, 12, "rejected"))),
+        TargetRun(LANE, 1, 0, 5, 0),
+        TargetRun(LANE, 1, 10, 18, 0),
+    )
+    entries = (
+        Entry(0, 0, (FlowOpened("f", ClusterId("a"), ClusterId("b")),)),
+        Entry(1, 0, (LeaseTaken(1, Holder("", 1, "", ""), 1),)),
+        Entry(1, 0, facts),
+    )
+    for offset, entry in enumerate(entries):
+        assert all(fold(state, entry, offset))
+    state.mark_progress(Progress(LANE, 1, 1, 20, 28, 0, 22, 30, -1, 0, False, "drained"))
+    return state
+
+
+def told(state: FlowState, source: tuple[int, int], target: tuple[int, int] | None) -> list[Stretch]:
+    return list(stretches(state, LANE, state.lanes[LANE].newest_verdicts, source, target))
+
+
+def test_what_was_left_out_what_is_to_come_and_what_others_wrote(state: FlowState) -> None:
+    assert told(state, (0, 30), (0, 31)) == [
+        Stretch("source", 11, 12, "rejected"),
+        Stretch("source", 22, 30, "pending"),
+        Stretch("target", 15, 18, "foreign"),
+        Stretch("target", 28, 31, "foreign"),
+    ]
+
+
+def test_what_is_gone_or_in_front_of_a_moment_is_not_told(state: FlowState) -> None:
+    assert told(state, (25, 30), (16, 28)) == [
+        Stretch("source", 25, 30, "pending"),
+        Stretch("target", 16, 18, "foreign"),
+    ]
+
+
+def test_a_target_with_writers_of_its_own_is_told_by_the_flow_back(state: FlowState) -> None:
+    assert told(state, (22, 22), None) == []
+
+
+def test_of_a_lane_without_a_mark_everything_is_to_come(state: FlowState) -> None:
+    del state.progress[LANE]
+    assert told(state, (0, 30), (0, 31))[-1] == Stretch("source", 0, 30, "pending")
