@@ -291,7 +291,7 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
         places = {"target_logs": {TopicPartition("eu.orders", 0): (0, 9)}, "since": None, "others_write": False}
         return SimpleNamespace(**ids, **places, source_compacted=(), target_compacted=())
 
-    monkeypatch.setattr(audit_plan, "_read", read)
+    monkeypatch.setattr(audit_plan, "read_told", read)
     monkeypatch.setattr(audit_plan, "_Clusters", SimpleNamespace(look=look))
     flow = FlowConfig("eu-us", Alias("eu"), Alias("us"), (".*",), records=RecordsConfig(transform="headers"))
     made = await audit_plan.plan_flow(Config({}, (flow,)), flow, "digest", again=again)
