@@ -155,6 +155,8 @@ class LaneStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None: no audit has proven anything of it."""
     unproven_records: int | None = None
     """Records that were copied and that no audit has proven yet."""
+    seek_to: int | None = None
+    """The source offset at which an order lets it go on, while that is not carried out."""
     note: str = ""
     """One line for people: why the lane is halted, what it waits for."""
 

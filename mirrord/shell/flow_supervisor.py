@@ -472,7 +472,7 @@ class FlowSupervisor:
 
     def _remarks(self) -> tuple[str, ...]:
         hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
-        told = tuple(order_remarks(self._store.state.orders, hosts)) if self._store is not None else ()
+        told = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
         return told if self._fleet is None else (*told, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
 
     def _tell(self, line: str) -> None:

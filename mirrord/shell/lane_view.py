@@ -12,6 +12,7 @@ from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.orders import Orders, origin_words, pausable
+from mirrord.model.seeking import pending
 from mirrord.model.status import HostState, LaneStatus, ProofStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
 from mirrord.shell.flow_figures import FlowFigures
@@ -38,7 +39,7 @@ def lines(
         lane.lane: _ordered(_beside(foreign.get(lane.lane, 0), reported_lane(
             lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
             held_s=figures.behind.held_s(lane.lane, now), left_s=figures.retention_left_s(lane, now_ms), now_ms=now_ms,
-        )), state.orders)
+        )), state.orders, state.lanes.get(lane.lane))
         for host, report in reports.items()
         for lane in report.lanes
     }  # fmt: skip
@@ -51,6 +52,7 @@ def lines(
                 topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
             ),
             state.orders,
+            None,
         )
         for lane in unreported
         if lane.lane not in state.lanes
@@ -113,8 +115,12 @@ def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatu
     return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
 
 
-def _ordered(lane: LaneStatus, orders: Orders) -> LaneStatus:
+def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> LaneStatus:
     """With what people ordered for it. What stands still for another reason, or is still draining, says so itself."""
+    sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
+    for seek in sought:
+        note = f"to go on at source offset {seek.end} {origin_words(seek.origin)}"
+        lane = msgspec.structs.replace(lane, seek_to=seek.end, note=lane.note or note)
     pause = orders.pause_of(lane.topic, lane.partition)
     if pause is not None and lane.state in {"unknown", "drained"}:
         what = pausable(pause.topic, pause.partition) if pause.partition < 0 else "it"
@@ -164,6 +170,7 @@ def recorded_lanes(
                 ledger, state.progress.get(ledger.key.id), source_ends.get(TopicPartition(topic, partition)), now_ms
             )),
             state.orders,
+            ledger,
         )
         for (topic, partition, _), ledger in sorted(newest.items(), key=lambda item: item[0])
         if present[topic, partition] == ledger.key.source_topic_id

@@ -139,7 +139,7 @@ async def _from_ledger(
         guarantee=promise,
         guarantee_note=promise_note,
         rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
-        remarks=tuple(order_remarks(view.state.orders, ())),
+        remarks=tuple(order_remarks(view.state, ())),
         jobs=job_statuses(config, view.state.jobs, {}, {}),
     )
 

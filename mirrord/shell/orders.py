@@ -9,11 +9,12 @@ import structlog
 
 from mirrord.cluster.wishes import Decision, FlowView, decide, find
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.state import FlowState
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.order_facts import OrderFact
-from mirrord.model.orders import Order, OrderAnswer, Orders, origin_words, pausable
+from mirrord.model.orders import Order, OrderAnswer, origin_words, pausable
 from mirrord.model.quarantine import QuarantineOrder
-from mirrord.model.seeking import LaneSought
+from mirrord.model.seeking import LaneSought, pending
 from mirrord.shell.clock import Clock
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.lease import LeaseKeeper
@@ -69,8 +70,16 @@ async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *,
     return _answer(decision)
 
 
-def order_remarks(orders: Orders, hosts: Collection[str]) -> Iterator[str]:
-    """A line for each pause and each drained replicator; `hosts` are those that there are."""
+def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
+    """A line for each pause, each drained replicator and each order to go on further ahead that is not carried out;
+    `hosts` are those that there are."""
+    orders = state.orders
+    for lane in (each for each in state.lanes.values() if pending(each.seeks)):
+        where = (lane.source_topic, lane.partition)
+        if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
+            continue  # its topic was created again
+        for seek in pending(lane.seeks):
+            yield f"{where[0]}-{where[1]} is to go on at source offset {seek.end}, {origin_words(seek.origin)}"
     for pause in orders.paused.values():
         yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
     for drained in (orders.drained[host] for host in hosts if host in orders.drained):

@@ -1,5 +1,7 @@
 """The status document adds up and survives the way through JSON."""
 
+import copy
+
 import msgspec
 import pytest
 from rich.console import Console
@@ -8,9 +10,13 @@ from mirrord.cli.tables import status_table
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.facts import LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
+from mirrord.model.fact import Origin
+from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
+from mirrord.model.names import LaneKey, TopicId
+from mirrord.model.seeking import LaneSought, SeekDone
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, ProofStatus, Status, Totals
 from mirrord.shell.lane_view import recorded_lanes
+from mirrord.shell.orders import order_remarks
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 
@@ -62,6 +68,26 @@ def test_what_audits_have_proven_is_told_without_a_daemon() -> None:
     (line,) = recorded_lanes(state, state.lanes, {}, 10)
     assert line.proof == ProofStatus(level="digest", source_offset=21, newest_ms=None, at_ms=7)
     assert (Totals.of([line]).audited_ms, Totals.of([line]).unproven_records) == (7, 30)
+
+
+def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> None:
+    state, name, ada = FlowState(), lane_id(0), Origin("ada@host", "broken records", 0)
+    fold(state, entry(FLOW, epoch=0), 0)
+    fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
+    fold(state, entry(LaneSought(name, 3, 40, 0, ada)), 2)
+    told = "to go on at source offset 40 by ada@host at 1970-01-01 00:00:00Z: broken records"
+    (line,) = recorded_lanes(state, state.lanes, {}, 10)
+    assert (line.seek_to, line.note) == (40, told)
+    remark = "orders-0 is to go on at source offset 40, by ada@host at 1970-01-01 00:00:00Z: broken records"
+    assert list(order_remarks(state, ())) == [remark]
+    # Its topic is created again: the order was for the former one.
+    again = LaneKey(TopicId("again"), 0, TopicId("target-topic")).id
+    both = copy.deepcopy(state)
+    fold(both, entry(LaneOpened(again, "orders", "eu.orders", 0, 7, 0, "all")), 3)
+    assert not list(order_remarks(both, ()))
+    fold(state, entry(SeekDone(name, 1, 3, 40)), 3)
+    (line,) = recorded_lanes(state, state.lanes, {}, 10)
+    assert (line.seek_to, line.note, list(order_remarks(state, ()))) == (None, "", [])
 
 
 def test_the_document_survives_json() -> None:
