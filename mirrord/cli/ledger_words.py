@@ -157,19 +157,30 @@ def _lane_words(fact: LaneFact | RangeAudited) -> str:
         case PolicyChanged():
             return f"policy {fact.policy} from here on"
         case SourceRun():
-            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}"
+            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}"
         case TargetRun():
             return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
         case VerdictGiven():
             return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
         case HoleFound():
-            return f"the target refused ordinals {fact.first} to {fact.last}; they follow from ordinal {fact.again} on"
+            return _hole_words(fact)
         case LaneHalted():
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
         case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | RangeAudited() | SeekDone():
             return _found_words(fact)
+
+
+def _hole_words(fact: HoleFound) -> str:
+    ordinals = f"ordinals {fact.first} to {fact.last}"
+    if fact.again == fact.until:
+        return f"nothing tells which records stand under {ordinals}"
+    return f"the target refused {ordinals}; they follow from ordinal {fact.again} on"
+
+
+def _regiven(fact: SourceRun) -> str:
+    return "; other records may have been sent under these ordinals" if fact.regiven else ""
 
 
 def _named_words(fact: _Named, name: LaneName) -> str:

@@ -5,11 +5,13 @@ path, recompressed by the target) the records themselves are compared. What one 
 that is no difference.
 """
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from mirrord.flow.ranges import ranges
 from mirrord.flow.sequences import nearest
 from mirrord.wire.batch import CODEC_MASK, LOG_APPEND_TIME, Header
 
@@ -31,6 +33,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     outcome: Outcome
     note: str = ""
+    gone: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that have a copy and, in front of the source's end, no original any more."""
 
 
 EQUAL = Finding("equal")
@@ -69,21 +73,28 @@ def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int)
 
 
 def same_records(
-    ordinals: Iterable[tuple[int, int]], copies: Mapping[int, Record], originals: Mapping[int, Record], *, timed: bool
+    ordinals: Iterable[tuple[int, int]],
+    copies: Mapping[int, Record],
+    originals: Mapping[int, Record],
+    *,
+    timed: bool,
+    source_end: int = sys.maxsize,
 ) -> Finding:
     """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
 
     `timed` is False where the target topic gives records its own append time.
     """
-    missing = -1
+    missing, gone = -1, list[int]()
     for ordinal, offset in ordinals:
         copy, original = copies.get(ordinal), originals.get(offset)
+        if copy is not None and original is None and offset < source_end:
+            gone.append(ordinal)
         if copy is None or original is None:
             missing = ordinal if missing < 0 else missing
         elif fault := _difference(copy, original, timed=timed):
             return Finding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
     if missing >= 0:
-        return Finding("unverifiable", f"the record of ordinal {missing} is no longer on both sides")
+        return Finding("unverifiable", f"the record of ordinal {missing} is no longer on both sides", ranges(gone))
     return EQUAL
 
 
@@ -99,10 +110,11 @@ def _difference(copy: Record, original: Record, *, timed: bool) -> str:
 
 def together(findings: Iterable[Finding]) -> Finding:
     """One finding for all: a difference weighs most, then what could not be compared. Of each kind the first counts."""
-    worst = EQUAL
+    worst, gone = EQUAL, list[tuple[int, int]]()
     for finding in findings:
         if finding.outcome == "different":
             return finding
+        gone += finding.gone
         if worst is EQUAL:
             worst = finding
-    return worst
+    return msgspec.structs.replace(worst, gone=tuple(gone))

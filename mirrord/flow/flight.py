@@ -73,6 +73,7 @@ def send(lane: Lane) -> Effects:
         lane.confirming = True
         return [AskEnd(ask(lane))]
     lane.sent = True
+    lane.given = max(lane.given, batches[-1].first + batches[-1].count)
     return [Produce(lane.round, batches)]
 
 
@@ -234,7 +235,8 @@ def _tell_passed(lane: Lane) -> Effects:
         return []  # what the ledger tells of it already must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
-    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, lineage.take_new(lane, run.ordinal)),))
+    epochs, regiven = lineage.take_new(lane, run.ordinal), limbo.was_given(lane, run.ordinal)
+    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven),))
 
 
 def drained(lane: Lane, now: float) -> Effects:

@@ -439,8 +439,10 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *lane.skipped[:at]), lane.skipped[at:]
     lane.unbound = (runs[0].ordinal, told)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, lineage.take_new(lane, runs[0].ordinal)),))
-    lane.intents.append((effect.tag, runs[0].ordinal))
+    first = runs[0].ordinal
+    epochs, regiven = lineage.take_new(lane, first), limbo.was_given(lane, first)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven),))
+    lane.intents.append((effect.tag, first))
     return [effect]
 
 

@@ -22,6 +22,11 @@ def look(lane: Lane, now: float) -> None:
         lane.limbo = -1
 
 
+def was_given(lane: Lane, ordinal: int) -> bool:
+    """Another record may have been sent under this ordinal, and nothing has shown yet that it did not arrive."""
+    return lane.check_later or ordinal < lane.given
+
+
 def holds(lane: Lane, ordinal: int) -> bool:
     """A batch that may still be appended, or was not seen yet, may have this ordinal or one behind it."""
     return lane.looked_at < lane.former_until or ordinal < lane.limbo

@@ -19,7 +19,8 @@ from collections.abc import Sequence
 from mirrord.flow import limbo, lineage, reading, resume, sequences
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
-from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, Located, OwnBatch, Relocated, Wake
+from mirrord.flow.located import Located
+from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
 from mirrord.flow.state import Lane, Mark, Phase, Stage
 from mirrord.model.facts import (
     HoleFound,
@@ -32,6 +33,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.intervals import uncovered
 from mirrord.model.runs import Run, Runs
 
 
@@ -43,6 +45,23 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     return doubt(lane, now)
+
+
+def left_open(lane: Lane, told: Checked) -> tuple[LaneFact, ...]:
+    """The source no longer has what stands under some ordinals, under which other records may have been sent: nothing
+    tells which stand there, so the map must not name them. What it goes on with is behind all that they may be."""
+    record = lane.record
+    # Where policies change records a lane waits before each write (`resume.decide`).
+    if record is None or lane.shaped or not told.first <= record.regiven <= told.last:
+        return ()
+    found = [(max(start, record.regiven), end) for start, end in told.gone if end > record.regiven]
+    pieces = [piece for start, end in found for piece in record.source_runs.between(start, end - 1)]
+    if not pieces:
+        return ()
+    verdicts = tuple(Verdict(offset, offset + length, "unexplained") for _, offset, length in pieces)
+    note = "the source no longer has what stands there, and other records may have been sent under these ordinals"
+    holes = (HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in found)
+    return (*holes, VerdictGiven(lane.id, lane.grant, verdicts, note))
 
 
 def vanished(lane: Lane, now: float) -> Effects:
@@ -203,17 +222,30 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
         if verdict.end > verdict.start:
             verdicts.append(verdict)
         at = max(at, verdict.end)
+    verdicts += _open_verdicts(lane, located)
     many = sum(end - start for start, end in located.doubled)
     note = (
         f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
         f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
     )
+    if left := sum(end - start for start, end in located.open):
+        note += f"; the source no longer has {left}, and nothing tells which these are"
     return [
         SourceRun(lane.id, lane.grant, tuple(Runs(runs)), (), _epochs(lane, Runs(runs), located)),
         # What is told anew fills all holes behind its beginning; those that are there still are told once more.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
+        # What stands there is not known: for the map nothing does.
+        *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
         MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal),
         LaneResumed(lane.id, lane.grant),
     ]
+
+
+def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
+    """The source offsets whose records may be what stands where nothing tells what does."""
+    runs = lane.record.source_runs if lane.record is not None else Runs()
+    pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
+    told = [(located.start, located.end)]
+    return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, told)]

@@ -9,14 +9,15 @@ longer holds is placed only when there is exactly one way to do it. Nothing is g
 import sys
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from mirrord.flow.lineage import standing as standing_pieces
+from mirrord.flow.located import Located
 from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
-from mirrord.flow.signals import LaneRecord, Located
+from mirrord.flow.signals import LaneRecord
 from mirrord.model.runs import Runs
 
 LOOK_AROUND = 1_000
@@ -87,6 +88,13 @@ def last_below(record: LaneRecord, first: int) -> int:
     return min([known, *(start - 1 for ordinal, start in record.cuts if first <= ordinal)])
 
 
+def is_open(record: LaneRecord, ordinal: int) -> bool:
+    """Should the source no longer have what stands under this ordinal, nothing tells what it was: other records may
+    have been sent under it too."""
+    regiven = 0 <= record.regiven <= ordinal
+    return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
+
+
 class _Source:
     """The source's records in order, and the offsets that hold none."""
 
@@ -146,26 +154,30 @@ def locate(
     covered: Sequence[Range],
     before: int,
     searched: Range,
+    opens: Callable[[int], bool] = lambda _: False,
 ) -> Located:
     """Where each ordinal stands in the source, what stands there twice, and what the target lacks.
 
     `standing` are in the order of the target log, `originals` are all source batches in `searched`, `covered` are the
-    offsets that earlier ordinals stand for, `before` is the one of the last of them. Raises Unplaced.
+    offsets that earlier ordinals stand for, `before` is the one of the last of them. `opens` says of an ordinal that
+    its record is not to be placed without the source. Raises Unplaced.
     """
     source = _Source(originals, searched)
-    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before)
-    counts = Counter(offsets)
+    ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
+    offsets = _fill(source, ordinals, [_anchored(source, batch) for batch in standing], before, opens)
+    placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
+    counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))
     told_twice = ranges(sorted(twice))
     runs = Runs()
-    ordinals = (batch.first + at for batch in standing for at in range(len(batch.contents)))
-    for ordinal, offset in zip(ordinals, offsets, strict=True):
+    for ordinal, offset in placed:
         runs.add(ordinal, offset)
+    left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
-    return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals))
+    return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals), left)
 
 
 def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
@@ -204,21 +216,27 @@ def _anchored(source: _Source, batch: Standing) -> list[int | None]:
 
 
 def _fill(
-    source: _Source, standing: Sequence[Standing], found: Sequence[Sequence[int | None]], before: int
-) -> list[int]:
-    """Give offsets to the records that were removed from the source: there must be exactly as many as places."""
+    source: _Source,
+    ordinals: Sequence[int],
+    found: Sequence[Sequence[int | None]],
+    before: int,
+    opens: Callable[[int], bool],
+) -> list[int | None]:
+    """Give offsets to the records that were removed from the source: there must be exactly as many as places. None
+    where that is left open."""
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
-    first = standing[0].first if standing else 0
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
-    offsets: list[int] = []
+    offsets: list[int | None] = []
     for (left, after), (right, behind) in pairwise(edges):
-        if right - left > 1:
+        if any(opens(ordinal) for ordinal in ordinals[left + 1 : right]):
+            offsets += [None] * (right - left - 1)
+        elif right - left > 1:
             within = (
                 left >= 0 and batches[left] == batches[right - 1],
                 right < len(flat) and batches[right] == batches[left + 1],
             )
-            offsets += source.places(right - left - 1, after, behind, within, first + left + 1)
+            offsets += source.places(right - left - 1, after, behind, within, ordinals[left + 1])
         if right < len(flat):
             offsets.append(behind)
     return offsets

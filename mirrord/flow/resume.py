@@ -366,7 +366,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
     if told.outcome == "different":
         return rebuilding.differ(lane, now, told)
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note)
-    effects = note(lane, (fact,))
+    effects = note(lane, (fact, *rebuilding.left_open(lane, told)))
     if waiting:
         position = _goes_on_at(lane)
         if lineage.ends_short(lane, told, position) or (lane.on_loss == "halt" and 0 <= told.source_end < position):

@@ -12,9 +12,9 @@ import msgspec
 
 from mirrord.flow.lane_record import LaneRecord
 from mirrord.flow.letters import LettersTold, Park
+from mirrord.flow.located import Located
 from mirrord.flow.writer import Writer
 from mirrord.model.facts import CopyInherited, LaneFact, Progress
-from mirrord.model.runs import Run
 
 ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
 
@@ -187,22 +187,8 @@ class Checked(msgspec.Struct, frozen=True):
     """Leader epoch of the source batch in front of the position that was asked for, or -1."""
     source_end: int = -1
     """Where the source log ends, if that is in front of this position."""
-
-
-class Located(msgspec.Struct, frozen=True):
-    """Where the lane's own batches really stand in the source. Ranges are pairs (start, end) of source offsets."""
-
-    runs: tuple[Run, ...]
-    doubled: tuple[tuple[int, int], ...]
-    """What stands in the target a second time."""
-    missing: tuple[tuple[int, int], ...]
-    """What the target lacks, in front of `next_offset`."""
-    next_offset: int
-    start: int
-    end: int
-    """[start, end) is what the batches were found to hold."""
-    epochs: tuple[tuple[int, int], ...] = ()
-    """(source offset, leader epoch of the source) where that changes, ascending; -1: it is not known."""
+    gone: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that stand at the target and whose records the source no longer has; ascending."""
 
 
 class Relocated(msgspec.Struct, frozen=True):

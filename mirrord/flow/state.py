@@ -263,6 +263,8 @@ class Lane:
     """When the target was last asked for its end (`mirrord.flow.limbo`)."""
     limbo: int = -1
     """Batches of this attempt of ordinals below it may still be appended, though nobody waits for them; -1: none."""
+    given: int = 0
+    """Ordinals below it are known to have been sent, by this attempt or another one."""
     mark: Mark = NOTHING
     told: Mark = NOTHING
     """A mark below which the ledger is known to explain everything."""

@@ -442,7 +442,7 @@ def _change_lane(
         case Quarantined() | SeekDone():
             _leave_out(lane, fact)
         case TakeoverChecked():
-            lane.last_check = fact
+            lane.last_check, lane.regiven = fact, _still_regiven(lane, fact)
         case CopyInherited():
             lane.inherited = fact
         case MapRebuilt():
@@ -451,7 +451,13 @@ def _change_lane(
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
             lane.holes = (*kept, mended)
-            lane.last_check = None
+            lane.last_check, lane.regiven = None, -1
+
+
+def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
+    # What it leaves open is told with it.
+    is_decided = fact.outcome != "different" and fact.first <= lane.regiven <= fact.last
+    return -1 if is_decided else lane.regiven
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
@@ -470,6 +476,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
     if fact.runs:
         lowest = min(run.ordinal for run in fact.runs)
+        if fact.regiven:
+            lane.regiven = lowest if lane.regiven < 0 else min(lane.regiven, lowest)
         _doubt(lane, lowest)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)

@@ -122,6 +122,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     retold: tuple[int, int] = (0, 0)
     seeks: Seeks = ()
     opened_at: int = 0
+    regiven: int = -1
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

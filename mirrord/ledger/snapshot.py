@@ -299,6 +299,7 @@ def _snapshot_lane(
         turn=tenure.turn,
         quarantine=lane.quarantine,
         retold=lane.retold,
+        regiven=lane.regiven,
         seeks=lane.seeks,
         opened_at=lane.opened_at,
     )
@@ -402,6 +403,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         seeks=lane.seeks,
         audited=lane.audited,
         retold=lane.retold,
+        regiven=lane.regiven,
         opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,

@@ -120,6 +120,9 @@ class LaneState:
     """Orders to go on further ahead, and what was left out by them."""
     audited: RangeAudited | None = None
     """What audits have proven, from the first ordinal that they looked at on."""
+    regiven: int = -1
+    """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
+    -1: none."""
     retold: tuple[int, int] = (0, 0)
     """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
     opened_at: int = 0

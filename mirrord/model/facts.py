@@ -273,6 +273,9 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     verdicts: tuple[Verdict, ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()
     """(ordinal, leader epoch of the source) where that changes; -1: it is not known from here on."""
+    regiven: bool = False
+    """Other records may have been sent under these ordinals. As far as one can know they cannot arrive any more; should
+    they, nobody must take them for these."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -298,7 +301,8 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     """The target refused some of the lane's batches and then took later ones, having forgotten the producer in between.
 
     The ordinals [first, last] stand nowhere in the target log. Their records follow out of order, under the ordinals
-    from `again` on, as the runs of the `SourceRun` beside this fact say.
+    from `again` on, as the runs of the `SourceRun` beside this fact say. With `again` = `until` nothing follows:
+    something stands there, the source no longer has it, and nothing tells which records it is (`SourceRun.regiven`).
     """
 
     lane: LaneId

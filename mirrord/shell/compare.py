@@ -1,11 +1,14 @@
 """Reads a lane's batches back from the target and compares them with the source: trust, then check."""
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 
 from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
 from mirrord.flow.lineage import epoch_at, is_cut
+from mirrord.flow.ranges import ranges
+from mirrord.flow.reading import but_not_void
 from mirrord.flow.signals import AskCheck, LaneRecord
 from mirrord.model.errors import PolicyFault
 from mirrord.shell.asks import Asks
@@ -45,11 +48,14 @@ class Comparison:
         self._runs = source_runs = record.source_runs
         self._wanted = wanted
         self._changing = changing
+        self._source_end, self._source_begin = sys.maxsize, 0
         last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
         self._originals = _Originals(source, source_partition, last)
 
-    async def run(self) -> Finding:
-        """The outcome. Raises ReadFailed when either side cannot be read at present."""
+    async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> Finding:
+        """The outcome. `source` is where the source's log ends and where it begins: what is missing behind its end was
+        not removed. Raises ReadFailed when either side cannot be read at present."""
+        self._source_end, self._source_begin = source
         wanted = self._wanted
         findings: list[Finding] = []
         try:
@@ -70,12 +76,20 @@ class Comparison:
         copy = Copy(batch.header, batch.records_crc)
         first = copy.first(self._wanted.first)
         start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
-        pieces = list(self._runs.between(start, last))
+        live = but_not_void(self._record.holes, start, last)
+        pieces = [piece for each in live for piece in self._runs.between(*each)]
         if not pieces:
             return EQUAL
-        originals = await self._originals.covering(
-            min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
-        )
+        try:
+            originals = await self._originals.covering(
+                min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
+            )
+        except ReadFailed as failed:
+            if failed.error != _OUT_OF_RANGE:
+                raise
+            await self._originals.close()
+            gone = ranges(ordinal for ordinal, offset in _pairs(pieces) if offset < self._source_begin)
+            return Finding("unverifiable", "the source has deleted some of the records", gone)
         if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
             original = originals[0]
             if (
@@ -84,11 +98,30 @@ class Comparison:
                 and same_bytes(copy.header, copy.records_crc, original.header, original.records_crc)
             ):
                 return EQUAL
-        pairs = [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
+        pairs = _pairs(pieces)
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
-            return _compare_records(batch, first, originals, pairs, self._changing)
-        return together([_compare_records(batch, first, originals, same, self._changing), LOST])
+            return self._compare_records(batch, first, originals, pairs)
+        return together([self._compare_records(batch, first, originals, same), LOST])
+
+    def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
+        base, changing = batch.header.base_offset, self._changing
+        try:
+            copies = {first + record.offset - base: record for record in _decode(batch)}
+            by_offset = {record.offset: record for original in originals for record in _decode(original)}
+        except ValueError as error:
+            return Finding("unverifiable", f"records cannot be read: {error}")
+        timed = not batch.header.attributes & LOG_APPEND_TIME
+        if changing is None:
+            return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end)
+        try:
+            changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
+        except PolicyFault as fault:
+            return Finding("unverifiable", str(fault))
+        finding = same_records(pairs, copies, changed, timed=timed)
+        # Nobody else can have written it: a lane with policies waits until a former holder cannot (`flow.resume`).
+        doubt = f"the transform makes another record of it now: {finding.note}"
+        return Finding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
         """The offset still is that of the record that was copied from it."""
@@ -134,30 +167,8 @@ async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
     return end, begin
 
 
-def _compare_records(
-    batch: ReadBatch,
-    first: int,
-    originals: list[ReadBatch],
-    pairs: Pairs,
-    changing: Callable[[Record], Record] | None,
-) -> Finding:
-    base = batch.header.base_offset
-    try:
-        copies = {first + record.offset - base: record for record in _decode(batch)}
-        by_offset = {record.offset: record for original in originals for record in _decode(original)}
-    except ValueError as error:
-        return Finding("unverifiable", f"records cannot be read: {error}")
-    timed = not batch.header.attributes & LOG_APPEND_TIME
-    if changing is None:
-        return same_records(pairs, copies, by_offset, timed=timed)
-    try:
-        changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
-    except PolicyFault as fault:
-        return Finding("unverifiable", str(fault))
-    finding = same_records(pairs, copies, changed, timed=timed)
-    # Nobody else can have written it: a lane with policies waits until a former holder cannot (`flow.resume`).
-    doubt = f"the transform makes another record of it now: {finding.note}"
-    return Finding("unverifiable", doubt) if finding.outcome == "different" else finding
+def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
+    return [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
 
 
 def _decode(batch: ReadBatch) -> list[Record]:

@@ -66,7 +66,7 @@ from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock
-from mirrord.shell.compare import Comparison, in_front_of
+from mirrord.shell.compare import Comparison, bounds, in_front_of
 from mirrord.shell.hosted import Hosted
 from mirrord.shell.inheritance import Sides
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
@@ -354,13 +354,12 @@ class Host:
 
         async def check() -> Checked:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
-            finding = await Comparison(*sides, record, effect, changing).run()
-            outcome = (effect.first, effect.last, finding.outcome, finding.note)
-            return Checked(effect.question, 0, *outcome, *in_front)
+            source = await bounds(self._source_asks, hosted.source)
+            found = await Comparison(*sides, record, effect, changing).run(source)
+            told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone)
+            return Checked(effect.question, 0, *told)
 
-        def failed(error: int) -> Checked:
-            return Checked(effect.question, error, effect.first, effect.last, "unverifiable")
-
+        failed = partial(Checked, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
         self._begin(self._read(hosted, effect.question, check, failed))
 
     def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:

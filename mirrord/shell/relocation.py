@@ -1,6 +1,7 @@
 """Reads both logs to find a lane's batches again in the source by what their records hold (`mirrord.flow.relocate`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from mirrord.flow.compare import Record
 from mirrord.flow.relocate import (
@@ -9,6 +10,7 @@ from mirrord.flow.relocate import (
     Standing,
     Unplaced,
     covered_below,
+    is_open,
     last_below,
     locate,
     search_range,
@@ -62,7 +64,7 @@ class Relocation:
             searched = Range(start, max(min(searched.end, end), start))
             originals = await self._originals(searched, timed=timed)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
-            located = locate(standing, originals, covered, before, searched)
+            located = locate(standing, originals, covered, before, searched, partial(is_open, record))
         except (Unplaced, ValueError) as why:
             return Relocated(wanted.question, 0, tuple(own), None, str(why))
         return Relocated(wanted.question, 0, tuple(own), located)

@@ -208,6 +208,14 @@ def _any_leaders_word_counts(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "is_later", lambda *_: False)
 
 
+def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(rebuilding, "left_open", lambda *_: ())
+
+
+def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reading, "stands_from", lambda _, mark: mark.target_offset)
+
+
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
     def recall(state: Lane) -> None:
         state.seen.begin(0, -1)
@@ -314,6 +322,10 @@ MUTATIONS = (
     ),
     Mutation("others stand where copies were lost", _others_take_no_place, "unclean, beside others"),
     Mutation("a later leader's word is not enough", _any_leaders_word_counts, "unclean, beside others, handed over"),
+    Mutation("one of two records is not named", _one_of_two_records_is_named, "unclean, beside others, handed over"),
+    Mutation(
+        "what stands further in front is compared", _a_log_that_went_back_begins_where_it_did, "unclean, beside others"
+    ),
     Mutation("a loss is told", _a_loss_goes_untold, "retention"),
     Mutation("each offset is copied or explained", _an_aborted_record_goes_untold, "transactions"),
     Mutation("a word is compared with the target", _a_word_is_believed, "handed over, unclean"),

@@ -28,6 +28,8 @@ SEEDS = {
     "behind what is copied again the source is asked": 431789197506,
     "others stand where copies were lost": 355637076532,
     "a later leader's word is not enough": 111606693762,
+    "one of two records is not named": 696390081807,
+    "what stands further in front is compared": 576853183061,
     "a loss is told": 5,
     "each offset is copied or explained": 0,
     "an order ahead is carried out": 1,

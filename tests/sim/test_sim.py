@@ -33,6 +33,7 @@ ONCE_FAILED = (
     (668612820449, "unclean, beside others"),
     (576853183061, "unclean, beside others"),
     (111606693762, "unclean, beside others, handed over"),
+    (696390081807, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

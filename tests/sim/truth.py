@@ -43,6 +43,7 @@ def check(world: World, *, final: bool = False) -> None:
             excused = (views and (halted or not final)) or number in world.excused
             # Of two offsets that the source holds no longer nobody can tell which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
+            excused = excused or _is_left_open(world, stored.sequence + at, number)
             if offset != world.source.offset_of[number] and not excused:
                 raise Violation(
                     f"the ledger says that ordinal {stored.sequence + at} is source offset {offset}, "
@@ -52,6 +53,12 @@ def check(world: World, *, final: bool = False) -> None:
     _order(world, numbers, holes, excused=views and (halted or not final))
     if final:
         _complete(world, numbers)
+
+
+def _is_left_open(world: World, ordinal: int, number: int) -> bool:
+    """The ledger says that it is not known what stands under this ordinal; rightly so, for the source has lost that."""
+    is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
+    return is_void and world.source.at(world.source.offset_of[number]) != number
 
 
 def _picture(world: World) -> tuple[int, ...]:
@@ -109,10 +116,12 @@ def _target_map(world: World) -> None:
 def _translations(world: World) -> None:
     """Every offset of either side, translated, against what the logs hold."""
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
-    places = [(stored.base + at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    stand = [(stored, at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    known = [each for each in stand if not _is_left_open(world, each[0].sequence + each[1], each[2])]
+    places = [(stored.base + at, number) for stored, at, number in known]
     cut = {place for place, number in places if number in world.source.cut}
     pairs = [(world.source.offset_of[number], place) for place, number in places if place not in cut]
-    end, ordinal = places[-1][0] + 1, log[-1].sequence + log[-1].count
+    end, ordinal = log[-1].end, log[-1].sequence + log[-1].count
     record = world.truth.lanes[LANE]
     lane = LaneMap(record, Copied(ordinal, end, world.source.end))
     goes_on = record.source_runs.offset_of(ordinal)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from mirrord.flow.handed import is_last
 from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
-from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, last_below, locate, search_range
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
@@ -39,7 +38,6 @@ from mirrord.flow.signals import (
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
-    Relocated,
     Scanned,
     Start,
     StartTold,
@@ -66,10 +64,9 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import ClusterId
 from mirrord.model.quarantine import Quarantined
-from mirrord.wire.batch import CONTROL
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.comparing import compared
+from tests.sim.comparing import compared, relocated
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
 from tests.sim.letters import FakeLetters
 from tests.sim.source import OUT_OF_RANGE, FakeSource
@@ -406,9 +403,9 @@ class World:
             case AskScan():
                 return self._scan(question)
             case AskCheck():
-                return compared(self, host, question)
+                return compared(self, host.record(), question)
             case AskRebuild():
-                return self._relocate(host, question)
+                return relocated(self, host.record(), question)
             case AskOrigins():
                 return OriginsTold(question.question, self.writers())
             case Park():
@@ -426,34 +423,6 @@ class World:
         )
         others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
         return Scanned(question.question, error, question.purpose, question.start, question.end, own, others)
-
-    def _relocate(self, host: Host, question: AskRebuild) -> Relocated:
-        read = self.target.read(question.start, question.end)
-        stored = [each for each in read if each.producer == question.producer_id]
-        own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
-        if self.target.high_watermark < question.end:
-            return Relocated(question.question, 7, (), None)
-        record, first = host.record(), question.first
-        standing = [
-            Standing(max(each.sequence, first), each.numbers[max(first - each.sequence, 0) :])
-            for each in stored
-            if each.sequence + each.count > first
-        ]
-        last = max((each.first + len(each.contents) for each in standing), default=first) - 1
-        searched = search_range(record, first, last)
-        searched = Range(searched.start, max(min(searched.end, self.source.last_stable), searched.start))
-        lost = self.source.aborted_offsets()
-        originals = [
-            Original(each.base, each.last + 1, {} if uncopied else dict(each.records), not uncopied, each.epoch)
-            for each in self.source.log
-            for uncopied in (bool(each.attributes & CONTROL) or each.base in lost,)
-            if each.last >= searched.start and each.base < searched.end
-        ]
-        try:
-            located = locate(standing, originals, covered_below(record, first), last_below(record, first), searched)
-        except Unplaced as why:
-            return Relocated(question.question, 0, own, None, str(why))
-        return Relocated(question.question, 0, own, located)
 
     # --- time
 

@@ -81,7 +81,14 @@ def test_times_do_not_count_where_the_target_sets_its_own() -> None:
 
 @pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
 def test_what_is_gone_on_one_side_is_no_difference(copy: Record | None, original: Record | None) -> None:
-    assert compare(copy, original).outcome == "unverifiable"
+    finding = compare(copy, original)
+    assert finding.outcome == "unverifiable"
+    assert finding.gone == (((41, 42),) if copy is not None else ())
+
+
+def test_what_the_source_never_had_is_not_gone() -> None:
+    finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, {500: RECORD}, timed=True, source_end=503)
+    assert (finding.outcome, finding.gone) == ("unverifiable", ())
 
 
 def test_a_difference_weighs_more_than_what_is_gone() -> None:
@@ -90,3 +97,8 @@ def test_a_difference_weighs_more_than_what_is_gone() -> None:
     assert together([EQUAL, gone, EQUAL, different, gone]) == different
     assert together([EQUAL, gone, Finding("unverifiable", "more")]) == gone
     assert together([]) == EQUAL
+
+
+def test_all_that_is_gone_is_told() -> None:
+    findings = [Finding("unverifiable", "gone", ((1, 2),)), EQUAL, Finding("unverifiable", "more", ((4, 6),))]
+    assert together(findings) == Finding("unverifiable", "gone", ((1, 2), (4, 6)))

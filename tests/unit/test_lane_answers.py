@@ -56,6 +56,7 @@ class Record:
     replicator: str = "r"
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
+    regiven: int = -1
     holes: tuple[HoleFound, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()

@@ -1,9 +1,12 @@
 """What may still arrive: until it cannot, a lane gives no ordinal another meaning, and looks then what has come."""
 
+import pytest
+
 from mirrord.flow import limbo
 from mirrord.flow.asking import ask
 from mirrord.flow.lane import step
 from mirrord.flow.reading import Reading, begins_at, stands_from
+from mirrord.flow.rebuilding import left_open
 from mirrord.flow.report import mark
 from mirrord.flow.resume import must_wait_to_mend
 from mirrord.flow.signals import (
@@ -22,6 +25,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Mark, Phase
+from mirrord.model.facts import HoleFound, LaneFact, SourceRun, Verdict, VerdictGiven
 from tests.unit.test_lane_epochs import chunk, data, idle
 
 
@@ -157,3 +161,35 @@ def test_the_second_look_begins_where_the_log_went_back_to() -> None:
     lane.check_from = Mark(2, 2, 1)
     begins_at(lane, (OwnBatch(0, 1, 1, 0), OwnBatch(1, 3, 2, 0)))
     assert stands_from(lane, lane.check_from) == 1
+
+
+def told_open(regiven: int, *gone: tuple[int, int]) -> tuple[LaneFact, ...]:
+    """What is told when a comparison of ordinals 2 to 5 finds that the source no longer has these."""
+    lane, record, _ = idle()
+    record.regiven = regiven
+    return left_open(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
+
+
+def test_what_may_be_another_record_the_map_does_not_name() -> None:
+    hole, verdict = told_open(4, (3, 6))
+    assert isinstance(hole, HoleFound)
+    assert (hole.first, hole.last, hole.again, hole.until) == (4, 5, 6, 6)
+    assert isinstance(verdict, VerdictGiven)
+    assert verdict.verdicts == (Verdict(4, 6, "unexplained"),)
+
+
+def test_what_can_be_no_other_record_is_believed() -> None:
+    assert told_open(-1, (3, 6)) == ()  # nothing else was sent under them
+    assert told_open(1, (3, 6)) == ()  # that was compared before
+    assert told_open(4, (2, 4)) == ()  # what may be another record is there still, and equal
+
+
+@pytest.mark.parametrize("is_dirty", [False, True])
+def test_what_may_have_been_sent_as_another_record_is_told_with_the_run(is_dirty: bool) -> None:
+    lane, _, fetch = idle()
+    lane.check_later = is_dirty
+    appends = [each for each in step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0)))) if isinstance(each, Append)]
+    (run,) = appends[0].facts
+    assert isinstance(run, SourceRun)
+    assert run.regiven == is_dirty
+    assert limbo.was_given(lane, 5)  # it was sent before

@@ -26,6 +26,7 @@ from mirrord.model.facts import (
     PartitionsGrown,
     Progress,
     SourceRun,
+    TakeoverChecked,
     TargetRun,
     TopicCreated,
     Verdict,
@@ -151,6 +152,16 @@ def test_a_later_run_supersedes(ledger: Ledger) -> None:
     assert ledger.lane.source_runs == Runs([Run(0, 5), Run(10, 16)])
     assert ledger.lane.changed_at == 4
     assert ledger.lane.verdicts.counts == {"control": 1}
+
+
+def test_what_other_records_may_have_been_sent_as_is_known_until_it_is_compared(ledger: Ledger) -> None:
+    ledger.add(SourceRun(LANE, 1, (Run(0, 0),)), SourceRun(LANE, 1, (Run(9, 20),), regiven=True))
+    ledger.add(SourceRun(LANE, 1, (Run(5, 10),), regiven=True), SourceRun(LANE, 1, (Run(7, 15),)))
+    ledger.add(TakeoverChecked(LANE, 1, 0, 4, "equal"), TakeoverChecked(LANE, 1, 6, 9, "unverifiable"))
+    ledger.add(TakeoverChecked(LANE, 1, 0, 9, "different"))
+    assert ledger.lane.regiven == 5
+    ledger.add(TakeoverChecked(LANE, 1, 5, 5, "unverifiable"))  # what it leaves open is told with it
+    assert ledger.lane.regiven == -1
 
 
 def test_a_halted_lane_is_resumed(ledger: Ledger) -> None:

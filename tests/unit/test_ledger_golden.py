@@ -213,6 +213,16 @@ def jobs() -> list[list[AnyFact]]:
     ]
 
 
+def regiven() -> list[list[AnyFact]]:
+    """Ordinals under which other records may have been sent: once it stays open what stands there."""
+    verdict = VerdictGiven(LANE, 2, (Verdict(320, 321, "unexplained"),), "the source no longer has what stands there")
+    return [
+        [SourceRun(LANE, 2, (Run(170, 320),), (Verdict(310, 320, "compacted"),), regiven=True)],
+        [TakeoverChecked(LANE, 2, 169, 171, "unverifiable"), HoleFound(LANE, 2, 170, 170, 171, 171), verdict],
+        [SourceRun(LANE, 2, (Run(180, 340),), regiven=True), SourceRun(LANE, 2, (Run(182, 344),), regiven=True)],
+    ]
+
+
 def sample() -> list[Entry]:
     """A ledger with every kind of fact, and some that do not bind."""
     target, source = TopicId("target-topic"), TopicId("source-topic")
@@ -261,6 +271,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in forgotten()),
         *((2, told) for told in compactions()),
         *((2, told) for told in seeks()),
+        *((2, told) for told in regiven()),
         *((2, told) for told in named()),
         *((2, told) for told in jobs()),
     ]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, locate, search_range
-from mirrord.flow.signals import Located
+from mirrord.flow.located import Located
+from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, is_open, locate, search_range
 from mirrord.model.facts import HoleFound
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
@@ -98,6 +98,20 @@ def test_the_epochs_of_the_source_are_told() -> None:
 
 def test_the_same_record_twice_in_the_source_is_placed_by_its_neighbours() -> None:
     assert found("bxc xd", "abxcxd", covered=1, first=1).runs == (Run(1, 1),)
+
+
+def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
+    standing = [Standing(0, "ab"), Standing(2, "x"), Standing(3, "de")]
+    assert locate(standing, source("ab.de"), [], -1, Range(0, 5)).open == ()
+    located = locate(standing, source("ab.de"), [], -1, Range(0, 5), lambda ordinal: ordinal >= 2)
+    assert (located.runs, located.open) == ((Run(0, 0),), ((2, 3),))
+    assert (located.missing, located.next_offset) == ((), 5)
+
+
+def test_what_may_be_open() -> None:
+    hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
+    assert [at for at in range(10) if is_open(Record(holes=(hole,)), at)] == [5, 6]
+    assert [at for at in range(10) if is_open(Record(regiven=8), at)] == [8, 9]
 
 
 def test_where_to_search() -> None:
