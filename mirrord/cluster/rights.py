@@ -17,11 +17,19 @@ from mirrord.cluster.topics import Topic, TopicsPlan
 from mirrord.model.config import FlowConfig
 from mirrord.model.config_checks import literal_prefix
 from mirrord.model.findings import Severity, worse
-from mirrord.model.names import Alias, dead_letter_topic, ledger_topic, probe_topic, state_topic
+from mirrord.model.names import (
+    Alias,
+    dead_letter_topic,
+    flow_of_ledger,
+    ledger_topic,
+    parking_id,
+    probe_topic,
+    state_topic,
+)
 from policies.mm2_names import HEARTBEATS
 
 Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
-Resource = Literal["cluster", "topic", "group"]
+Resource = Literal["cluster", "topic", "group", "transactional-id"]
 
 CODES: dict[Operation, int] = {
     "READ": 3,
@@ -49,7 +57,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
     cluster: Alias
     resource: Resource
     name: str
-    """Of a group it may be the beginning of names, with `*` behind it."""
+    """Of a group or a transactional id it may be the beginning of names, with `*` behind it."""
     operation: Operation
 
     def __str__(self) -> str:
@@ -58,7 +66,7 @@ class Right(msgspec.Struct, frozen=True, order=True):
     @property
     def resource_name(self) -> str:
         """The resource, for people."""
-        return "the cluster" if self.resource == "cluster" else f"the {self.resource} {self.name}"
+        return "the cluster" if self.resource == "cluster" else f"the {self.resource.replace('-', ' ')} {self.name}"
 
 
 class Need(msgspec.Struct, frozen=True):
@@ -87,19 +95,21 @@ def needed_rights(
     hidden: Collection[str] = (),
     left: LeftByMm2 | None = None,
     into_source: Collection[str] = (),
+    into_target: Collection[str] = (),
 ) -> list[Need]:
     """All rights that the flow needs for these topics, each once.
 
     `target` holds the topics that the target has; `hidden` names source topics that were copied before and cannot be
     seen now. `left` is given when a partition without a history of ours has records at the target: then MirrorMaker 2
     may have copied them (`mirrord.flow.inheriting`). `into_source` names flows that copy into the source under the same
-    names (`flows_into_source`).
+    names (`flows_into_source`), and `into_target` those whose ledgers a follower of groups reads at the target, too
+    (`flows_into_target`).
     """
     needs: dict[Right, Need] = {}
     every = (
         _source(flow, plan),
         _hidden(flow, hidden),
-        _origins(flow, into_source),
+        _origins(flow, into_source, into_target),
         _own_topics(flow, target),
         _copies(flow, plan),
         _features(flow, plan, target),
@@ -180,17 +190,36 @@ def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
         yield from _topic(flow.source, name, ("READ", "warning", purpose))
 
 
-def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig]) -> list[str]:
-    """Of a configuration's flows those whose copies this one may meet in its source, and must not copy on."""
+def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
+    """The flows whose copies this one may meet in its source, and must not copy on: of the configuration, and those
+    whose ledgers are among the topics `there`, for all of them are read (`mirrord.shell.cluster_ledgers`)."""
     if flow.naming != "identity":
         return []
-    return [each.name for each in flows if each.target == flow.source and each.naming == "identity"]
+    named = [each.name for each in flows if each.target == flow.source and each.naming == "identity"]
+    return list(dict.fromkeys([*named, *_flows_of(there)]))
 
 
-def _origins(flow: FlowConfig, into_source: Collection[str]) -> Iterator[Need]:
+def flows_into_target(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
+    """Of the flows into the target, by configuration and by the topics there, those whose ledgers tell how positions of
+    groups are counted; not this one."""
+    if not (flow.groups.both_ways and flow.follows_groups):
+        return []
+    named = [each.name for each in flows if each.target == flow.target and each.naming == "identity"]
+    return [name for name in dict.fromkeys([*named, *_flows_of(there)]) if name != flow.name]
+
+
+def _flows_of(topics: Iterable[str]) -> list[str]:
+    return sorted(flow for topic in topics if (flow := flow_of_ledger(topic)))
+
+
+def _origins(flow: FlowConfig, into_source: Collection[str], into_target: Collection[str]) -> Iterator[Need]:
     for name in into_source:
         for topic in (ledger_topic(name), state_topic(name)):
             yield from _topic(flow.source, topic, ("READ", "error", f"to tell what the flow {name} has copied there"))
+    for name in into_target:
+        purpose = f"to tell where groups stand among what the flow {name} has copied there (groups.both_ways)"
+        for topic in (ledger_topic(name), state_topic(name)):
+            yield from _topic(flow.target, topic, ("READ", "warning", purpose))
 
 
 def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
@@ -218,13 +247,18 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
 
 
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
-    """Only a person's order needs these, and says so then. So it does of WRITE on the transactional id of that name,
-    of which brokers do not tell whether it is held."""
+    """Where no policy needs them, only a person's order does, and says so then."""
     name = dead_letter_topic(flow.name)
-    parking = "to park what people leave out (mirrord quarantine skip)"
+    by_policy = flow.on_reject == "skip"
+    missing: Severity = "warning" if by_policy else "note"
+    who = 'on_reject = "skip"' if by_policy else "mirrord quarantine skip"
+    parking = f"to park what is left out ({who})"
     if name not in target:
-        yield from _topic(flow.target, name, ("CREATE", "note", parking))
-    yield from _topic(flow.target, name, ("WRITE", "note", parking), ("READ", "note", "to bring it back"))
+        yield from _topic(flow.target, name, ("CREATE", missing, parking))
+    yield from _topic(
+        flow.target, name, ("WRITE", missing, parking), ("READ", missing, "to see what is parked, and to bring it back")
+    )
+    yield Need(Right(flow.target, "transactional-id", f"{parking_id(flow.name, '')}*", "WRITE"), missing, parking)
 
 
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:

@@ -79,7 +79,7 @@ def dead_letter_topic(flow: str) -> str:
 
 
 def parking_id(flow: str, lane: str) -> str:
-    """The transactional id of whoever writes a lane's records into that topic; all of them begin with its name."""
+    """The transactional id of whoever writes a lane's records into that topic; all of a flow begin alike."""
     return f"{dead_letter_topic(flow)}.{lane}"
 
 

@@ -4,7 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from mirrord.cluster.rights import CODES, KAFKA_CLUSTER, LeftByMm2, Right, flows_into_source, needed_rights
+from mirrord.cluster.rights import (
+    CODES,
+    KAFKA_CLUSTER,
+    LeftByMm2,
+    Right,
+    flows_into_source,
+    flows_into_target,
+    needed_rights,
+)
 from mirrord.cluster.settings import TopicShape, replication_factor
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
@@ -19,13 +27,14 @@ from mirrord.shell.requests import Asker, NotOffered
 from mirrord.shell.rights import UNAUTHORIZED, RightSeen, see_rights
 from mirrord.shell.survey import FlowSurvey
 from mirrord.shell.topics import Admin, TopicAdmin
-from mirrord.wire.apis import OFFSET_COMMIT
+from mirrord.wire.apis import END_TXN, OFFSET_COMMIT
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.groups import CommittedOffset, decode_commit, encode_commit
+from mirrord.wire.transactions import decode_end_txn, encode_end_txn
 from policies.flows import selection_of
 
-_ANY_GROUP = "mirrord-check"
-"""In place of a pattern's open end: nobody else calls a group so."""
+_ANYBODY = "mirrord-check"
+"""In place of a pattern's open end: nobody else calls a group or a transaction so."""
 _NO_TOPIC = ":"
 """No topic can have this name (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
 
@@ -46,9 +55,12 @@ async def rights_findings(
     try:
         hidden = await _hidden(survey, ledger, admins[flow.source])
         left = await _left_by_mm2(config, survey, ledger)
-        into_source = flows_into_source(flow, config.all_flows)
-        target = survey.looked.target.topics
-        needs = needed_rights(flow, plan, target, hidden=hidden, left=left, into_source=into_source)
+        source, target = survey.looked.source.topics, survey.looked.target.topics
+        into_source = flows_into_source(flow, config.all_flows, source)
+        into_target = flows_into_target(flow, config.all_flows, target)
+        needs = needed_rights(
+            flow, plan, target, hidden=hidden, left=left, into_source=into_source, into_target=into_target
+        )
         rule = flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(step.source.partitions, replication_factor(rule, step.source.replicas))
@@ -128,6 +140,8 @@ async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | No
     """Bits are told only to those who may DESCRIBE; to see settings, or to use a group, is tried."""
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
+    if right.resource == "transactional-id":
+        return await _may_write_under(config, right)
     if right.name == KAFKA_CLUSTER and right.operation == "DESCRIBE_CONFIGS":
         return (await expiry_ms(config, cluster)) is not None
     if cluster.allowed is None:
@@ -141,7 +155,7 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     node = any_node(cluster)
     if node is None:
         return None
-    group = right.name.replace("*", _ANY_GROUP)
+    group = right.name.replace("*", _ANYBODY)
     timeout_s = config.runtime.request_timeout_ms / 1000
     if right.operation == "DESCRIBE":
         async with Admin(config.clusters[right.cluster], timeout_s) as admin:
@@ -157,3 +171,17 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     finally:
         asker.close()
     return ErrorCode.GROUP_AUTHORIZATION_FAILED not in errors.values()
+
+
+async def _may_write_under(config: Config, right: Right) -> bool | None:
+    """To end the transaction of an id that nobody has changes nothing: a broker looks at the right first, and then says
+    that it is not the coordinator, or knows no such producer (kafka.server.KafkaApis, TransactionCoordinator)."""
+    asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
+    body = encode_end_txn(right.name.replace("*", _ANYBODY))
+    try:
+        error = await asker.ask(END_TXN, lambda _: body, lambda _, reader: decode_end_txn(reader))
+    except NotOffered:
+        return None
+    finally:
+        asker.close()
+    return error != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

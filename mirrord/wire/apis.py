@@ -31,6 +31,7 @@ FIND_COORDINATOR = Api(10, "FindCoordinator", 3, 4)
 LIST_GROUPS = Api(16, "ListGroups", 4, 5)
 DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
 INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
+END_TXN = Api(26, "EndTxn", 3, 3)
 OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", 4, 4)
 DESCRIBE_ACLS = Api(29, "DescribeAcls", 2, 3)
 CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
@@ -69,8 +70,8 @@ GROUP_APIS = (
     LIST_GROUPS,
 )
 """Without these groups are not followed."""
-TELLING_APIS = (DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""Newer than Kafka 2.8; without one of these, less is told."""
+TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
+"""Some are newer than Kafka 2.8; without one of these, less is told."""
 
 FETCH_BY_TOPIC_ID = 13
 """From this Fetch version on (Kafka 3.1, KIP-516) topics are named by id, before it by name."""

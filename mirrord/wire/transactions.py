@@ -1,4 +1,5 @@
-"""ListTransactions (API 66, version 0; KIP-664): which transactional id a producer id belongs to.
+"""ListTransactions (API 66, version 0; KIP-664): which transactional id a producer id belongs to. And EndTxn (API 26,
+version 3), which tells whether we may use an id.
 
 A coordinator tells of the transactions that it coordinates itself, so that all brokers have to be asked. It leaves out
 what one has no right to DESCRIBE, without a word.
@@ -6,7 +7,9 @@ what one has no right to DESCRIBE, without a word.
 
 import msgspec
 
-from mirrord.wire.primitives import INT64, NO_TAGS, Reader, compact_array
+from mirrord.wire.primitives import INT16, INT64, NO_TAGS, Reader, compact_array, compact_string
+
+_ABORT = b"\0"
 
 
 class ListedTransaction(msgspec.Struct, frozen=True):
@@ -39,6 +42,20 @@ def decode_list_transactions(reader: Reader) -> ListedTransactions:
     reader.skip_tags()
     reader.expect_end()
     return answer
+
+
+def encode_end_txn(transactional_id: str) -> bytes:
+    """The body of a request to abort a transaction of this id by a producer that there is not."""
+    return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS
+
+
+def decode_end_txn(reader: Reader) -> int:
+    """The error code. Raises WireError."""
+    reader.int32()  # throttle time
+    error = reader.int16()
+    reader.skip_tags()
+    reader.expect_end()
+    return error
 
 
 def _transaction(reader: Reader) -> ListedTransaction:

@@ -39,7 +39,12 @@ USER = "stranger"
 READER = "User:reader"
 """Somebody whose rights are carried over."""
 BILLS = ("gone", "old", "paid")
-KINDS = {"cluster": ResourceType.BROKER, "topic": ResourceType.TOPIC, "group": ResourceType.GROUP}
+KINDS = {
+    "cluster": ResourceType.BROKER,
+    "topic": ResourceType.TOPIC,
+    "group": ResourceType.GROUP,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}
 
 
 class Granting:
@@ -79,8 +84,10 @@ def _words(
     right: Right,
 ) -> tuple[ResourceType, str, ResourcePatternType, str, str, AclOperation, AclPermissionType]:
     # "*" alone is every name, as a literal one.
-    literal, allowed = ResourcePatternType.LITERAL, AclPermissionType.ALLOW
-    return KINDS[right.resource], right.name, literal, f"User:{USER}", "*", AclOperation[right.operation], allowed
+    begins = right.name.removesuffix("*")
+    pattern = ResourcePatternType.LITERAL if begins in {"", right.name} else ResourcePatternType.PREFIXED
+    name, allowed = begins or right.name, AclPermissionType.ALLOW
+    return KINDS[right.resource], name, pattern, f"User:{USER}", "*", AclOperation[right.operation], allowed
 
 
 @pytest.fixture

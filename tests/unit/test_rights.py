@@ -6,9 +6,18 @@ import msgspec
 import pytest
 
 from mirrord.cluster.releases import like_release
-from mirrord.cluster.rights import CODES, LeftByMm2, Need, Operation, Right, needed_rights
+from mirrord.cluster.rights import (
+    CODES,
+    LeftByMm2,
+    Need,
+    Operation,
+    Right,
+    flows_into_source,
+    flows_into_target,
+    needed_rights,
+)
 from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
-from mirrord.model.config import FlowConfig
+from mirrord.model.config import FlowConfig, OnReject
 from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
 from mirrord.model.findings import Severity
 from mirrord.model.names import ClusterId, TopicId
@@ -159,6 +168,31 @@ def test_groups_are_named_as_far_as_the_patterns_name_them(match: tuple[str, ...
     rights = [need.right for need in needed_rights(flow, *plan()) if need.right.resource == "group"]
     assert [right.name for right in rights if right == Right("us", "group", right.name, "READ")] == names
     assert [right.name for right in rights if right == Right("eu", "group", right.name, "DESCRIBE")] == names
+
+
+@pytest.mark.parametrize(("on_reject", "missing"), [("halt", "note"), ("skip", "warning"), ("skip-unparked", "note")])
+def test_what_is_left_out_has_to_be_parked_by_somebody(on_reject: OnReject, missing: Severity) -> None:
+    needs = needed_rights(msgspec.structs.replace(FLOW, on_reject=on_reject), *plan())
+    assert table(needs, "mirrord.eu-us.dead") == dict.fromkeys(("CREATE", "WRITE", "READ"), missing)
+    assert table(needs, "mirrord.eu-us.dead.*") == {"WRITE": missing}
+    (right,) = [need.right for need in needs if need.right.resource == "transactional-id"]
+    assert str(right) == "WRITE on the transactional id mirrord.eu-us.dead.*"
+
+
+def test_every_ledger_that_may_tell_of_a_copy_is_read() -> None:
+    there = ["mirrord.us-eu.ledger", "mirrord.ap-eu.ledger", "mirrord.ap-eu.state", "orders", "mirrord.x.y.ledger"]
+    assert flows_into_source(FLOW, [], there) == []
+    same = msgspec.structs.replace(FLOW, naming="identity", groups=GroupsConfig(both_ways=True))
+    back = msgspec.structs.replace(same, name="us-eu", source="us", target="eu")
+    assert flows_into_source(same, [same, back], there) == ["us-eu", "ap-eu"]
+    assert flows_into_target(same, [same, back], ["mirrord.eu-us.ledger", "mirrord.ap-us.ledger"]) == ["ap-us"]
+    assert flows_into_target(back, [same, back], there) == ["ap-eu"]
+    alone = msgspec.structs.replace(same, groups=GroupsConfig(mode="off", both_ways=True))
+    assert flows_into_target(alone, [], there) == flows_into_target(FLOW, [], there) == []
+    needs = needed_rights(same, *plan(), into_source=["us-eu"], into_target=["ap-us"])
+    for name in ("ledger", "state"):
+        assert table(needs, f"mirrord.us-eu.{name}", "eu") == {"READ": "error"}
+        assert table(needs, f"mirrord.ap-us.{name}") == {"READ": "warning"}
 
 
 def test_what_is_implied_is_not_listed() -> None:

@@ -161,6 +161,11 @@ def test_list_transactions() -> None:
     assert told == transactions.ListedTransactions(0, [listed])
 
 
+def test_end_txn() -> None:
+    assert transactions.encode_end_txn("mirrord.f.dead.nobody") == golden("EndTxnRequest", 3)
+    assert transactions.decode_end_txn(answer("EndTxnResponse", 3)) == 53
+
+
 @pytest.mark.parametrize("version", VERSIONS["ListOffsets"])
 def test_list_offsets(version: int) -> None:
     question = offsets.OffsetQuestion("orders", 5, offsets.EARLIEST, leader_epoch=8)

@@ -137,6 +137,9 @@ public class Vectors {
         add("ListTransactionsResponse", new ListTransactionsResponseData().setUnknownStateFilters(List.of("Odd"))
             .setTransactionStates(List.of(new ListTransactionsResponseData.TransactionState()
                 .setTransactionalId("payments-1").setProducerId(4711).setTransactionState("Ongoing"))), 0, 0);
+        add("EndTxnRequest", new EndTxnRequestData().setTransactionalId("mirrord.f.dead.nobody").setProducerId(-1)
+            .setProducerEpoch((short) -1), 3, 3);
+        add("EndTxnResponse", new EndTxnResponseData().setErrorCode((short) 53), 3, 3);
         add("ListOffsetsRequest", new ListOffsetsRequestData().setReplicaId(-1).setIsolationLevel((byte) 1).setTopics(List.of(
             new ListOffsetsRequestData.ListOffsetsTopic().setName("orders").setPartitions(List.of(
                 new ListOffsetsRequestData.ListOffsetsPartition().setPartitionIndex(5).setTimestamp(-2)
