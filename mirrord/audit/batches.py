@@ -36,17 +36,10 @@ def compare_batches(
     records. None among them is a batch of an older format. With `others_write` what others wrote at the target says
     nothing. A record that the map has and no batch holds leaves the range open.
     """
-    copies: dict[int, SeenBatch] = {}
-    explained: list[Explained] = []
-    for copy in target:
-        if copy is None or (copy.header.producer_id != wanted.producer_id and not others_write):
-            return None
-        if copy.header.producer_id == wanted.producer_id:
-            copies[copy.header.base_offset] = copy
-        else:
-            explained.append(Explained("other-writers", "target", copy.header.base_offset, copy.header.last_offset + 1))
-    if any(piece.truncated for piece in wanted.pieces):
+    found = _copies(wanted, target, others_write=others_write)
+    if found is None or any(piece.truncated for piece in wanted.pieces):
         return None
+    copies, explained = found
     pieces = sorted(wanted.pieces, key=lambda piece: piece.source)
     starts = [piece.source for piece in pieces]
     equal = 0
@@ -74,6 +67,26 @@ def compare_batches(
         equal += last - first + 1
     is_whole = not copies and equal == sum(piece.length for piece in pieces)
     return Compared(equal, (), merged(explained)) if is_whole else None
+
+
+def _copies(
+    wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
+) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
+    """What the lane wrote, by offset, and what others may have written; None: more stands there."""
+    copies: dict[int, SeenBatch] = {}
+    explained: list[Explained] = []
+    for copy in target:
+        if copy is not None and copy.header.base_offset in wanted.brought_back:
+            # Each in a batch of its own.
+            explained.append(Explained("brought-back", "target", copy.header.base_offset, copy.header.last_offset + 1))
+            continue
+        if copy is None or (copy.header.producer_id != wanted.producer_id and not others_write):
+            return None
+        if copy.header.producer_id == wanted.producer_id:
+            copies[copy.header.base_offset] = copy
+        else:
+            explained.append(Explained("other-writers", "target", copy.header.base_offset, copy.header.last_offset + 1))
+    return copies, explained
 
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:

@@ -44,7 +44,11 @@ def compare_ledger(
             if gone < end:
                 differences.append(Difference("missing", gone, None, end - gone))
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
-    for start, end in uncovered((max(wanted.target_start, target_start), min(wanted.target_end, target_end)), placed):
+    target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
+    # What was brought back has the marker of its transaction behind it.
+    back = [each for at in wanted.brought_back for each in within((at, at + 2), list(uncovered(target, placed)))]
+    explained += [Explained("brought-back", "target", start, end) for start, end in back]
+    for start, end in uncovered(target, sorted([*placed, *back])):
         if others_write:
             explained.append(Explained("other-writers", "target", start, end))
         else:

@@ -25,12 +25,14 @@ Cause = (
         "target-retention",
         "target-compaction",
         "other-writers",
+        "brought-back",
         "forgotten",
     ]
 )
 """Why records cannot or need not be compared, and why that is no difference. A `Reason` is a verdict of the ledger;
 "forgotten": one that it held, before it was trimmed; "other-writers": by the configuration others write into the
-target's topic, too; the rest happened after the copy."""
+target's topic, too; "brought-back": what was left out stands there since (`mirrord quarantine replay`); the rest
+happened after the copy."""
 
 
 WITHHELD: frozenset[Reason] = frozenset(
@@ -74,6 +76,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """On what is in none of the pieces, in the order of the offsets; no two on the same one."""
     forgotten_below: int = 0
     """On source offsets below this one the ledger held verdicts by which a record was left out, and was trimmed."""
+    brought_back: tuple[int, ...] = ()
+    """Target offsets of records that were left out and appended later, ascending."""
 
     def verdict_at(self, offset: int) -> Verdict | None:
         """The one on a source offset."""

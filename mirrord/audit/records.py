@@ -107,6 +107,11 @@ class _Comparison:
                     self._strange.append(there)
                 elif original is None:
                     self._judge_gone(piece, here, there)
+        self._look_beside()
+        self._strange.sort()
+
+    def _look_beside(self) -> None:
+        """What the map does not have."""
         for offset in self._source:
             if offset not in self._sources:
                 verdict = self._wanted.verdict_at(offset)
@@ -116,8 +121,13 @@ class _Comparison:
                     self._explain("forgotten", "source", offset)
                 else:
                     self._alone[offset] = _NOWHERE
-        self._strange += [offset for offset in self._target if offset not in self._targets]
-        self._strange.sort()
+        for offset in self._target:
+            if offset in self._targets:
+                continue
+            if offset in self._wanted.brought_back:
+                self._explain("brought-back", "target", offset)
+            else:
+                self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
         """Whether the verdict says why a record that is there was not copied."""

@@ -3,7 +3,8 @@ target offsets somebody else wrote."""
 
 import argparse
 import asyncio
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -22,8 +23,11 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError
 from mirrord.model.facts import LOSSES, Reason
+from mirrord.model.letters import Returned
+from mirrord.model.names import LaneId
 from mirrord.model.orders import moment
 from mirrord.shell.attic import run_memory
+from mirrord.shell.brought_back import brought_back
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.hazards import read_state
 from mirrord.shell.ledger_kafka import KafkaLog
@@ -33,7 +37,7 @@ from mirrord.shell.ledger_store import LedgerStore
 _EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, skipped,
 unexplained) and what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of
 each partition are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is
-listed.
+listed. What of the rejected was brought back (`mirrord quarantine replay`) is told with where it stands.
 
 With --foreign instead what somebody else wrote into the copies: target offsets between the records of each partition,
 markers of transactions included. What stands in front of the first copied record was there before, and what stands
@@ -54,6 +58,8 @@ class GapLine(msgspec.Struct, frozen=True):
     end: int
     reason: Reason
     at_ms: int | None
+    brought_back: tuple[Returned, ...] = ()
+    """Of a range that was rejected: which records stand in the target after all, and where."""
 
 
 class ForeignLine(msgspec.Struct, frozen=True):
@@ -108,8 +114,11 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
         gaps = await read_gaps(reading)
     except LedgerMissing:
         return []
+    returned, trouble = await brought_back(config, flow, reading.state)
+    if trouble:
+        print(f"mirrord: {trouble}", file=sys.stderr)
     lanes = reading.state.lanes
-    return [_line(flow.name, gap, reading.state) for gap in gaps if gap.lane in lanes]
+    return [_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes]
 
 
 def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:
@@ -127,9 +136,11 @@ def _store(config: Config, flow: FlowConfig) -> LedgerStore:
     return LedgerStore(KafkaLog(flow.name, config.clusters[flow.target]), SystemClock(), memory=run_memory(flow))
 
 
-def _line(flow: str, gap: Gap, state: FlowState) -> GapLine:
+def _line(flow: str, gap: Gap, state: FlowState, returned: Mapping[LaneId, Sequence[Returned]]) -> GapLine:
     lane = state.lanes[gap.lane]
-    return GapLine(flow, lane.source_topic, lane.partition, gap.start, gap.end, gap.reason, gap.at_ms)
+    back = returned.get(gap.lane, ()) if gap.reason == "rejected" else ()
+    back = tuple(each for each in back if gap.start <= each.offset < gap.end)
+    return GapLine(flow, lane.source_topic, lane.partition, gap.start, gap.end, gap.reason, gap.at_ms, back)
 
 
 def _print_foreign(lines: Sequence[ForeignLine], *, as_json: bool) -> None:
@@ -160,4 +171,9 @@ def _table(lines: Sequence[GapLine]) -> Group:
         name = escape(f"{line.topic}-{line.partition}")
         numbers = (str(line.start), str(line.end), count(line.end - line.start))
         table.add_row(escape(line.flow), name, *numbers, why, when)
-    return Group(table)
+    back = [
+        escape(f"{line.topic}-{line.partition} of {line.flow}: brought back: {each}")
+        for line in lines
+        for each in line.brought_back
+    ]
+    return Group(table, *(["", *back] if back else []))

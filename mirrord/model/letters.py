@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mirrord.model.fact import Origin
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, TopicPartition
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -36,12 +36,32 @@ class Letter(NamedTuple):
     """Of a receipt: where the record stands now."""
 
 
+class Standing(NamedTuple):
+    """A place in the target."""
+
+    partition: TopicPartition
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.partition} offset {self.offset}"
+
+
 class Returned(NamedTuple):
     """A record that was brought back."""
 
     offset: int
     """At the source."""
     where: str
+    """As `Standing` says it."""
+
+    @property
+    def standing(self) -> "Standing | None":
+        """Where it stands; None for what is not ours."""
+        place, _, offset = self.where.rpartition(" offset ")
+        topic, _, partition = place.rpartition("-")
+        if not topic or not partition.isdecimal() or not offset.isdecimal():
+            return None
+        return Standing(TopicPartition(topic, int(partition)), int(offset))
 
     def __str__(self) -> str:
         return f"source offset {self.offset} stands at {self.where}"

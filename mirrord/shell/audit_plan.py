@@ -1,7 +1,7 @@
 """What there is to audit, by a flow's ledger: the lanes, their ranges, and what is to be known to read them."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -15,9 +15,11 @@ from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import goes_back
 from mirrord.model.facts import AnyFact, Verdict
+from mirrord.model.letters import Returned
 from mirrord.model.names import Alias, LaneId, TopicPartition
 from mirrord.shell.attic import run_memory
 from mirrord.shell.auditing import AuditedLane, is_compacted
+from mirrord.shell.brought_back import brought_back
 from mirrord.shell.effective import topic_settings
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_reading import LedgerReading, read_gaps
@@ -91,13 +93,32 @@ async def plan_flow(
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
     there = await _Clusters.look(config, flow, lanes, since_ms)
+    returned, _ = await brought_back(config, flow, state)
     told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
     planned = [
         _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
     ]
+    planned = [_with(each, returned.get(each.lane, [])) for each in planned]
     planned.sort(key=lambda each: each.audited.source)
     return FlowPlan(
         flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned), history=tuple(history)
+    )
+
+
+def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
+    """The same, and it is known what was brought back to this very copy."""
+    there = [each.standing for each in returned]
+    offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
+    if not offsets:
+        return lane
+    return msgspec.structs.replace(
+        lane,
+        ranges=tuple(
+            msgspec.structs.replace(
+                each, brought_back=tuple(at for at in offsets if each.target_start <= at < each.target_end)
+            )
+            for each in lane.ranges
+        ),
     )
 
 

@@ -21,7 +21,7 @@ from mirrord.flow.compare import Record
 from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.fact import Origin
-from mirrord.model.letters import Letter, Place, Returned, headers_of, understood
+from mirrord.model.letters import Letter, Place, Returned, Standing, headers_of, understood
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
 from mirrord.shell import own_topics
 from mirrord.shell.credentials import client_options
@@ -140,6 +140,17 @@ class DeadLetters:
         """What was brought back of the records from `place` to `end`; nothing where there is no topic."""
         return await self._receipts(place, end, since) if await self._exists() else []
 
+    async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
+        """What was brought back of all lanes, as far as receipts stand at offset `since` or behind it."""
+        found: dict[LaneId, list[Returned]] = {}
+        if await self._exists():
+            async with aclosing(self._all(since)) as letters:
+                async for _, letter, _ in letters:
+                    if letter.returned:
+                        told = Returned(letter.place.offset, letter.returned)
+                        found.setdefault(letter.place.lane, []).append(told)
+        return {lane: sorted(each) for lane, each in found.items()}
+
     # how
 
     def _check(self, source: LogReader, place: Place) -> None:
@@ -174,8 +185,7 @@ class DeadLetters:
 
     async def _bring_back(self, writer: Any, letter: Letter, record: Record, to: TopicPartition, origin: Origin) -> str:
         async with _transaction(writer):
-            offset = await _send(writer, to, record, letter.headers)
-            where = f"{to} offset {offset}"
+            where = str(Standing(to, await _send(writer, to, record, letter.headers)))
             receipt = Record(0, NO_TIME, None, None, ())
             headers = headers_of(letter.place, origin, (), where)
             await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
@@ -206,19 +216,27 @@ class DeadLetters:
 
         `settled`: all that is written by now, once it is decided whether it counts.
         """
+        async with aclosing(self._all(since, place.lane, settled=settled)) as letters:
+            async for at, letter, record in letters:
+                if letter.place.lane == place.lane and place.offset <= letter.place.offset < end:
+                    yield at, letter, record
+
+    async def _all(
+        self, since: int, lane: LaneId | None = None, *, settled: bool = False
+    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+        """The same of all lanes; of this one from where anything of it may stand."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
-            since = self._since(place.lane, logs.topics[self.topic].topic_id, since)
+            if lane is not None:
+                since = self._since(lane, logs.topics[self.topic].topic_id, since)
             begin = since if start <= since <= stable else start
             async with aclosing(_records(logs, named, begin, stable, committed=True)) as pieces:
                 async for records in pieces:
                     for record in records:
                         letter = understood(record.headers)
-                        if letter is None:
-                            continue
-                        self._seen.add(letter.place.lane)
-                        if letter.place.lane == place.lane and place.offset <= letter.place.offset < end:
+                        if letter is not None:
+                            self._seen.add(letter.place.lane)
                             yield record.offset, letter, record
             if begin <= max(self._read_to, start):
                 self._read_to = max(self._read_to, stable)

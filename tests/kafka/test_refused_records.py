@@ -11,13 +11,15 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from mirrord.flow.compare import Record
 from mirrord.flow.state import Rebuild
 from mirrord.lab.cluster import Cluster
+from mirrord.model import names
 from mirrord.model.config import Config
 from mirrord.model.fact import Origin
 from mirrord.model.facts import Verdict
-from mirrord.model.letters import Place
+from mirrord.model.letters import Place, Returned, Standing
 from mirrord.model.names import LaneId, dead_letter_topic
 from mirrord.model.orders import Order
 from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.shell.brought_back import brought_back
 from mirrord.shell.dead_letters import DeadLetters, NotParked
 from mirrord.shell.left_out import bring_back, find, park
 from mirrord.shell.records import build
@@ -120,6 +122,10 @@ async def brought_back_once(flow: Mirror, topic: str, order: Order, value: bytes
     (*_, back) = await asyncio.to_thread(committed, flow.target, copy_of(topic))
     assert first.done[0].endswith(f"{copy_of(topic)}-0 offset {back.offset()}")
     assert (back.value(), back.headers()) == (value, None)
+    await flow.store.read_to_end()
+    told = await brought_back(config, flow.setup.flow, flow.state)
+    standing = Standing(names.TopicPartition(copy_of(topic), 0), back.offset() or 0)
+    assert told == ({flow.lane().key.id: [Returned(150, str(standing))]}, "")
 
 
 async def waits(flow: Mirror) -> tuple[LaneId, Parked]:

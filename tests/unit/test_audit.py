@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mirrord.audit.batches import SeenBatch, compare_batches
+from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Kind, Piece, Seen, Surroundings
 from mirrord.audit.records import compare_records
 from mirrord.model.facts import Reason, Verdict
@@ -229,3 +230,25 @@ def test_what_others_write_where_they_may_is_explained() -> None:
     # In the place of a record they may not.
     target[1] = msgspec.structs.replace(target[1], content=b"Z", is_own=False)
     assert compare("ABCDEFGHIJ", target, holed, around).differences == (Difference("altered", 101, 11),)
+
+
+def test_what_was_brought_back_is_explained_at_every_level() -> None:
+    """Source offset 104 was left out, and stands at target offset 17 since, with a marker behind it."""
+    pieces = (Piece(0, 100, 10, 4), Piece(4, 105, 14, 3), Piece(7, 108, 19, 2))
+    left_out = (Verdict(104, 105, "rejected"),)
+    holed = msgspec.structs.replace(TEN, target_end=21, end=9, pieces=pieces, verdicts=left_out)
+    back = msgspec.structs.replace(holed, brought_back=(17,))
+    rejected, returned = Explained("rejected", "source", 104, 105), Explained("brought-back", "target", 17, 18)
+    target = [*seen(10, "ABCD"), *seen(14, "FGH"), *seen(17, "E", own=False), *seen(19, "IJ")]
+    assert compare("ABCDEFGHIJ", target, holed).differences == (Difference("foreign", None, 17),)
+    assert compare("ABCDEFGHIJ", target, back) == Compared(9, (), tuple(sorted((rejected, returned))))
+    source = [batch(100, 4, 1), batch(104, 1, 2), batch(105, 3, 3), batch(108, 2, 4)]
+    copies = [batch(10, 4, 1, OWN), batch(14, 3, 3, OWN), batch(17, 1, 2, 77), batch(19, 2, 4, OWN)]
+    assert compare_batches(holed, source, copies) is None
+    assert compare_batches(back, source, copies) == Compared(9, (), tuple(sorted((rejected, returned))))
+    by_ledger = compare_ledger(back, 0, 21, verdicts_are_known=True)
+    assert by_ledger == Compared(9, (), tuple(sorted((rejected, Explained("brought-back", "target", 17, 19)))))
+    assert compare_ledger(holed, 0, 21, verdicts_are_known=True).differences == (Difference("foreign", None, 17, 2),)
+    # In the place of a record of the map nothing was brought back.
+    taken = msgspec.structs.replace(holed, brought_back=(15,))
+    assert compare("ABCDEFGHIJ", target, taken).differences == (Difference("foreign", None, 17),)

@@ -21,7 +21,8 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_features import RecordsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import Reason, Verdict
-from mirrord.model.names import Alias, LaneKey, TopicId, TopicPartition
+from mirrord.model.letters import Returned, Standing
+from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.shell import audit_plan
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
 from mirrord.shell.audit_results import Results, Row, proven, range_key, summary
@@ -274,6 +275,27 @@ def test_an_audit_whose_proof_cannot_be_kept_tells_what_it_found(
         "mirrord: that an audit runs is not told to others: the ledger is not ours to write\n"
         "mirrord: what is proven of eu-us is not kept, so the next audit reads it again: the ledger is away\n"
     )
+
+
+def test_an_audit_knows_what_was_brought_back_to_this_very_copy() -> None:
+    ranges = tuple(
+        msgspec.structs.replace(each, target_start=at, target_end=at + 10)
+        for at, each in zip((0, 10), following(2), strict=True)
+    )
+    place = TopicPartition("eu.orders", 0)
+    planned = PlannedLane(
+        lane=LaneId("lane"),
+        audited=AuditedLane(source=TopicPartition("orders", 0), target=place, committed=True),
+        ranges=ranges,
+    )
+    back = [
+        Returned(7, str(Standing(TopicPartition(topic, at % 2), at)))
+        for topic in ("eu.orders", "side")
+        for at in (14, 4, 5, 12)
+    ]
+    known = audit_plan._with(planned, [*back, Returned(9, "somewhere")])
+    assert [each.brought_back for each in known.ranges] == [(4,), (12, 14)]
+    assert audit_plan._with(planned, back[4:]) == planned
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -11,7 +11,9 @@ from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.records import state_key
 from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.model.letters import Returned
 from mirrord.model.runs import Run
+from mirrord.shell.brought_back import BroughtBack
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_log import StateRow
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
@@ -57,6 +59,32 @@ def listed(capsys: pytest.CaptureFixture[str]) -> list[tuple[object, ...]]:
 def test_losses_and_what_stands_twice(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gaps", str(conf), "--json"]) == 3
     assert listed(capsys) == [("orders", 0, 2, 4, "doubled"), ("orders", 0, 10, 30, "expired")]
+
+
+@pytest.mark.parametrize("trouble", ["", "the topic may not be read"])
+def test_what_was_brought_back_is_told_with_its_place(
+    trouble: str,
+    ledger: MemoryLedger,
+    conf: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def brought_back(*_: object) -> BroughtBack:
+        there = [Returned(45, "eu.orders-0 offset 99"), Returned(60, "eu.orders-0 offset 101")]
+        return BroughtBack({} if trouble else {LANE: there}, trouble)
+
+    ledger.entries.append(
+        encode_entry(Entry(1, 0, (VerdictGiven(LANE, 1, (Verdict(40, 50, "rejected"),), "refused"),)))
+    )
+    monkeypatch.setattr(verb, "brought_back", brought_back)
+    assert main(["gaps", str(conf), "--json"]) == 3
+    told = capsys.readouterr()
+    returned = {gap["start"]: gap["brought_back"] for gap in json.loads(told.out)["gaps"]}
+    assert returned == {2: [], 10: [], 40: [] if trouble else [[45, "eu.orders-0 offset 99"]]}
+    assert told.err == (f"mirrord: {trouble}\n" if trouble else "")
+    assert main(["gaps", str(conf)]) == 3
+    line = "orders-0 of eu-us: brought back: source offset 45 stands at eu.orders-0 offset 99"
+    assert (line in capsys.readouterr().out) is not bool(trouble)
 
 
 def test_everything(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,11 +8,12 @@ from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.config import Config, load_text
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.fact import Origin
-from mirrord.model.letters import Letter, Place, Returned, headers_of, letters_words, understood
+from mirrord.model.letters import Letter, Place, Returned, Standing, headers_of, letters_words, understood
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
 from mirrord.model.orders import Order
-from mirrord.model.quarantine import Parked, Quarantine
+from mirrord.model.quarantine import KEPT, Parked, Quarantine
 from mirrord.shell import asked_flows, left_out
+from mirrord.shell.brought_back import parked_from
 from mirrord.shell.dead_letters import Lying
 from mirrord.shell.left_out import Found, bring_back, find, park
 from mirrord.shell.observe import LedgerView
@@ -41,6 +42,28 @@ def test_what_is_not_ours_is_no_letter() -> None:
     assert understood(told[1:]) is None
     assert understood([*told, ("trace", b"1")]) is None
     assert understood([(name, b"x" if name == "mirrord.offset" else value) for name, value in told]) is None
+
+
+def test_a_receipt_names_a_place() -> None:
+    there = Standing(TopicPartition("eu.my-orders", 3), 9)
+    assert Returned(5, str(there)).standing == there
+    for where in ("", "elsewhere", "eu.orders-3", "eu.orders offset 9", "eu.orders-3 offset -9", "-3 offset 9"):
+        assert Returned(5, where).standing is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "first"),
+    [
+        ((), None),
+        ((Parked(1, 2, 10, "refused", ADA),), None),
+        ((Parked(1, 2, 10, "refused", ADA, 1, 40), Parked(5, 7, 10, "refused", ADA, 2, 30)), 30),
+        ((Parked(1, 2, 10, "refused", ADA, 1, 40), Parked(5, 7, 10, "refused", ADA, 2)), -1),
+        (tuple(Parked(at, at + 1, 10, "refused", ADA, 1, at) for at in range(7, 7 + KEPT)), -1),
+    ],
+)
+def test_from_where_on_receipts_are_read(entries: Quarantine, first: int | None) -> None:
+    lane = LaneState(KEY, "orders", "orders", 1, 0, "", "sequence", quarantine=entries)
+    assert parked_from(FlowState(lanes={KEY.id: lane})) == first
 
 
 def test_the_receipt_in_words() -> None:
