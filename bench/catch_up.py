@@ -17,6 +17,7 @@ from bench import copiers
 from bench.backlog import BACKLOGS, Backlog, Filled, fill
 from bench.clusters import Admin
 from bench.copiers import Copier, Used
+from bench.mirror_maker import Reached
 from bench.pair import Side
 from bench.throughput import relay
 from mirrord.lab.cluster import Cluster
@@ -92,7 +93,7 @@ def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, te
         ),
     }
     for name, way in ways.items():
-        found = _copy(target, name, way, backlog, filled, stored_bytes)
+        found = copy(target, name, way, backlog, filled, stored_bytes)
         copied.append(found)
         tell(
             f"{backlog.name}: {name}, {found.stored_bytes / found.seconds / 1e6:,.0f} MB/s, "
@@ -112,14 +113,15 @@ def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, te
     )
 
 
-def _copy(
-    target: Cluster,
+def copy(
+    target: Reached,
     name: str,
     way: AbstractContextManager[Copier],
     backlog: Backlog,
     filled: Filled,
     stored_bytes: int,
 ) -> Copied:
+    """Start it, count, end it, and delete the copy. Raises EnvironmentFault."""
     admin = Admin(target.bootstrap)
     began = time.monotonic()
     with way as copier:

@@ -13,8 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 import psutil
 
 from bench.daemon import Daemon, Settings, target_name
-from bench.mirror_maker import MirrorMaker, properties
-from mirrord.lab.cluster import Cluster
+from bench.mirror_maker import MirrorMaker, Reached, properties
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
@@ -85,7 +84,7 @@ class Mm2:
 
 
 @contextmanager
-def mirrord(source: Cluster, target: Cluster, topic: str, flow: str, engine: Engine = "ray") -> Generator[Copier]:
+def mirrord(source: Reached, target: Reached, topic: str, flow: str, engine: Engine = "ray") -> Generator[Copier]:
     """Runs until the block ends. Raises EnvironmentFault."""
     with tempfile.TemporaryDirectory(prefix="mirrord-copier-") as folder:
         settings = Settings(
@@ -100,7 +99,7 @@ def mirrord(source: Cluster, target: Cluster, topic: str, flow: str, engine: Eng
 
 
 @contextmanager
-def mm2(source: Cluster, target: Cluster, topic: str, alias: str, more: str = "") -> Generator[Copier]:
+def mm2(source: Reached, target: Reached, topic: str, alias: str, more: str = "") -> Generator[Copier]:
     """Runs until the block ends; every run has an alias of its own, so none goes on where another stood."""
     options = LabOptions(quick_start=False, heap_mb=MM2_HEAP_MB)
     with tempfile.TemporaryDirectory(prefix="mirrord-copier-") as folder:

@@ -3,9 +3,8 @@
 import tempfile
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
-from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import MIRROR_MAKER, kafka_jars
 from mirrord.lab.java import find_java
 from mirrord.lab.node import Node
@@ -28,7 +27,14 @@ us.status.storage.replication.factor = 1
 """
 
 
-def properties(path: Path, source: Cluster, target: Cluster, topics: str, *, alias: str = "eu", more: str = "") -> Path:
+class Reached(Protocol):
+    """A cluster, by an address."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def properties(path: Path, source: Reached, target: Reached, topics: str, *, alias: str = "eu", more: str = "") -> Path:
     """A file for one flow from `alias` to "us" that writes its position down every second."""
     path.write_text(
         f"clusters = {alias}, us\n{alias}.bootstrap.servers = {source.bootstrap}\n"

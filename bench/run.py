@@ -19,6 +19,7 @@ from bench import (
     compact_cost,
     discovery,
     fairness,
+    far,
     groups,
     idle,
     kills,
@@ -40,6 +41,7 @@ from mirrord.model.errors import EnvironmentFault
 
 Question = Literal[
     "catch-up",
+    "far",
     "throughput",
     "memory",
     "latency",
@@ -149,7 +151,7 @@ def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], 
     return kinds
 
 
-_MEASURES: dict[Question, Measure] = {
+_MEASURES: dict[str, Measure] = {
     "catch-up": _catch_up,
     "throughput": _throughput,
     "memory": _memory,
@@ -172,6 +174,8 @@ def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[m
     """One question, on two clusters of its own. Raises EnvironmentFault."""
     options = LabOptions(quick_start=False, heap_mb=512, properties=LASTING)
     tell(f"{question}: starting two clusters")
+    if question == "far":
+        return list(far.measure(options, order.share, tell))
     with pair(options, options) as (source, target):
         return _MEASURES[question](source, target, order, tell)
 

@@ -7,6 +7,7 @@ from bench.table import Result, Table
 
 _OF_MM2_GOALS = {"none": "8", "lz4": "10", "zstd": "20"}
 """Times the stored bytes per CPU-second of MirrorMaker 2 tuned, in batches of 64 KiB."""
+_FAR_GOAL = "80"
 _P99_GOALS = {1_000: "10", 20_000: "25"}
 """Milliseconds by records a second."""
 
@@ -53,6 +54,23 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             ratios,
         ),
     ]
+
+
+def far(results: Sequence[Result]) -> list[Table]:
+    """Bytes over a long way."""
+    rows = [
+        [
+            f"the {each['far']} is far, {each['name']}: {found['copier']}",
+            f"{found['stored_bytes'] / found['seconds'] / 1e6:,.0f}",
+            _FAR_GOAL if found["copier"] == "mirrord" else "-",
+            f"{found['peak_bytes'] / 1e6:,.0f} MB",
+            f"{found['cpu_s'] / found['stored_bytes'] * 1e9:.2f}",
+        ]
+        for each in results
+        for found in each["copied"]
+    ]
+    title = "".join(f"A backlog over a round trip of {each['round_trip_ms']:.0f} ms" for each in results[:1])
+    return [Table(title, ["backlog: copier", "stored MB/s", "goal", "peak memory", "CPU-s per stored GB"], rows)]
 
 
 def latency(results: Sequence[Result]) -> list[Table]:

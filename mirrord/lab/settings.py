@@ -30,6 +30,9 @@ class LabOptions:
     """Whoever is not `admin` needs an ACL for what he does. Only of use with SASL or `client_certificates`."""
     client_certificates: bool = False
     """With TLS: clients must show a certificate of the cluster's CA."""
+    relayed: tuple[int, int] | None = None
+    """(Port, port): a second plaintext listener for clients on the one, which tells them the other: a relay's, for a
+    cluster of one broker."""
     properties: Mapping[str, str] = field(default_factory=dict[str, str])
     """What the nodes' server.properties says otherwise."""
     heap_mb: int = 384
@@ -73,6 +76,8 @@ def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports
     listeners: dict[str, int] = {}
     if "broker" in roles:
         listeners |= {"CLIENT": mine.client, "INTERNAL": mine.internal}
+        if options.relayed:
+            listeners["RELAYED"] = options.relayed[0]
     if "controller" in roles:
         listeners["CONTROLLER"] = mine.controller
     return {
@@ -81,10 +86,12 @@ def node_properties(options: LabOptions, node_id: int, ports: Mapping[int, Ports
         "controller.quorum.voters": f"{controller_id}@{LOOPBACK}:{ports[controller_id].controller}",
         "controller.listener.names": "CONTROLLER",
         "listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items()),
-        "listener.security.protocol.map": f"CLIENT:{options.protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": f"CLIENT:{options.protocol},INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT"
+        + (",RELAYED:PLAINTEXT" if options.relayed else ""),
         "inter.broker.listener.name": "INTERNAL",
         "log.dirs": str(folder / f"node-{node_id}" / "data"),
         **_common(options),
+        **(_relayed(listeners, options.relayed[1]) if options.relayed else {}),
         **(_tls(options, folder) if options.tls else {}),
         **(_sasl(options) if options.sasl else {}),
         **(_authorizer() if options.authorizer else {}),
@@ -120,6 +127,11 @@ def jvm_options(options: LabOptions) -> list[str]:
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
         "-Dorg.slf4j.simpleLogger.log.state.change.logger=warn",
     ]
+
+
+def _relayed(listeners: Mapping[str, int], relay: int) -> dict[str, str]:
+    told = {name: port for name, port in listeners.items() if name != "CONTROLLER"} | {"RELAYED": relay}
+    return {"advertised.listeners": ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in told.items())}
 
 
 def _common(options: LabOptions) -> dict[str, str]:
