@@ -19,7 +19,8 @@ from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.reading import aborted_of
 from mirrord.shell.records import decode
-from mirrord.shell.source import Source, Tap
+from mirrord.shell.source import Source
+from mirrord.shell.tap import Tap
 from mirrord.wire import metadata
 from mirrord.wire.apis import METADATA
 from mirrord.wire.batch import CONTROL, Scanned, scan

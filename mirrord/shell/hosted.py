@@ -10,11 +10,14 @@ from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
 from mirrord.shell.journey import Journey
 from mirrord.shell.metadata import PartitionId
-from mirrord.shell.source import LEAST_LANE_BYTES, Tap
+from mirrord.shell.source import LEAST_LANE_BYTES
+from mirrord.shell.tap import Tap
 from mirrord.shell.target import Outlet
 
 LANE_FETCH_BYTES = 4 << 20
 """What one fetch brings for one lane at most."""
+FAR_BATCHES = 4_096
+"""From a broker that is far away it may bring more, but not more batches: they are walked through at once, in 50 ms."""
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on,
 so many small ones hold up whatever else the process does, the lease too."""
@@ -41,7 +44,8 @@ class Hosted:
         key = assignment.key
         self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
         self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
-        self.tap = Tap(self.source, SHAPED_FETCH_BYTES if is_shaped else LANE_FETCH_BYTES, self.tell)
+        fetch_bytes, far_batches = (SHAPED_FETCH_BYTES, 0) if is_shaped else (LANE_FETCH_BYTES, FAR_BATCHES)
+        self.tap = Tap(self.source, fetch_bytes, self.tell, far_batches=far_batches)
         self.outlet: Outlet | None = None
         self.outlet_round = -1
         self.connections = 0

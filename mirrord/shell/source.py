@@ -12,23 +12,22 @@ refusal of a partition is the lane's business.
 
 import asyncio
 import time
-from collections.abc import Callable
 from functools import partial
 
 from mirrord.flow.signals import Chunk, FetchFrom
-from mirrord.flow.stable import StableEnd
-from mirrord.model.assignment import SourceTold
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.connections import Connection
+from mirrord.shell.fetch_size import FetchSize
 from mirrord.shell.frames import Frame
 from mirrord.shell.links import Backoff, Link
-from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.shell.metadata import ClusterView
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.tap import Tap
 from mirrord.shell.throttle import Throttle
-from mirrord.shell.urgency import Urgency
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
+from mirrord.wire.batch import first_batch_bytes
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
 from mirrord.wire.fetch_session import FetchSession
@@ -45,64 +44,6 @@ LEAST_LANE_BYTES = 1 << 20
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
-
-
-class Tap:
-    """One lane's wish for source data. `deliver` gets the chunk; it may wish for the next one at once."""
-
-    __slots__ = (
-        "asked",
-        "deliver",
-        "feed",
-        "heard",
-        "high_watermark",
-        "hot_until",
-        "lane_bytes",
-        "partition",
-        "position",
-        "round",
-        "source_end",
-        "source_start",
-        "stable",
-        "timer",
-        "urgency",
-        "wish",
-    )
-
-    def __init__(self, partition: PartitionId, lane_bytes: int, deliver: Callable[[Chunk], None]) -> None:
-        self.partition = partition
-        self.lane_bytes = lane_bytes
-        """What a fetch may bring for this partition."""
-        self.deliver = deliver
-        self.wish: FetchFrom | None = None
-        self.position = Position(0)
-        """The wish as a broker is told."""
-        self.high_watermark = -1
-        """As the lane was told last."""
-        self.source_end = -1
-        """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
-        self.source_start = -1
-        """Where the log begins, by the newest word; for people."""
-        self.stable = StableEnd()
-        """Whether an open transaction holds the partition."""
-        self.heard = self.asked = 0.0
-        """When that was told to this very tap, and when it became part of a request; both monotonic."""
-        self.round = -1
-        """The lane's round at its last wish."""
-        self.hot_until = 0.0
-        """Until then more is expected soon, on the event loop's clock."""
-        self.urgency = Urgency()
-        self.feed: Feed | None = None
-        """Where the wish is kept, if it is at a broker's."""
-        self.timer: asyncio.TimerHandle | None = None
-
-    def told(self) -> SourceTold:
-        """What the source has said, for people. May be called from another thread."""
-        feed = self.feed
-        # A session's answer that does not name a partition says that nothing has changed there (KIP-227).
-        heard = self.heard if feed is None else max(self.heard, feed.heard(self))
-        self.urgency.note(self.source_start, self.position.offset, self.source_end)
-        return SourceTold(self.source_end, max(0.0, time.monotonic() - heard), self.source_start)
 
 
 class Source:
@@ -169,6 +110,10 @@ class Source:
         """How much one request may bring, so that all requests together leave room for what is on its way."""
         share = self.budget.limit_bytes // (8 * max(len(self._feeds), 1))
         return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self.budget.most_bytes))
+
+    def far_bytes(self) -> int:
+        """The same of a broker that is far away, of which two requests' answers are in work at the same time."""
+        return min(self.budget.limit_bytes // (4 * max(len(self._feeds), 1)), self.budget.most_bytes)
 
     def _place(self, tap: Tap) -> None:
         tap.timer = None
@@ -246,10 +191,13 @@ class Feed:
 
         Not less than a batch may have by Kafka's default (`message.max.bytes`): a broker cuts what does not fit.
         """
-        size = self.source.request_bytes()
+        size = self._hot.request_bytes()
         share = size // max(len(self._hot.taps) + len(self._new), 1)
+        lane_bytes = tap.lane_bytes
+        if self._hot.size.is_far:
+            lane_bytes = max(lane_bytes, tap.far_batches * tap.batch_bytes)
         # What retention is about to take comes in one piece.
-        return min(size, tap.lane_bytes, size if tap.urgency.is_near else max(share, LEAST_LANE_BYTES))
+        return min(size, lane_bytes, size if tap.urgency.is_near else max(share, LEAST_LANE_BYTES))
 
     def heard(self, tap: Tap) -> float:
         """When an answer last came to a request that this tap is part of; 0 while there is none."""
@@ -326,6 +274,7 @@ class Channel:
         """What the request under way asks for, or the next one will."""
         self.heard = 0.0
         """When the last answer came."""
+        self.size = FetchSize()
         self._feed = feed
         self._source = feed.source
         self._session = FetchSession()
@@ -335,6 +284,10 @@ class Channel:
         self._promised = 0
         self._asked = 0.0
         self._backoff = Backoff()
+
+    def request_bytes(self) -> int:
+        """How much its next request may bring."""
+        return self.size.wanted(self._source.request_bytes(), self._source.far_bytes())
 
     def key(self, tap: Tap) -> TopicPartition:
         """How this connection names a tap's partition."""
@@ -362,7 +315,7 @@ class Channel:
             return False
         if connection is not self._connection:
             self._adopt(connection)
-        size = self._source.request_bytes()
+        size = self.request_bytes()
         if not self._source.budget.promise(size, self):
             return False
         self._promised = size
@@ -394,6 +347,7 @@ class Channel:
         self._version = connection.version(FETCH)
         self._by_id = self._version >= FETCH_BY_TOPIC_ID
         self._session = FetchSession()
+        self.size = FetchSize()
         self.taps = {self.key(tap): tap for tap in taps}
 
     def _connect(self) -> None:
@@ -426,8 +380,9 @@ class Channel:
             connection.pipe.close(str(error), error)
             self._feed.failed(self, self._backoff.next_s())
             return
+        size, now = end.end - end.start, time.monotonic()
+        self.size.answered(self._promised, size, now - self._asked)
         brought = self._hand_out(response, end)
-        now = time.monotonic()
         self.throttle.told(response.throttle_ms)
         if not response.throttle_ms:
             self.heard = now  # with a wait comes an empty answer, whatever there is (KafkaApis.handleFetchRequest)
@@ -462,6 +417,7 @@ class Channel:
                 tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
+                tap.batch_bytes = first_batch_bytes(buffer, fetched.records_start)
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
                 continue  # a broker tells of each partition that is new to its session; the wish stands

@@ -68,6 +68,11 @@ Scanned = tuple[int, int, int, int, int, int, HeaderTuple]
 """One batch: (start, end, base offset, last offset, record count, attributes, header)."""
 
 
+def first_batch_bytes(buffer: bytearray, start: int) -> int:
+    """How long the first batch is, a cut one as well; the old formats' messages have their length in the same place."""
+    return int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET]) + LENGTH_OFFSET
+
+
 def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
     """The whole batches of the records section buffer[start:end], and the position behind the last of them.
 

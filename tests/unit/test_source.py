@@ -10,7 +10,8 @@ from mirrord.model.names import TopicId
 from mirrord.shell.budget import Budget, Rate
 from mirrord.shell.frames import BufferPool, Frame
 from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source, Tap
+from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source
+from mirrord.shell.tap import Tap
 from mirrord.shell.urgency import Urgency
 from mirrord.wire.primitives import uuid_text
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
@@ -286,6 +287,26 @@ async def test_an_answer_that_is_none_ends_the_connection(rig: Rig) -> None:
     former = rig.hot
     rig.hot.answer(b"\xff")
     await until(lambda: rig.hot is not former and rig.hot.in_flight == 1)
+
+
+async def test_a_lane_of_a_far_broker_is_asked_for_more(rig: Rig) -> None:
+    tap = rig.tap(0)
+    tap.lane_bytes, tap.far_batches = 4 << 20, 4_096
+    await rig.want(tap, 5)
+    assert tap.position.max_bytes == 4 << 20
+    channel = tap.feed._hot  # type: ignore[union-attr]
+    channel.size.answered(8 << 20, 8 << 20, 0.15)
+    batch = bytes(8) + (8_192 - 12).to_bytes(4) + bytes(8_192 - 12)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, batch)))
+    await rig.want(tap, 6)
+    assert tap.position.max_bytes == 4 << 20  # some answers come soon
+    channel.size = type(channel.size)()
+    channel.size.answered(8 << 20, 8 << 20, 0.15)
+    await rig.want(tap, 7)
+    assert tap.position.max_bytes == rig.source.far_bytes() == 16 << 20
+    tap.batch_bytes = 200
+    await rig.want(tap, 8)
+    assert tap.position.max_bytes == 4 << 20  # so many batches would hold the others up
 
 
 async def test_memory_is_bounded() -> None:
