@@ -52,6 +52,19 @@ class Admin:
             except KafkaException as error:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
 
+    def names(self) -> set[str]:
+        """Of all topics. Raises EnvironmentFault."""
+        try:
+            return set(self._client.list_topics(timeout=_ANSWER_S).topics)
+        except KafkaException as error:
+            raise EnvironmentFault(f"the topics cannot be listed: {error}") from error
+
+    def delete_like(self, part: str) -> None:
+        """Delete the topics with this in their names. Raises EnvironmentFault."""
+        found = sorted(name for name in self.names() if part in name)
+        if found:
+            self.delete(found)
+
     def ends(
         self, topics: Mapping[str, int], *, read_committed: bool = False, timeout_s: float = 2.0
     ) -> dict[tuple[str, int], int]:

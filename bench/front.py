@@ -12,6 +12,7 @@ Results = Mapping[str, list[dict[str, Any]]]
 """By kind, what bench/results holds; a kind without results is missing."""
 
 _LATENCY_RECORDS_PER_S = 1_000
+_IDLE_PARTITIONS = 1_000
 
 PAGE = Path(__file__).parents[1] / "README.md"
 
@@ -126,9 +127,19 @@ def _memory(results: Results) -> str | None:
 def _idle(results: Results) -> str | None:
     told = [
         f"{each['core_share']:.1%} of a core, {each['rss_bytes'] / 1e6:.0f} MB {_engine(each)}"
-        for each in _ray_first(_last(results, "idle"))
+        for each in _idles(results, {"ray", "process"})
     ]
     return ", ".join(told) or None
+
+
+def _mm2_idle(results: Results) -> str | None:
+    found = _idles(results, {"MM2"})
+    return ", ".join(f"{each['core_share']:.1%} of a core, {each['rss_bytes'] / 1e6:.0f} MB" for each in found) or None
+
+
+def _idles(results: Results, copiers: Container[str]) -> list[dict[str, Any]]:
+    found = [each for each in _last(results, "idle") if each["partitions"] == _IDLE_PARTITIONS]
+    return _ray_first([each for each in found if each["engine"] in copiers])
 
 
 def _stands(results: Results) -> str | None:
@@ -184,6 +195,7 @@ BESIDE: dict[str, Callable[[Results], str | None]] = {
     "CPU-seconds per stored GB, tuned for throughput": _mm2_cpu,
     "added latency, p99 at 1,000 records/s": _mm2_latency,
     "memory during a catch-up": _mm2_memory,
+    "1,000 idle partitions": _mm2_idle,
     "start to the first record": _mm2_start,
 }
 """MirrorMaker 2's, of the rows that are measured here."""

@@ -1,75 +1,80 @@
-"""What does a daemon cost that has a thousand partitions and nothing to do?"""
+"""What does a mirror cost that has many partitions and nothing to do?"""
 
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 import msgspec
-import psutil
 
+from bench import copiers
 from bench.clusters import Admin
-from bench.daemon import Daemon, Settings
+from bench.copiers import Copier, Engine
 from bench.load import Topic
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
-TOPICS = 20
+SIZES = (100, 1_000, 5_000)
+"""Partitions in all."""
 PARTITIONS = 50
-REPLICATORS = 1
-START_S = 180.0
+"""Of each topic."""
+START_S = 600.0
+"""Until all copies are there, also where a topic is created at a time."""
 SETTLE_S = 10.0
 MEASURED_S = 60.0
-_TOPIC = "idle-"
+_LOOK_S = 0.5
+
+Tell = Callable[[str], None]
 
 
 class Idle(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the replicator processes alone; with the engine "process" supervisor and HTTP are part of the one process."""
+    """Of the processes that copy: of mirrord the replicator, which is all there is with the engine "process"."""
 
     engine: str
+    """mirrord's, or the name of another copier."""
     partitions: int
     seconds: float
     core_share: float
     """CPU-seconds per second."""
     rss_bytes: int
-    """Resident memory at the end."""
+    """The largest resident memory so far."""
 
 
-def measure(
-    source: Cluster, target: Cluster, engine: Literal["ray", "process"], share: float, tell: Callable[[str], None]
-) -> Idle:
-    """Starts a daemon and lets it idle. Raises EnvironmentFault."""
-    partitions = TOPICS * PARTITIONS
-    Admin(source.bootstrap).create([Topic(f"{_TOPIC}{number}", PARTITIONS, "none") for number in range(TOPICS)])
-    with tempfile.TemporaryDirectory(prefix="mirrord-idle-") as folder:
-        settings = Settings(
-            source=source.bootstrap,
-            target=target.bootstrap,
-            topics=f"{_TOPIC}.*",
-            engine=engine,
-            flow=f"idle-{engine}",
-            refresh_s=5.0,
-            replicators=REPLICATORS if engine == "ray" else "auto",
-        )
-        daemon = Daemon(Path(folder), settings)
-        try:
-            daemon.start()
-            flow = daemon.wait_for("lane", lambda flow: flow.totals.lanes == {"copying": partitions}, START_S)
-            processes = [psutil.Process(replicator.pid) for replicator in flow.replicators]
-            time.sleep(SETTLE_S)
-            tell(f"idle, engine {engine}: {partitions:,} partitions for {MEASURED_S * share:.0f} s")
-            began, before = time.monotonic(), _cpu_s(processes)
-            time.sleep(MEASURED_S * share)
-            used, seconds = _cpu_s(processes) - before, time.monotonic() - began
-            rss_bytes = sum(process.memory_info().rss for process in processes)
-        except psutil.Error as error:
-            raise EnvironmentFault(f"a replicator has ended: {error}") from error
-        finally:
-            daemon.stop()
-    return Idle(engine=engine, partitions=partitions, seconds=seconds, core_share=used / seconds, rss_bytes=rss_bytes)
+def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Idle]:
+    """Each engine and MirrorMaker 2 with each number of partitions. Raises EnvironmentFault."""
+    found: list[Idle] = []
+    for size in SIZES:
+        topics = [f"idle-{size}-{number}" for number in range(size // PARTITIONS)]
+        Admin(source.bootstrap).create([Topic(topic, PARTITIONS, "none") for topic in topics])
+        pattern = f"idle-{size}-.*"
+        for engine in engines:
+            with copiers.mirrord(source, target, pattern, f"idle-{engine}-{size}", engine) as copier:
+                found.append(_measure(target, copier, engine, [f"eu.{topic}" for topic in topics], share, tell))
+        with copiers.mm2(source, target, pattern, f"mm2-{size}") as copier:
+            found.append(_measure(target, copier, "MM2", [f"mm2-{size}.{topic}" for topic in topics], share, tell))
+        for cluster in (source, target):
+            Admin(cluster.bootstrap).delete_like(f"idle-{size}-")
+    return found
 
 
-def _cpu_s(processes: list[psutil.Process]) -> float:
-    times = [process.cpu_times() for process in processes]
-    return sum(each.user + each.system for each in times)
+def _measure(target: Cluster, copier: Copier, name: str, copies: Sequence[str], share: float, tell: Tell) -> Idle:
+    copier.used()
+    _await_copies(target, copies)
+    time.sleep(SETTLE_S)
+    tell(f"idle, {name}: {len(copies) * PARTITIONS:,} partitions for {MEASURED_S * share:.0f} s")
+    began, before = time.monotonic(), copier.used()
+    time.sleep(MEASURED_S * share)
+    after, seconds = copier.used(), time.monotonic() - began
+    return Idle(
+        engine=name,
+        partitions=len(copies) * PARTITIONS,
+        seconds=seconds,
+        core_share=(after.cpu_s - before.cpu_s) / seconds,
+        rss_bytes=after.peak_bytes,
+    )
+
+
+def _await_copies(target: Cluster, copies: Sequence[str]) -> None:
+    admin, deadline = Admin(target.bootstrap), time.monotonic() + START_S
+    while len(missing := set(copies) - admin.names()):
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"there are {len(missing)} of {len(copies)} copies missing after {START_S:g} s")
+        time.sleep(_LOOK_S)

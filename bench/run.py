@@ -106,7 +106,7 @@ def _recovery(source: Cluster, target: Cluster, order: Order, tell: Callable[[st
 
 
 def _idle(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
-    return [idle.measure(source, target, engine, order.share, tell) for engine in order.engines]
+    return list(idle.measure(source, target, order.engines, order.share, tell))
 
 
 def _topics(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:

@@ -36,6 +36,7 @@ _RIGHT_GOAL = "1,000 at most"
 _FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
 _NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
+_IDLE_GOALS = {5_000: "15 %"}
 _STEP_GOAL = "at most 25 %"
 
 
@@ -139,12 +140,13 @@ def idle(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Idle partitions",
-            ["engine", "partitions", "of a core", "memory", "seconds"],
+            ["copier", "partitions", "of a core", "goal at most", "memory", "seconds"],
             [
                 [
                     each["engine"],
                     f"{each['partitions']:,}",
                     f"{each['core_share']:.1%}",
+                    _IDLE_GOALS.get(each["partitions"], "-") if each["engine"] in {"ray", "process"} else "-",
                     f"{each['rss_bytes'] / 1e6:,.0f} MB",
                     f"{each['seconds']:.0f}",
                 ]
