@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from bench.load import Topic
@@ -51,6 +51,13 @@ class Admin:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: no answer") from None
             except KafkaException as error:
                 raise EnvironmentFault(f"the topic {name} cannot be deleted: {error}") from error
+
+    def write(self, topic: str) -> None:
+        """One record into its first partition. Raises EnvironmentFault."""
+        producer = Producer(self._settings)
+        producer.produce(topic, b"first", partition=0)
+        if producer.flush(_ANSWER_S):
+            raise EnvironmentFault(f"nothing can be written into {topic}")
 
     def names(self) -> set[str]:
         """Of all topics. Raises EnvironmentFault."""

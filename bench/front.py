@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench import recovery, topics
+from bench import mm2_nodes, recovery, topics
 
 Results = Mapping[str, list[dict[str, Any]]]
 """By kind, what bench/results holds; a kind without results is missing."""
@@ -95,6 +95,17 @@ def _mm2_memory(results: Results) -> str | None:
 def _mm2_start(results: Results) -> str | None:
     waits = [each["first_s"] for backlog in _last(results, "catch-up") for each in _mm2(backlog["copied"], "MM2")]
     return _seconds(waits) if waits else None
+
+
+def _mm2_waits(what: str) -> Callable[[Results], str | None]:
+    def told(results: Results) -> str | None:
+        for each in _last(results, "mm2"):
+            if each["what"] == what:
+                others = f"; the others for {max(each['others_s']):.1f} s" if each["others_s"] else ""
+                return f"{_seconds(each['concerned_s'])}{others}"
+        return None
+
+    return told
 
 
 def _mm2_of_backlogs(results: Results, tell: Callable[[dict[str, Any]], str], *copiers: str) -> str | None:
@@ -196,6 +207,10 @@ BESIDE: dict[str, Callable[[Results], str | None]] = {
     "added latency, p99 at 1,000 records/s": _mm2_latency,
     "memory during a catch-up": _mm2_memory,
     "1,000 idle partitions": _mm2_idle,
+    "kill -9 and restart: silence until the first new record": _mm2_waits(mm2_nodes.RESTARTED),
+    "a host crashes: its partitions move again after": _mm2_waits(mm2_nodes.KILLED),
+    "a host leaves as planned: its partitions stand for": _mm2_waits(mm2_nodes.LEFT),
+    "new topic: first record after": _mm2_waits(mm2_nodes.NEW),
     "start to the first record": _mm2_start,
 }
 """MirrorMaker 2's, of the rows that are measured here."""

@@ -34,6 +34,7 @@ depend on the machine and on what else it does: compare ratios within one run.
 _WORDS = {
     "catch-up": "Beside MirrorMaker 2",
     "far": "Over a long way",
+    "mm2": "MirrorMaker 2 when a node goes",
     "throughput": "Speed",
     "memory": "Memory",
     "latency": "Latency",

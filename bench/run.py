@@ -26,6 +26,7 @@ from bench import (
     latency,
     map_cost,
     memory,
+    mm2_nodes,
     moves,
     recovery,
     report,
@@ -56,11 +57,12 @@ Question = Literal[
     "compact",
     "fairness",
     "soak",
+    "mm2",
 ]
 Engine = Literal["ray", "process"]
 
 QUESTIONS: tuple[Question, ...] = get_args(Question)
-LONG: tuple[Question, ...] = ("soak",)
+LONG: tuple[Question, ...] = ("soak", "mm2")
 """Only when they are asked for."""
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 
@@ -144,6 +146,10 @@ def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[st
     return windows
 
 
+def _mm2(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(mm2_nodes.measure(source, target, order.share, order.seed, tell))
+
+
 def _soak(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     kinds: list[msgspec.Struct] = []
     for engine in order.engines:
@@ -167,6 +173,7 @@ _MEASURES: dict[str, Measure] = {
     "compact": _compact,
     "fairness": _fairness,
     "soak": _soak,
+    "mm2": _mm2,
 }
 
 
@@ -183,7 +190,7 @@ def ask(question: Question, order: Order, tell: Callable[[str], None]) -> list[m
 def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.run", description=__doc__)
-    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak")
+    parser.add_argument("--question", choices=QUESTIONS, action="append", help="default: all but soak and mm2")
     parser.add_argument("--engine", choices=ENGINES, action="append", help="default: both, where there is one")
     parser.add_argument(
         "--share", type=float, default=1.0, help="of bytes, time and repetitions; 0.1 takes minutes (default: 1)"

@@ -13,7 +13,7 @@ from bench import topics as bench_topics
 from bench.move_phases import PHASES
 from bench.sampler import PARTS
 from bench.table import Result, Table, least_median_most
-from bench.tables_beside import catch_up, far, latency
+from bench.tables_beside import catch_up, far, latency, mm2_nodes
 
 _SPEED_GOALS = {
     "64 KiB batches": "at least 40 % of the relay",
@@ -431,6 +431,7 @@ def soak(results: Sequence[Result]) -> list[Table]:
 TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "catch-up": catch_up,
     "far": far,
+    "mm2": mm2_nodes,
     "throughput": throughput,
     "memory": memory,
     "latency": latency,

@@ -1,5 +1,6 @@
 """Figures of mirrord, MirrorMaker 2 and a bare relay side by side."""
 
+import statistics
 from collections.abc import Sequence
 
 from bench.catch_up import WARM_SHARE
@@ -92,6 +93,22 @@ def latency(results: Sequence[Result]) -> list[Table]:
             ],
         )
     ]
+
+
+def mm2_nodes(results: Sequence[Result]) -> list[Table]:
+    """How long MirrorMaker 2's partitions stand."""
+    rows = [
+        [
+            f"{each['what']}: {whose}",
+            str(len(each[seconds])),
+            *(f"{pick(each[seconds]):.1f}" for pick in (min, statistics.median, max)),
+        ]
+        for each in results
+        for whose, seconds in (("those concerned", "concerned_s"), ("the other partitions", "others_s"))
+        if each[seconds]
+    ]
+    title = "MirrorMaker 2: seconds without a record"
+    return [Table(title, ["what: whose", "how many", "least", "median", "most"], rows)]
 
 
 def _ratios(result: Result) -> list[str]:

@@ -47,13 +47,14 @@ def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
 def test_every_cell_of_the_front_page_has_its_row() -> None:
     rows = {line.split("|")[1].strip() for line in front.PAGE.read_text().splitlines() if line.count("|") == 5}
     assert set(front.ROWS) <= rows
+    assert set(front.BESIDE) <= rows
 
 
 def test_a_table_is_the_same_for_people_and_for_the_page() -> None:
     idle = Idle(engine="ray", partitions=1_000, seconds=60.0, core_share=0.021, rss_bytes=150_000_000)
     (table,) = tables.TABLES["idle"]([{name: getattr(idle, name) for name in idle.__struct_fields__}])
-    assert table.rows == [["ray", "1,000", "2.1%", "150 MB", "60"]]
-    assert "| ray | 1,000 | 2.1% | 150 MB | 60 |" in table.for_page()
+    assert table.rows == [["ray", "1,000", "2.1%", "-", "150 MB", "60"]]
+    assert "| ray | 1,000 | 2.1% | - | 150 MB | 60 |" in table.for_page()
     assert len(table.for_terminal().columns) == len(table.head)
 
 
