@@ -4,8 +4,8 @@ Variants: `fresh` records; `old` ones (ten days, and a target broker that forget
 topics that are only just being created; `two-daemons` on one flow; `zombies` and `old-zombies`: whoever copies is
 stopped for a minute and goes on when others have its partitions (`bench.zombies`); `groups`: consumers that move over
 and back while what follows them is killed (`bench.moving`); `both-ways`: one topic of two clusters, with
-writers on both sides (`bench.both_ways`); `sim`: the simulator, by seeds. Results are kept in bench/results and shown
-in docs/measurements.md.
+writers on both sides (`bench.both_ways`); `audits`: audits of each level beside traffic and kills of the daemon
+(`bench.auditing`); `sim`: the simulator, by seeds. Results are kept in bench/results and shown in docs/measurements.md.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import both_ways, moving, report, simulated, zombies
+from bench import auditing, both_ways, moving, report, simulated, zombies
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
@@ -244,12 +244,13 @@ def main() -> int:
     """The exit code."""
     parser = argparse.ArgumentParser(prog="python -m bench.campaign", description=__doc__)
     parser.add_argument(
-        "--variant", choices=(*VARIANTS, "groups", "both-ways", "sim"), action="append", help="default: all"
+        "--variant", choices=(*VARIANTS, "groups", "both-ways", "audits", "sim"), action="append", help="default: all"
     )
     parser.add_argument("--kills", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--records", type=int, default=2_000_000, help="at least (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
     parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
+    parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
     parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
     parser.add_argument("--seeds", type=int, default=100_000, help="of the simulator (default: %(default)s)")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
@@ -260,7 +261,7 @@ def main() -> int:
         print(f"{time.monotonic() - began:7.1f} s  {line}", flush=True)
 
     failed: list[str] = []
-    for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "sim"):
+    for variant in arguments.variant or (*VARIANTS, "groups", "both-ways", "audits", "sim"):
         tell(f"--- {variant}, seed {arguments.seed}")
         try:
             if variant == "sim":
@@ -269,6 +270,8 @@ def main() -> int:
                 passed = _move_groups(arguments, tell)
             elif variant == "both-ways":
                 passed = _copy_both_ways(arguments, tell)
+            elif variant == "audits":
+                passed = _audit(arguments, tell)
             else:
                 passed = _fault_campaign(_plan(variant, arguments), tell, keep=arguments.keep)
         except EnvironmentFault as fault:
@@ -337,11 +340,20 @@ def _copy_both_ways(arguments: argparse.Namespace, tell: Tell) -> bool:
     return _judge(arguments, "both-ways", both_ways.PARTITIONS, outcome, passed=passed)
 
 
+def _audit(arguments: argparse.Namespace, tell: Tell) -> bool:
+    outcome = auditing.run(arguments.engine, arguments.audit_minutes, arguments.seed, tell)
+    wrong = outcome.wrong or "nothing"
+    tell(f"audits: {outcome.records:,} records, {outcome.audits} audits, {outcome.kills}, wrong: {wrong}")
+    variant = f"audits, {outcome.audits:,} of them in {outcome.seconds / 60:.0f} minutes"
+    passed = not outcome.wrong and outcome.audits > 0
+    return _judge(arguments, variant, outcome.partitions, outcome, passed=passed)
+
+
 def _judge(
     arguments: argparse.Namespace,
     variant: str,
     partitions: int,
-    outcome: moving.Moved | both_ways.Outcome,
+    outcome: moving.Moved | both_ways.Outcome | auditing.Outcome,
     *,
     passed: bool,
 ) -> bool:

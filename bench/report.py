@@ -47,6 +47,7 @@ _WORDS = {
     "groups": "A thousand groups",
     "map": "The offset map",
     "compact": "The offset map in files",
+    "audit": "An audit",
     "fairness": "Fairness",
     "soak": "Half an hour",
 }

@@ -15,6 +15,7 @@ import msgspec
 from rich.console import Console
 
 from bench import (
+    audit_cost,
     catch_up,
     compact_cost,
     discovery,
@@ -55,6 +56,7 @@ Question = Literal[
     "groups",
     "map",
     "compact",
+    "audit",
     "fairness",
     "soak",
     "mm2",
@@ -139,6 +141,10 @@ def _compact(_source: Cluster, target: Cluster, order: Order, tell: Callable[[st
     return [compact_cost.measure(target, order.share, order.seed, tell)]
 
 
+def _audit(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return [audit_cost.measure(source, target, order.share, tell)]
+
+
 def _fairness(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     windows: list[msgspec.Struct] = []
     for engine in order.engines:
@@ -171,6 +177,7 @@ _MEASURES: dict[str, Measure] = {
     "groups": _groups,
     "map": _map,
     "compact": _compact,
+    "audit": _audit,
     "fairness": _fairness,
     "soak": _soak,
     "mm2": _mm2,

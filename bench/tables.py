@@ -428,6 +428,37 @@ def soak(results: Sequence[Result]) -> list[Table]:
     return [Table("Resident memory under kills, new and deleted topics, and new groups", head, rows)]
 
 
+def audits(results: Sequence[Result]) -> list[Table]:
+    """What an audit reads per CPU-second."""
+    rows = [
+        [
+            f"{each['partitions']}",
+            f"{each['batch_bytes']:,}",
+            f"{each['read_bytes'] / 1e9:.2f} GB",
+            *(_spread([f"{cpu_s:.2f} s" for cpu_s in sorted(each[who])]) for who in _AUDITORS),
+            _spread([f"{ratio:.0%}" for ratio in each["of_relay"]]),
+        ]
+        for each in results
+    ]
+    head = [
+        "partitions",
+        "bytes a batch",
+        "read, of both",
+        "CPU of readers",
+        "of Java",
+        "of the driver",
+        "of the relay's",
+    ]
+    return [Table("`mirrord audit --level digest`: bytes per CPU-second of its readers", head, rows)]
+
+
+_AUDITORS = ("reader_cpu_s", "java_cpu_s", "driver_cpu_s")
+
+
+def _spread(ascending: Sequence[str]) -> str:
+    return f"{ascending[len(ascending) // 2]} ({ascending[0]} to {ascending[-1]})"
+
+
 TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "catch-up": catch_up,
     "far": far,
@@ -439,6 +470,7 @@ TABLES: dict[str, Callable[[Sequence[Result]], list[Table]]] = {
     "idle": idle,
     "map": offset_map,
     "compact": compaction,
+    "audit": audits,
     "topics": topics,
     "moves": moves,
     "kills": kills,

@@ -83,7 +83,12 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html:
         write_whole(Path(arguments.html), page(audit.report(results)))
     if arguments.json:
-        document = {"level": order.level, "partitions": sums, "differences": differences}
+        document = {
+            "level": order.level,
+            "reader_cpu_s": round(audit.cpu_s, 3),
+            "partitions": sums,
+            "differences": differences,
+        }
         print(msgspec.json.encode(document).decode())
     else:
         console().print(_tables(sums, differences))

@@ -59,6 +59,8 @@ class Audit:
         self._plans: list[FlowPlan] = []
         self._found: dict[tuple[str, str], list[RangeResult]] = {}
         """By flow and lane."""
+        self.cpu_s = 0.0
+        """Of the Python processes that read and compare."""
 
     def run(self, results: Results | None, known: Mapping[RangeKey, RangeResult], tell: Tell = lambda _: None) -> None:
         """Compare everything, and keep results on the way; `known` are those of an audit that was broken off. `tell` is
@@ -183,7 +185,7 @@ class Audit:
                     for result in audit_by_ledger(lane):
                         yield plan.flow, result
             return
-        from mirrord.jobs.audit import audit, works  # noqa: PLC0415 - Spark is loaded for what needs it
+        from mirrord.jobs.audit import Read, audit, works  # noqa: PLC0415 - Spark is loaded for what needs it
 
         wanted = [work for plan in plans for work in works(plan)]
         if order.sample < 1:
@@ -191,12 +193,17 @@ class Audit:
             wanted = random.sample(wanted, min(some, len(wanted)))
         every = len(wanted)
         tell(Progress(0, every, 0))
+
+        def told(read: Read) -> None:
+            self.cpu_s = read.cpu_s
+            tell(Progress(min(read.ranges, every), every, read.read_bytes))
+
         found = audit(
             self._config.clusters,
             wanted,
             order.spark,
             by_records=order.level == "records",
-            tell=lambda done, read_bytes: tell(Progress(min(done, every), every, read_bytes)),
+            tell=told,
             rate_bytes_per_s=order.rate_bytes_per_s,
         )
         for each in found:

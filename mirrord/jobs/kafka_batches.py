@@ -12,12 +12,13 @@ daemon's own wire code. docs/kafka-batches.md tells the options and the columns.
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
+from mirrord.jobs.blocking import blocking
 from mirrord.jobs.columns import BatchColumns, Columns, RecordColumns, spark_schema
 from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
@@ -32,8 +33,6 @@ BYTES_AT_ONCE = 8 << 20
 """Of records in one Arrow batch."""
 SAMPLES = 3
 """Places of a range at which its bytes are looked at."""
-
-Item = TypeVar("Item")
 
 
 class KafkaBatches(DataSource):
@@ -159,23 +158,3 @@ async def _size(logs: LogReader, whole: LogRange, options: BatchesOptions) -> in
             if batch is not None:
                 samples.append((place, max(batch.header.last_offset, place), batch.end - batch.start))
     return estimated_bytes(whole, samples)
-
-
-def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
-    """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
-    with asyncio.Runner() as runner:
-        items = begin()
-
-        async def following() -> list[Item]:
-            async for item in items:
-                return [item]
-            return []
-
-        async def end() -> None:
-            await items.aclose()
-
-        try:
-            while found := runner.run(following()):
-                yield found[0]
-        finally:
-            runner.run(end())

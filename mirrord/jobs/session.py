@@ -3,6 +3,7 @@
 # pyright: reportMissingTypeStubs=false
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Generator, Mapping
@@ -19,6 +20,7 @@ from mirrord.model.errors import EnvironmentFault
 
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
+_RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -97,4 +99,8 @@ def _line(error: Exception) -> str:
     if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
         lines = lines[1:]  # py4j's own words; what Java says follows
     ours = [line for line in lines if line.startswith("mirrord.") and ": " in line]
-    return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
+    if ours:
+        return ours[-1].partition(": ")[2]
+    # The end of a worker's trace, in front of those of Java.
+    raised = [line for line in lines if _RAISED.match(line)] if lines and "Python worker" in lines[0] else []
+    return raised[-1] if raised else lines[0] if lines else type(error).__name__

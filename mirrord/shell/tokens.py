@@ -7,7 +7,6 @@ import json
 import time
 from typing import cast
 
-import aiohttp
 from aiokafka.abc import AbstractTokenProvider
 
 from mirrord.model.errors import EnvironmentFault
@@ -56,6 +55,8 @@ def _part(content: dict[str, object]) -> str:
 
 async def _granted(security: Security, url: str) -> str:
     """A token by OAuth's client credentials (RFC 6749 §4.4)."""
+    import aiohttp  # noqa: PLC0415 - a third of what each process of ours would load, for few
+
     key = (url, security.username or "", security.scope or "")
     token, until = _kept.get(key, ("", 0.0))
     if time.monotonic() < until:

@@ -1,0 +1,89 @@
+"""A task of an audit: reads both logs of some ranges and compares them (`mirrord.shell.auditing.RangeReader`).
+
+Every Python process of Spark loads this module, and counts its CPU from its start on: it imports what it needs, and no
+pyspark, no ledger, no configuration of a daemon.
+"""
+
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+
+from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.jobs.blocking import blocking
+from mirrord.model.config import ClusterConfig
+from mirrord.model.names import Alias
+from mirrord.shell.auditing import AuditedLane, RangeReader
+from mirrord.shell.log_reader import open_logs
+from mirrord.shell.pace import Pace
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One range, as a task is given it."""
+
+    flow: str
+    source: Alias
+    target: Alias
+    lane: AuditedLane
+    wanted: AuditRange
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One result, as a task gives it back."""
+
+    flow: str
+    result: RangeResult
+
+
+_counted = [0.0]
+"""CPU-seconds of this process that were counted already; Spark uses it for one task after the other."""
+
+
+def _uncounted_cpu_s() -> float:
+    now, before = time.process_time(), _counted[0]
+    _counted[0] = now
+    return now - before
+
+
+class AuditTask:
+    """What Spark calls with the ranges of a task. Holds references to secrets, never secrets."""
+
+    def __init__(
+        self,
+        clusters: dict[Alias, ClusterConfig],
+        *,
+        by_records: bool,
+        counters: tuple[Any, Any, Any],
+        rate_bytes_per_s: int | None = None,
+    ) -> None:
+        """`counters` are Spark's accumulators, for what `Read` tells; the rate is this task's share."""
+        self._clusters = clusters
+        self._by_records = by_records
+        self._rate_bytes_per_s = rate_bytes_per_s
+        self._done, self._read, self._cpu = counters
+
+    def __call__(self, given: Iterator[bytes]) -> Iterator[bytes]:
+        """One result for each range."""
+        wanted = [msgspec.msgpack.decode(work, type=Work) for work in given]
+        return map(msgspec.msgpack.encode, blocking(lambda: self._audit(wanted)))
+
+    async def _audit(self, wanted: Sequence[Work]) -> AsyncGenerator[Found, None]:
+        pairs = dict.fromkeys((work.source, work.target) for work in wanted)
+        for source, target in pairs:
+            some = [work for work in wanted if (work.source, work.target) == (source, target)]
+            async with AsyncExitStack() as stack:
+                topics = {work.lane.source.topic for work in some}, {work.lane.target.topic for work in some}
+                logs = [
+                    await stack.enter_async_context(open_logs(alias, self._clusters[alias], names))
+                    for alias, names in zip((source, target), topics, strict=True)
+                ]
+                pace = Pace(self._rate_bytes_per_s)
+                reader = RangeReader(logs[0], logs[1], by_records=self._by_records, pace=pace)
+                for work in some:
+                    result = await reader.audit(work.lane, work.wanted)
+                    self._done.add(1)
+                    self._read.add(result.read_bytes)
+                    self._cpu.add(_uncounted_cpu_s())
+                    yield Found(work.flow, result)

@@ -1,0 +1,27 @@
+"""An asynchronous generator, for a caller that knows no event loop: Spark's tasks are such."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
+    """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
+    with asyncio.Runner() as runner:
+        items = begin()
+
+        async def following() -> list[Item]:
+            async for item in items:
+                return [item]
+            return []
+
+        async def end() -> None:
+            await items.aclose()
+
+        try:
+            while found := runner.run(following()):
+                yield found[0]
+        finally:
+            runner.run(end())
