@@ -1,6 +1,8 @@
 """What a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
 
-Each has a loop of its own; what fails is remarked and tried again, and stops neither another nor the copying.
+Each has a loop of its own; what fails is remarked and tried again, and stops neither another nor the copying. Of a copy
+that is not named as the naming says (`mirrord.cluster.copy_names`) nothing is written: those clients make the name of a
+copy from its source topic's, and would take offsets of the one for those of the other.
 """
 
 import asyncio
@@ -11,6 +13,7 @@ import structlog
 from mirrord.cluster.beats import SentBeats
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.model.errors import PolicyFault
 from mirrord.model.groups import Translated
 from mirrord.model.names import Alias, TopicId
 from mirrord.model.status import LatencyStatus
@@ -19,6 +22,7 @@ from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered
 from mirrord.shell.heartbeats import Heartbeats
 from mirrord.shell.offset_syncs import OffsetSyncs
+from policies.flows import naming_of
 from policies.mm2_names import HEARTBEATS
 
 LONGEST_TRY_S = 10.0
@@ -41,11 +45,16 @@ class Mm2Upkeep:
         self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if records.checkpoints else None
         self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
         self._topics: dict[str, TopicId] = {}
+        self._naming = naming_of(flow)
+        self._apart: tuple[str, ...] = ()
+        """Copies that are named otherwise."""
         self._failed: dict[str, str] = {}
 
     def see(self, discovered: Discovered) -> None:
         """The clusters as discovery has just seen them."""
-        lanes = discovered.lanes
+        apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
+        self._apart = tuple(sorted(apart))
+        lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
         self._heartbeats.carry(next((lane.target_topic for lane in lanes if lane.source_topic == HEARTBEATS), None))
         if self._syncs is not None:
             self._syncs.see(lane.lane for lane in lanes)
@@ -59,7 +68,13 @@ class Mm2Upkeep:
     def tell(self, positions: Iterable[Translated]) -> None:
         """Groups stand here now; their records are acknowledged at the target."""
         if self._checkpoints is not None:
-            self._checkpoints.tell(positions)
+            self._checkpoints.tell(each for each in positions if self._is_named(each.topic, each.target_topic))
+
+    def _is_named(self, topic: str, copy: str) -> bool:
+        try:
+            return self._naming.target_topic(topic) == copy
+        except PolicyFault:
+            return False
 
     @property
     def latency(self) -> LatencyStatus | None:
@@ -70,7 +85,9 @@ class Mm2Upkeep:
     def remarks(self) -> tuple[str, ...]:
         """What does not succeed, one line each."""
         parts = (self._heartbeats, self._checkpoints, self._syncs)
-        return (*self._failed.values(), *(line for part in parts if part is not None for line in part.remarks))
+        apart = () if self._checkpoints is self._syncs is None else self._apart
+        told = [f"{topic}: no mm2_records, as its name is not what their readers would take it for" for topic in apart]
+        return (*self._failed.values(), *told, *(line for part in parts if part is not None for line in part.remarks))
 
     async def run(self, ledger: Callable[[], FlowState]) -> None:
         """Until it is cancelled."""

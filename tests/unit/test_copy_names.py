@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrord.cluster.acls import plan_acls
+from mirrord.cluster.beats import SentBeats
 from mirrord.cluster.copy_names import CopyNames
 from mirrord.cluster.deletions import Copy, without_source
 from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
@@ -14,12 +15,15 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
-from mirrord.model.config import FlowConfig
+from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.facts import AnyFact, CopyForgotten, CopyNamed, LaneOpened, LeaseTaken
+from mirrord.model.groups import Translated
 from mirrord.model.names import ClusterId, TopicId
+from mirrord.model.security import Security
 from mirrord.shell.claims import Claims
 from mirrord.shell.discovery import Discovered, Discovery
 from mirrord.shell.forgetting import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.shell.mm2_upkeep import Mm2Upkeep
 from mirrord.shell.preview import topics_that_change
 from policies.acls import TopicNames, acl_policy
 from policies.flows import naming_of, selection_of
@@ -254,6 +258,27 @@ async def test_another_configuration_shows_the_names_as_they_are() -> None:
         "begins to copy payments into eu.payments",
         "ceases to copy orders into eu.orders.2",
     ]
+
+
+async def test_mirrormaker_2s_clients_are_told_nothing_of_a_copy_that_they_would_take_for_another() -> None:
+    flow = Flow()
+    for _ in range(2):
+        flow.source.add("orders", 1)
+        await flow.copy()
+    flow.flow = KEEP  # with mm2_records, by default
+    flow.source.add("orders.new", 1)
+    found = await flow.refresh()
+    clusters = {alias: ClusterConfig((f"{alias}:9092",), Security()) for alias in ("eu", "us")}
+    upkeep = Mm2Upkeep(KEEP, clusters, 1.0, FakeClock(), SentBeats())
+    upkeep.see(found)
+    assert upkeep._syncs is not None
+    assert upkeep._checkpoints is not None
+    assert upkeep._syncs._lanes == tuple(lane.lane for lane in found.lanes if lane.source_topic == "orders.new")
+    told = [("orders", "eu.orders.2"), ("orders.new", "eu.orders.new")]
+    upkeep.tell(Translated("group", topic, copy, 0, 5, 5, "") for topic, copy in told)
+    assert [each.topic for each in upkeep._checkpoints._book.due()] == ["eu.orders.new"]
+    line = "eu.orders.2: no mm2_records, as its name is not what their readers would take it for"
+    assert upkeep.remarks == (line,)
 
 
 STEPS = ("again", "others", "stop-named", "stop-created", "copy", "lost", "taken")
