@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 
 import asyncio
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -85,3 +86,15 @@ def test_how_a_lane_was_left_is_known_of_every_version() -> None:
     assert handles._parting(b"") == Parting(clean=False)
     assert handles._parting(True) == Parting(clean=True)
     assert handles._parting(b"\xc1 nothing that is known here") == Parting(clean=True)
+
+
+async def test_a_replicator_of_an_older_version_is_told_of_no_urgent_lanes() -> None:
+    told: list[tuple[object, ...]] = []
+
+    async def taken(*given: object) -> None:
+        told.append(given)
+
+    new, old = SimpleNamespace(hurry=SimpleNamespace(remote=taken)), SimpleNamespace()
+    for actor in (new, old):
+        await handles.ReplicatorCalls("replicator", actor, asyncio.Event(), "orders").hurry([LaneId("S.0.T")])
+    assert told == [(["S.0.T"], "orders")]
