@@ -37,6 +37,7 @@ VERBS = {
     "translate": "mirrord.cli.translate",
     "gaps": "mirrord.cli.gaps",
     "audit": "mirrord.cli.audit",
+    "repair": "mirrord.cli.repair",
     "compact": "mirrord.cli.compact",
     "rebuild": "mirrord.cli.rebuild",
     "divergence": "mirrord.cli.divergence",

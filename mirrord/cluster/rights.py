@@ -258,7 +258,7 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
     yield from _topic(
         flow.target, name, ("WRITE", missing, parking), ("READ", missing, "to see what is parked, and to bring it back")
     )
-    yield Need(Right(flow.target, "transactional-id", f"{parking_id(flow.name, '')}*", "WRITE"), missing, parking)
+    yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), missing, parking)
 
 
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:

@@ -78,9 +78,14 @@ def dead_letter_topic(flow: str) -> str:
     return f"mirrord.{flow}.dead"
 
 
-def parking_id(flow: str, lane: str) -> str:
-    """The transactional id of whoever writes a lane's records into that topic; all of a flow begin alike."""
-    return f"{dead_letter_topic(flow)}.{lane}"
+def repair_topic(flow: str) -> str:
+    """Where the records lie on the flow's target cluster that an audit has missed; mostly it is not there."""
+    return f"mirrord.{flow}.repair"
+
+
+def parking_id(topic: str, lane: str) -> str:
+    """The transactional id of whoever writes a lane's records into such a topic; all of them begin with its name."""
+    return f"{topic}.{lane}"
 
 
 def state_topic(flow: str) -> str:

@@ -67,10 +67,11 @@ class Lying(NamedTuple):
 
 
 class DeadLetters:
-    """The dead-letter topic of one flow. Whatever cannot be done raises an EnvironmentFault."""
+    """The dead-letter topic of one flow, or another one of its kind. Whatever cannot be done raises an
+    EnvironmentFault."""
 
-    def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig) -> None:
-        self.topic = dead_letter_topic(flow.name)
+    def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
+        self.topic = topic or dead_letter_topic(flow.name)
         self._flow = flow
         self._source = source
         self._target = target
@@ -150,6 +151,11 @@ class DeadLetters:
                         told = Returned(letter.place.offset, letter.returned)
                         found.setdefault(letter.place.lane, []).append(told)
         return {lane: sorted(each) for lane, each in found.items()}
+
+    async def lying(self, place: Place, end: int) -> Lying:
+        """What lies in the topic of the records from `place` to `end`; nothing where there is no topic."""
+        there = await self._there(place, end, -1) if await self._exists() else {}
+        return Lying(len(there), min(there.values(), default=-1))
 
     # how
 
@@ -289,7 +295,7 @@ class DeadLetters:
         writer: Any = AIOKafkaProducer(
             bootstrap_servers=",".join(self._target.bootstrap),
             client_id="mirrord",
-            transactional_id=parking_id(self._flow.name, lane),
+            transactional_id=parking_id(self.topic, lane),
             transaction_timeout_ms=_OPEN_MS,
             request_timeout_ms=int(PATIENCE_S * 1000),
             compression_type="lz4",

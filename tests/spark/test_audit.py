@@ -134,8 +134,10 @@ async def test_each_kind_of_damage_at_its_offsets(
         found = {level: await audit("--level", level) for level in ("ledger", "records")}
         found["digest"] = await audit("--again", "--out", str(tmp_path / "results"))
         resumed = await audit("--again", "--resume", str(tmp_path / "results"))
+        repairs = [await repaired(capsys, tmp_path, conf, *options) for options in ((), ("--apply",), ("--apply",), ())]
         code, document = await audit()
 
+    check_repairs(repairs)
     # What is proven is not read again.
     assert [(each["records"], each["equal"], each["proven_to"]) for each in document["partitions"][:2]] == [
         (0, 0, ALL),
@@ -168,6 +170,25 @@ async def test_each_kind_of_damage_at_its_offsets(
         ("tail", "missing", 20, 20, 10),
     ]
     assert resumed == found["digest"]
+
+
+Repaired = tuple[int, list[tuple[str, str, int, int]]]
+"""The exit code, and of each range its place, difference, first source offset, and how many records lie there."""
+
+
+async def repaired(capsys: pytest.CaptureFixture[str], folder: Path, conf: str, *options: str) -> Repaired:
+    code = await asyncio.to_thread(main, ["repair", str(folder / "results"), conf, "--json", *options])
+    told = capsys.readouterr()
+    (document,) = (line for line in told.out.splitlines() if line.startswith('{"applied":'))
+    rows = json.loads(document)["ranges"]
+    return code, [(PLACES[each["partition"]], each["kind"], each["start"], each["records"]) for each in rows]
+
+
+def check_repairs(repairs: list[Repaired]) -> None:
+    """What is missing or altered lies in a topic of its own, each record once."""
+    damage_done = [("altered", "altered", 12), ("missing", "missing", 12), ("tail", "missing", 20)]
+    assert repairs[0] == (3, [(*each, 0) for each in damage_done])
+    assert repairs[1:] == [(0, [(*each, 10 if each[0] == "tail" else 1) for each in damage_done])] * 3
 
 
 def places(document: Any) -> list[tuple[Any, ...]]:

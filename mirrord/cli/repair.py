@@ -1,0 +1,83 @@
+"""`mirrord repair`: copies what an audit has missed into a topic of its own."""
+
+import argparse
+import asyncio
+import getpass
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.tables import count
+from mirrord.cli.watching import console
+from mirrord.model.errors import ConfigError
+from mirrord.model.fact import Origin
+from mirrord.shell.audit_results import Results
+from mirrord.shell.clock import SystemClock
+from mirrord.shell.repairing import Repair, damages, repair
+
+_LEVELS = ("ledger", "digest", "records")
+_EPILOG = """FOLDER is what `mirrord audit --out FOLDER` has kept. Records that are missing at the target, or altered
+there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that tell
+where each stood: in the copy itself they would stand out of order, and twice where they are only altered. Without
+--apply it shows what it would do, and what lies there already. Each record is copied once, however often it is run, and
+wherever it is broken off. What the source has deleted since cannot be repaired: its line says so.
+
+Exit code 0: all of it lies there; 3: something does not.
+
+  mirrord audit conf.toml --out results
+  mirrord repair results conf.toml
+  mirrord repair results conf.toml --apply"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "repair", "Copy what an audit has missed into a topic of its own.", _EPILOG)
+    parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument("--apply", action="store_true", help="do it; else it is only shown")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows what there is to be repaired, and repairs it. Raises ConfigError, EnvironmentFault."""
+    config = some_flows(load_conf(arguments), arguments)
+    folder = Path(arguments.folder)
+    if not folder.is_dir():
+        raise ConfigError(f"{folder} is no folder of an audit; `mirrord audit --out {folder}` makes one")
+    results = Results(folder)
+    found = {key: result for level in _LEVELS for key, result in results.known(level).items()}
+    if not found:
+        raise ConfigError(f"{folder} holds no results of an audit")
+    by = f"{getpass.getuser()}@{socket.gethostname()}"
+    origin = Origin(by, "", SystemClock().wall_ms()) if arguments.apply else None
+    made = asyncio.run(repair(config, damages(found), origin))
+    if arguments.json:
+        print(msgspec.json.encode({"applied": arguments.apply, "ranges": made}).decode())
+    else:
+        console().print(_table(made))
+    return 3 if any(each.trouble or not each.records for each in made) else 0
+
+
+def _table(made: Sequence[Repair]) -> RenderableType:
+    if not made:
+        return "the audit has missed nothing"
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("flow", "partition", "difference"):
+        table.add_column(name)
+    for name in ("from", "to", "repaired"):
+        table.add_column(name, justify="right")
+    table.add_column("where")
+    for each in made:
+        where = f"{each.into} from offset {each.at} on" if each.at is not None else "nowhere yet"
+        name = escape(f"{each.topic}-{each.partition}")
+        numbers = (str(each.start), str(each.end), count(each.records))
+        remark = "; ".join(filter(None, (where, each.trouble)))
+        table.add_row(escape(each.flow), name, each.kind, *numbers, escape(remark))
+    return table
