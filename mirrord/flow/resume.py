@@ -382,7 +382,8 @@ def _bind_holes(lane: Lane) -> Effects:
     """What the target leapt over follows under new ordinals; the ledger has to know before it is produced."""
     if lane.holes and lane.record is not None:
         facts = (*lane.beside_holes, *_mend(lane, lane.record))
-        lane.holes = []
+        # Other records were sent under the ordinals that follow: what is acknowledged as these is compared.
+        lane.holes, lane.check_first_ack, lane.check_later = [], True, True
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS

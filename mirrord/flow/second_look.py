@@ -35,6 +35,8 @@ def _compare(lane: Lane, now: float) -> Effects:
         return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
     lane.looked_at = max(lane.looked_at, lane.former_until)
     begun = lane.check_from or lane.resumed_at
+    if lane.acked == begun.ordinal and (lane.plan or lane.in_flight or lane.ready):
+        return [Wake(ask(lane), now + lane.limits.poll_s)]
     if lane.acked > begun.ordinal:
         lane.later_check = ask(lane)
         stretch = (begun.ordinal, lane.acked - 1, reading.stands_from(lane, begun), lane.expected)

@@ -33,7 +33,7 @@ SEEDS = {
     "a loss is told": 5,
     "each offset is copied or explained": 0,
     "an order ahead is carried out": 1,
-    "what is bound is not asked again": 140,
+    "what is bound is not asked again": 32,
     "a word is compared with the target": 466,
     "left out is what is parked": 0,
     "what is parked is not parked again": 0,

@@ -22,6 +22,7 @@ SHORT = "MIRRORD_SIM_STORIES" not in os.environ
 ONCE_FAILED = (
     (20303226, ""),
     (92138570911, ""),
+    (717743347928, "late"),
     (763929500071, "source truncated"),
     (431789197506, "source truncated, old records"),
     (825781768935, "source truncated, old records"),
