@@ -86,6 +86,8 @@ def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> Audit
         for number in range(max(2, round(TURNS * share))):
             relayed = relay(RELAY_BYTES)
             turn = _audit(daemon.conf)
+            if not turn.read_bytes:
+                raise EnvironmentFault("the audit has read nothing: nothing is told to be copied")
             ratio = turn.read_bytes / turn.reader_cpu_s / (relayed.relayed_bytes / relayed.cpu_s)
             turns.append((turn, ratio))
             tell(

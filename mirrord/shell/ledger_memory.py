@@ -1,8 +1,10 @@
 """The ledger's topics in memory: many stores share one `MemoryLedger`, and faults are injected between them."""
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -39,7 +41,13 @@ class MemoryLedger:
     save_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
     is_reachable: bool = True
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    version: int = 0
+    """Rises with everything that happens to it."""
+    _waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = field(
+        default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Jobs keep their lease in a thread of its own, with another event loop."""
     _late: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     _released: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -70,8 +78,28 @@ class MemoryLedger:
 
     def wake(self) -> None:
         """Let the readers look again."""
-        self.changed.set()
-        self.changed = asyncio.Event()
+        with self._lock:
+            self.version += 1
+            waiting, self._waiting = self._waiting, []
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, event in waiting:
+            if loop is here:
+                event.set()
+            else:
+                with suppress(RuntimeError):  # it is closed
+                    loop.call_soon_threadsafe(event.set)
+
+    async def until_changed(self, version: int) -> None:
+        """Until it is another version than this one."""
+        event = asyncio.Event()
+        with self._lock:
+            if self.version != version:
+                return
+            self._waiting.append((asyncio.get_running_loop(), event))
+        await event.wait()
 
     async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
         """Let a request take effect, or go wrong."""
@@ -145,6 +173,7 @@ class MemoryLog:
                 raise LogTrimmed
             if self._position > ledger.end:
                 raise LedgerWentBack(f"{TOPIC} ends at {ledger.end}, below {self._position}")
+            version = ledger.version
             entries = ledger.entries[self._position - ledger.start :]
             rows = ledger.rows[self._state_position :]
             if entries or rows:
@@ -152,7 +181,7 @@ class MemoryLog:
                 self._position += len(entries)
                 self._state_position += len(rows)
                 return [*read, *(row for row in rows if row is not None)]
-            await ledger.changed.wait()
+            await ledger.until_changed(version)
 
     async def append(self, values: Sequence[bytes]) -> None:
         """Append entries."""

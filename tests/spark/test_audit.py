@@ -125,7 +125,9 @@ async def test_each_kind_of_damage_at_its_offsets(
         told = capsys.readouterr()
         assert code in {0, 3}, told.err
         (document,) = (line for line in told.out.splitlines() if line.startswith('{"level":"'))
-        return code, json.loads(document)
+        found = json.loads(document)
+        assert found.pop("reader_cpu_s") >= 0
+        return code, found
 
     async with mirror(lab_pair.source, lab_pair.target) as flow:
         topic = flow.topic(partitions=len(PLACES))

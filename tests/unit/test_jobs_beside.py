@@ -35,24 +35,12 @@ CONF = (
 ELSEWHERE = Worker("elsewhere", 12)
 
 
-class Polled:
-    """An event of no event loop: leases live in threads with loops of their own."""
-
-    def set(self) -> None:
-        pass
-
-    async def wait(self) -> None:
-        await asyncio.sleep(0.002)
-
-
 class SharedLedger(MemoryLedger):
-    """Read from several threads."""
-
-    def wake(self) -> None:
-        pass
+    """What a test looks at."""
 
     def add(self, *facts: AnyFact) -> None:
         self.entries.append(encode_entry(entry(*facts)))
+        self.wake()
 
     @property
     def state(self) -> FlowState:
@@ -73,7 +61,7 @@ def config() -> Config:
 
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> SharedLedger:
-    made = SharedLedger(changed=Polled())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    made = SharedLedger()
     made.add(FLOW, LeaseTaken(1, HOLDER, 6_000))
     monkeypatch.setattr(supervise, "KafkaLog", lambda *_, **__: MemoryLog(made))
     monkeypatch.setattr(job_lease, "RENEW_S", 0.02)
@@ -151,6 +139,7 @@ async def test_a_lease_of_the_flow_that_is_taken_meanwhile_does_no_harm(ledger: 
     await asyncio.to_thread(lease.__enter__)
     ledger.add(LeaseReleased(1))
     ledger.entries.append(encode_entry(entry(LeaseTaken(2, HOLDER, 6_000), epoch=2)))
+    ledger.wake()
     signs = ledger.audit.signs
     await eventually(lambda: ledger.audit.signs > signs)
     lease.tell("eu-us", "done", "")

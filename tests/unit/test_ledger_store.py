@@ -134,7 +134,7 @@ async def test_an_append_whose_caller_left_is_kept_for_when_it_asks_again(
     store = await open_store()
     await start_flow(store)
     caller = asyncio.create_task(store.append(1, [LaneTaken(LANE, 2, "r2")]))
-    await ledger.changed.wait()
+    await ledger.until_changed(ledger.version)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
