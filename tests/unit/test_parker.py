@@ -1,0 +1,65 @@
+"""What a lane is told of the record that it wants to be parked."""
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from mirrord.flow.letters import LettersTold, Park
+from mirrord.model.letters import Place
+from mirrord.model.names import LaneId
+from mirrord.model.quarantine import BY_POLICY
+from mirrord.shell import parker
+from mirrord.shell.dead_letters import NotParked
+from mirrord.shell.parker import AT_ONCE, Parker
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (None, LettersTold(7, 40)),
+        (NotParked("it is full"), LettersTold(7, -1, "it is full")),
+        (RuntimeError(), LettersTold(7, -1, "RuntimeError()")),
+    ],
+)
+async def test_a_lane_is_told_where_its_record_lies_or_why_it_does_not(
+    fault: Exception | None, told: LettersTold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Letters:
+        async def keep(self, *asked: object) -> int:
+            assert asked == (Place("orders", 3, 9, LaneId("lane")), b"batch", BY_POLICY, 30)
+            if fault is not None:
+                raise fault
+            return 40
+
+    assert await _asked(Letters(), 1, monkeypatch) == [told]
+
+
+async def test_few_records_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Letters:
+        under_way = most = 0
+
+        async def keep(self, *_: object) -> int:
+            self.under_way += 1
+            self.most = max(self.most, self.under_way)
+            await asyncio.sleep(0)
+            self.under_way -= 1
+            return 40
+
+    letters = Letters()
+    assert len(await _asked(letters, 30, monkeypatch)) == 30
+    assert letters.most == AT_ONCE
+
+
+async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -> list[LettersTold]:
+    monkeypatch.setattr(parker, "DeadLetters", lambda *_: letters)
+    setup: Any = SimpleNamespace(flow=None, source=None, target=None)
+    told: list[LettersTold] = []
+    lane = SimpleNamespace(source_topic="orders", partition=3, id=LaneId("lane"))
+    hosted = cast(Any, SimpleNamespace(lane=lane, tell=told.append))
+    async with asyncio.TaskGroup() as tasks:
+        one = Parker(setup, tasks.create_task)
+        for _ in range(count):
+            one.ask(hosted, Park(7, 9, b"batch", 30))
+    return told
