@@ -56,7 +56,12 @@ async def check_start(
         looked = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
         faults = await asyncio.gather(
             *(
-                _missing_rights(flow, clusters, looked[flow.name], flows_into_source(flow, config.all_flows))
+                _missing_rights(
+                    flow,
+                    clusters,
+                    looked[flow.name],
+                    flows_into_source(flow, config.all_flows, looked[flow.name].source.topics),
+                )
                 for flow, clusters in reached
             )
         )
