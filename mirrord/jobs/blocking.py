@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TypeVar
 
+import uvloop
+
 Item = TypeVar("Item")
 
 
 def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
     """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
-    with asyncio.Runner() as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()
 
         async def following() -> list[Item]:
