@@ -7,7 +7,6 @@ request are handed to the transport as they are; uvloop writes them without join
 """
 
 import asyncio
-import os
 import socket
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import cast
 
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.frames import BufferPool, Frame
+from mirrord.shell.low_mark import LowMark, duplicate
 from mirrord.wire.apis import Api
 from mirrord.wire.crc32c import Bytes
 from mirrord.wire.errors import Malformed, Oversize, WireError
@@ -24,6 +24,8 @@ from mirrord.wire.primitives import NO_TAGS, nullable_string
 RECEIVE_BYTES = 128 * 1024
 DIRECT_BYTES = 16 * 1024
 """From this size on, an incomplete frame is worth a buffer of its own."""
+WAKE_BYTES = 1 << 20
+"""While a frame that is larger by far is received, the event loop wakes for so many bytes."""
 FRAME_LIMIT = 128 << 20
 """Far above what a fetch asks for: a single batch that is larger than the limits comes whole all the same (KIP-74)."""
 
@@ -91,6 +93,8 @@ class FramePipe(asyncio.BufferedProtocol):
         self._large_view = memoryview(b"")
         self._large_size = 0
         self._large_filled = 0
+        self._low_mark: LowMark | None = None
+        self._wakes_late = False
 
     @property
     def in_flight(self) -> int:
@@ -185,6 +189,8 @@ class FramePipe(asyncio.BufferedProtocol):
                 self._cut_frames()
             else:
                 self._large_filled += nbytes
+                if self._wakes_late and self._large_size - self._large_filled < WAKE_BYTES:
+                    self._wake_for(1)
                 if self._large_filled == self._large_size:
                     self._finish_large(self._large)
         except WireError as error:
@@ -225,6 +231,16 @@ class FramePipe(asyncio.BufferedProtocol):
         self._large_filled = end - start
         self._large_view[: end - start] = self._receive_view[start:end]
         self._filled = 0
+        if size > 2 * WAKE_BYTES:
+            self._wake_for(WAKE_BYTES)
+
+    def _wake_for(self, size: int) -> None:
+        """Never for more than is still to come."""
+        self._wakes_late = size > 1
+        if self._low_mark is None:
+            assert self._transport is not None  # noqa: S101
+            self._low_mark = LowMark(self._transport)
+        self._low_mark.set(size)
 
     def _finish_large(self, buffer: bytearray) -> None:
         self._large = None
@@ -275,6 +291,8 @@ class FramePipe(asyncio.BufferedProtocol):
             self._timer = None
         # A transport that was not told to stop may still write into the buffer of a large frame, so it is not reused.
         self._large = None
+        if self._low_mark is not None:
+            self._low_mark.close()
         while self._pending:
             self._pending.popleft()[3](lost)
         if self.on_lost is not None:
@@ -294,12 +312,13 @@ def tune(
     than `unsent_bytes` in the process itself the transport asks for a pause.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
-    # uvloop shows its sockets without setsockopt; a duplicate of the descriptor has the same options.
-    descriptor = os.dup(transport.get_extra_info("socket").fileno())
-    with socket.socket(fileno=descriptor) as duplicate:
-        duplicate.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    second = duplicate(transport)
+    if second is None:
+        return
+    with second:
+        second.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if user_timeout_s is not None:
-            duplicate.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))
+            second.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))
         if buffer_bytes is not None:
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
-            duplicate.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+            second.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
+            second.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)

@@ -7,6 +7,7 @@ import struct
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import trustme
 import uvloop
 
 from mirrord.shell.frames import BufferPool, Frame
-from mirrord.shell.pipe import DIRECT_BYTES, RECEIVE_BYTES, ConnectionLost, FramePipe, tune
+from mirrord.shell.pipe import DIRECT_BYTES, RECEIVE_BYTES, WAKE_BYTES, ConnectionLost, FramePipe, tune
 from mirrord.wire.apis import FETCH, METADATA
 from mirrord.wire.errors import Malformed, Oversize, Truncated
 
@@ -369,6 +370,45 @@ def test_a_callback_that_fails_ends_the_connection(run: Run, plain: Link) -> Non
             lost = await loss_of(ask(pipe, b"y"))
             assert isinstance(lost.__cause__, ZeroDivisionError)
         assert any(isinstance(context.get("exception"), ZeroDivisionError) for context in reported)
+
+    run(test())
+
+
+def test_very_large_answers_come_whole_however_they_come(run: Run, link: Link) -> None:
+    """The event loop sleeps until much of such an answer is there, but never for more than is to come."""
+    sizes = [5 * WAKE_BYTES, 2 * WAKE_BYTES + 1, 3 * WAKE_BYTES - 4, 10]
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for size in sizes:
+            correlation_id, _ = await read_request(reader)
+            whole = answer(correlation_id, bytes(size))
+            cuts = [0, 1, 60_000, 300_000, size - 70_000, size - 1]
+            for begin, end in pairwise([*(cut for cut in cuts if 0 <= cut < len(whole)), len(whole)]):
+                writer.write(whole[begin:end])
+                await writer.drain()
+                await asyncio.sleep(0)
+        await reader.read()
+
+    async def test() -> None:
+        async with link.pipe(drip) as pipe:
+            for size in sizes:
+                frame = await ask(pipe, b"")
+                assert isinstance(frame, Frame)
+                assert frame.end - frame.start == size
+                frame.release()
+
+    run(test())
+
+
+def test_a_connection_that_ends_within_a_very_large_answer_is_lost_at_once(run: Run, link: Link) -> None:
+    async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        correlation_id, _ = await read_request(reader)
+        writer.write(answer(correlation_id, bytes(4 * WAKE_BYTES))[:-1_000])
+        await writer.drain()
+
+    async def test() -> None:
+        async with link.pipe(half, timeout_s=60.0) as pipe:
+            assert isinstance(await ask(pipe, b""), ConnectionLost)
 
     run(test())
 
