@@ -6,12 +6,20 @@ and answers alike, and is told anew.
 
 from collections.abc import Sequence
 
-from mirrord.model.facts import Reason
+from mirrord.model.facts import HoleFound, Reason
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
 
 DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
+
+
+def void_ranges(runs: Runs, hole: HoleFound) -> list[Interval]:
+    """The source offsets of a hole of which nothing follows: they were told as unexplained, and count as that for as
+    long as nobody tells its ordinals anew."""
+    if hole.again != hole.until:
+        return []
+    return [(offset, offset + length) for _, offset, length in runs.between(hole.first, hole.last)]
 
 
 def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:

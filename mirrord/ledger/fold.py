@@ -8,8 +8,7 @@ What binds:
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
 - every other fact only under the present lease, until that is released, but for those of jobs (audits, compactions),
-  which hold no lease; `LeaseContinued` when its turn is one more than
-  the last, and its daemon the holder's;
+  which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
 - an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there; one to
@@ -20,7 +19,7 @@ What binds:
 
 import msgspec
 
-from mirrord.ledger.decided import answered_anew
+from mirrord.ledger.decided import answered_anew, void_ranges
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.archive import ArchivedPart, CompactionBegan, MapCompacted
@@ -469,15 +468,17 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
 
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
+    lowest = min((run.ordinal for run in fact.runs), default=0)
+    void = (void_ranges(lane.source_runs, hole) for hole in lane.holes if fact.runs and hole.first >= lowest)
+    lane.verdicts.explained([each for ranges in void for each in ranges])
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := answered_anew(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.answered_anew(again)
     # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
     if fact.runs:
-        lowest = min(run.ordinal for run in fact.runs)
         if fact.regiven:
-            lane.regiven = lowest if lane.regiven < 0 else min(lane.regiven, lowest)
+            lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
         _doubt(lane, lowest)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
@@ -489,8 +490,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         if lost:
             # What was still to be copied again is so no further than to the last of these runs.
             last = max(run.ordinal for run in fact.runs)
-            holes = (msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
-            lane.holes = tuple(holes)
+            lane.holes = tuple(msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
             lane.seeks = cut(lane.seeks, min(lost))
         _clip_proof(lane)
         # What is written at these offsets now is something else.

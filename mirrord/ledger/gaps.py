@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mirrord.ledger.decided import DECIDED, answered_anew
+from mirrord.ledger.decided import DECIDED, answered_anew, void_ranges
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, Reason, SourceRun, Verdict, VerdictGiven
+from mirrord.model.facts import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
 
@@ -40,6 +40,8 @@ class Gaps:
         """No verdict of a lane that somebody decided reaches beyond this offset."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """By lane, in the order of their offsets."""
+        self._void: dict[LaneId, list[tuple[int, list[Interval]]]] = {}
+        """Holes of which nothing follows: the first ordinal, and the source offsets that are unexplained for it."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
@@ -48,6 +50,8 @@ class Gaps:
                 self._forgotten[lane] = tally.recent[0].start if tally.recent else _NEVER
             for verdict in known.verdicts.recent:
                 self._add(lane, verdict, None)
+            for hole in known.holes:
+                self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
         """A fact that binds, or one that the state tells already."""
@@ -55,8 +59,11 @@ class Gaps:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):
                     self._answered_anew(fact)
+                    self._void_no_longer(fact)
                 for verdict in fact.verdicts:
                     self._add(fact.lane, verdict, at_ms)
+            case HoleFound():
+                self._note_void(fact.lane, fact)
             case _:
                 pass
 
@@ -86,6 +93,22 @@ class Gaps:
             return
         for start, end in answered_anew(known.source_runs, fact.runs, decided):
             stays = [each for each in self._within(fact.lane, (start, end)) if each.reason not in DECIDED]
+            self._put(fact.lane, (start, end), stays)
+
+    def _note_void(self, lane: LaneId, hole: HoleFound) -> None:
+        known = self._state.lanes.get(lane)
+        if known is not None and (ranges := void_ranges(known.source_runs, hole)):
+            self._void.setdefault(lane, []).append((hole.first, ranges))
+
+    def _void_no_longer(self, fact: SourceRun) -> None:
+        """Ordinals are told anew, and with them what is copied, or not, of the offsets that nobody could explain."""
+        if fact.lane not in self._void or not fact.runs:
+            return
+        lowest = min(run.ordinal for run in fact.runs)
+        ranges = [each for first, void in self._void[fact.lane] if first >= lowest for each in void]
+        self._void[fact.lane] = [each for each in self._void[fact.lane] if each[0] < lowest]
+        for start, end in ranges:
+            stays = [each for each in self._within(fact.lane, (start, end)) if each.reason != "unexplained"]
             self._put(fact.lane, (start, end), stays)
 
     def _within(self, lane: LaneId, where: Interval) -> list[Gap]:

@@ -74,6 +74,10 @@ class VerdictTally:
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
+    def explained(self, ranges: Sequence[Interval]) -> None:
+        """What was unexplained of these source offsets is told otherwise."""
+        self._take_back(ranges, ("unexplained",))
+
     def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
         if not any(old.reason in reasons and start < old.end and old.start < end
                    for start, end in ranges for old in self.recent):  # fmt: skip

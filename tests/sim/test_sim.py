@@ -35,6 +35,8 @@ ONCE_FAILED = (
     (576853183061, "unclean, beside others"),
     (111606693762, "unclean, beside others, handed over"),
     (696390081807, "unclean, beside others, handed over"),
+    (971808826696, "unclean, beside others, handed over"),
+    (448273008033, "policies of old records"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

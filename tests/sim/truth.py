@@ -177,8 +177,13 @@ def _skipped(world: World) -> set[int]:
 
 
 def _passed_over(world: World) -> set[int]:
-    """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet."""
-    live = [host.lane for host in world.hosts if host.alive]
+    """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet.
+
+    Whoever held the lane before may have got another answer: that one bound nothing.
+    """
+    record = world.truth.lanes.get(LANE)
+    grant = record.grant if record is not None else 0
+    live = [host.lane for host in world.hosts if host.alive and host.lane.grant == grant]
     told = [verdict for lane in live for verdict in lane.skipped if verdict.reason == "filtered"]
     return {offset for verdict in told for offset in range(verdict.start, verdict.end)}
 

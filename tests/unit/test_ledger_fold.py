@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import (
@@ -30,6 +31,7 @@ from mirrord.model.facts import (
     TargetRun,
     TopicCreated,
     Verdict,
+    VerdictGiven,
 )
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
@@ -187,6 +189,29 @@ def test_a_proof_goes_on_where_the_last_one_ends_also_without_a_holder(ledger: L
     assert ledger.lane.audited == audited(3, 20, "records")
     assert ledger.add(audited(20, 30)) == (True,)
     assert ledger.lane.audited == audited(3, 30)
+
+
+def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(ledger: Ledger) -> None:
+    gaps = Gaps(ledger.state)
+
+    def tell(*facts: AnyFact) -> None:
+        ledger.add(*facts)
+        for fact in facts:
+            gaps.take(fact, 0)
+
+    tell(SourceRun(LANE, 1, (Run(0, 10),)))
+    tell(HoleFound(LANE, 1, 2, 3, 4, 4), VerdictGiven(LANE, 1, (Verdict(12, 14, "unexplained"),)))
+    tell(SourceRun(LANE, 1, (Run(6, 20),), (Verdict(16, 20, "compacted"),)))
+    assert ledger.lane.verdicts.counts == {"unexplained": 2, "compacted": 4}
+    assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(12, 14, "unexplained"), (16, 20, "compacted")]
+    trimmed = Gaps(ledger.state)  # as a reader begins who finds a snapshot
+    again = SourceRun(LANE, 1, (Run(2, 12),))
+    tell(again)
+    trimmed.take(again, 0)
+    assert ledger.lane.holes == ()
+    assert ledger.lane.verdicts.counts["unexplained"] == 0
+    for told in (gaps, trimmed):
+        assert [(gap.start, gap.end, gap.reason) for gap in told] == [(16, 20, "compacted")]
 
 
 @pytest.mark.parametrize("at", [9, 10])
