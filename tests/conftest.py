@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ settings.load_profile("mirrord")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell starts in the background inherits that
     # Through the environment, so that the workers of pytest-xdist have the same one.
     seed = os.environ.setdefault(SEED, str(random.SystemRandom().randrange(2**32)))
     if config.getoption("hypothesis_seed", None) is None:

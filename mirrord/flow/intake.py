@@ -437,7 +437,13 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     # Verdicts behind the last new run belong to the next one.
     last = runs[-1].offset
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
-    told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *lane.skipped[:at]), lane.skipped[at:]
+    ahead, behind = lane.skipped[:at], lane.skipped[at:]
+    if ahead and ahead[-1].end > last:
+        # A run begins with a new epoch, too, whose first record may be left out: after a resume that is asked again.
+        across = ahead.pop()
+        ahead.append(Verdict(across.start, last, across.reason))
+        behind.insert(0, Verdict(last, across.end, across.reason))
+    told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *ahead), behind
     lane.unbound = (runs[0].ordinal, told)
     first = runs[0].ordinal
     epochs, regiven = lineage.take_new(lane, first), limbo.was_given(lane, first)
