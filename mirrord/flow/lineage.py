@@ -181,6 +181,8 @@ def _seed(lane: Lane, told: Epochs) -> None:
             continue
         # What lies between, and was not copied, may be of the later epoch.
         start = offset if former is None else min(offset, former + 1)
+        if former is not None and lane.position == offset == former + 1:
+            continue  # nothing of it was copied, and the source may have another epoch there by now
         if start <= below:
             found.append((start, epoch))
             below = start - 1

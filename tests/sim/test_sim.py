@@ -36,6 +36,8 @@ ONCE_FAILED = (
     (111606693762, "unclean, beside others, handed over"),
     (696390081807, "unclean, beside others, handed over"),
     (971808826696, "unclean, beside others, handed over"),
+    (294525202651, "source truncated twice"),
+    (113541351808, "source truncated twice"),
     (448273008033, "policies of old records"),
     (1020271772129, "policies of old records"),
 )
