@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.model.audit_facts import RangeRepaired
 from mirrord.model.facts import Reason, Verdict
 from mirrord.model.names import LaneId
 
@@ -27,12 +28,14 @@ Cause = (
         "other-writers",
         "brought-back",
         "forgotten",
+        "repaired",
     ]
 )
 """Why records cannot or need not be compared, and why that is no difference. A `Reason` is a verdict of the ledger;
 "forgotten": one that it held, before it was trimmed; "other-writers": by the configuration others write into the
-target's topic, too; "brought-back": what was left out stands there since (`mirrord quarantine replay`); the rest
-happened after the copy."""
+target's topic, too; "brought-back": what was left out stands there since (`mirrord quarantine replay`); "repaired":
+what the copy lacks lies in a topic of its own (`mirrord repair`); the rest happened after
+the copy."""
 
 
 WITHHELD: frozenset[Reason] = frozenset(
@@ -191,3 +194,12 @@ class LaneDifference(msgspec.Struct, frozen=True):
     partition: int
     target_topic: str
     difference: Difference
+
+
+class LaneRepaired(msgspec.Struct, frozen=True):
+    """Differences that were repaired, with their place."""
+
+    flow: str
+    topic: str
+    partition: int
+    repaired: RangeRepaired

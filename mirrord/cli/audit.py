@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 
-from mirrord.audit.model import LaneDifference, LaneSummary
+from mirrord.audit.model import LaneDifference, LaneRepaired, LaneSummary
 from mirrord.audit.report import page
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.progress import ProgressLine
@@ -79,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         for flow in config.flows:
             if lease is not None:
                 lease.tell(flow.name, *audit.outcome(flow.name))
-    sums, differences = audit.sums(), list(audit.differences())
+    sums, differences, repaired = audit.sums(), list(audit.differences()), list(audit.repaired())
     if arguments.html:
         write_whole(Path(arguments.html), page(audit.report(results)))
     if arguments.json:
@@ -88,10 +88,15 @@ def run(arguments: argparse.Namespace) -> int:
             "reader_cpu_s": round(audit.cpu_s, 3),
             "partitions": sums,
             "differences": differences,
+            "repaired": repaired,
         }
         print(msgspec.json.encode(document).decode())
     else:
         console().print(_tables(sums, differences))
+        for each in repaired[:_SHOWN]:
+            console().print(escape(_repaired_words(each)))
+        if len(repaired) > _SHOWN:
+            console().print(f"and {len(repaired) - _SHOWN} more; --json tells all")
     for line in lines:
         print(f"mirrord: {line}", file=sys.stderr)
     return 3 if any(each.differences for each in sums) else 0
@@ -178,6 +183,12 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
     left = len(differences) - _SHOWN
     more = [f"and {left} more; --json tells all"] if left > 0 else []
     return Group(table, "", places, *more)
+
+
+def _repaired_words(each: LaneRepaired) -> str:
+    told = each.repaired
+    where = f"source offsets {_offsets(told.start, told.records)} of {each.topic}-{each.partition}"
+    return f"{where} ({told.difference}): repaired, in {told.topic} from offset {told.at} on"
 
 
 def _offsets(start: int | None, length: int) -> str:

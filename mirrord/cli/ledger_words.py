@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import AuditFact, RangeAudited, RangeRepaired
 from mirrord.model.fact import Origin
 from mirrord.model.facts import (
     AclsPlanned,
@@ -147,7 +147,7 @@ def _probe_words(fact: TargetProbed) -> str:
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact | RangeAudited) -> str:
+def _lane_words(fact: LaneFact | AuditFact) -> str:
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -168,7 +168,9 @@ def _lane_words(fact: LaneFact | RangeAudited) -> str:
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
-        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | RangeAudited() | SeekDone():
+        case RangeAudited() | RangeRepaired():
+            return _audit_words(fact)
+        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | SeekDone():
             return _found_words(fact)
 
 
@@ -216,11 +218,14 @@ def _by(origin: Origin) -> str:
     return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
 
 
-def _audit_words(fact: RangeAudited) -> str:
+def _audit_words(fact: AuditFact) -> str:
+    if isinstance(fact, RangeRepaired):
+        what = f"{fact.difference} source offsets [{fact.start}, {fact.end}) repaired"
+        return f"{what}: in {fact.topic} from offset {fact.at} on, {_by(fact.origin)}"
     return f"proven up to source offset {fact.source_offset} by {fact.level}: ordinals {fact.first} to {fact.end - 1}"
 
 
-def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | RangeAudited | SeekDone) -> str:
+def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
     """What was found in target or source."""
     match fact:
         case Quarantined():
@@ -229,8 +234,6 @@ def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantine
             return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
         case TakeoverChecked():
             return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
-        case RangeAudited():
-            return _audit_words(fact)
         case SeekDone() if fact.start == fact.end:
             return f"had copied all in front of source offset {fact.end} already"
         case SeekDone():

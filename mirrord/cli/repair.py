@@ -4,6 +4,7 @@ import argparse
 import asyncio
 import getpass
 import socket
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,13 +21,15 @@ from mirrord.model.fact import Origin
 from mirrord.shell.audit_results import Results
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.repairing import Repair, damages, repair
+from mirrord.shell.translating import time_words
 
 _LEVELS = ("ledger", "digest", "records")
 _EPILOG = """FOLDER is what `mirrord audit --out FOLDER` has kept. Records that are missing at the target, or altered
 there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that tell
 where each stood: in the copy itself they would stand out of order, and twice where they are only altered. Without
 --apply it shows what it would do, and what lies there already. Each record is copied once, however often it is run, and
-wherever it is broken off. What the source has deleted since cannot be repaired: its line says so.
+wherever it is broken off. What the source has deleted since cannot be repaired: its line says so. The ledger keeps what was
+repaired, where it lies, by whom and when; audits from then on tell it as "repaired", and it is no difference any more.
 
 Exit code 0: all of it lies there; 3: something does not.
 
@@ -57,12 +60,14 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError(f"{folder} holds no results of an audit")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     origin = Origin(by, "", SystemClock().wall_ms()) if arguments.apply else None
-    made = asyncio.run(repair(config, damages(found), origin))
+    made, lines = asyncio.run(repair(config, damages(found), origin))
     if arguments.json:
         print(msgspec.json.encode({"applied": arguments.apply, "ranges": made}).decode())
     else:
         console().print(_table(made))
-    return 3 if any(each.trouble or not each.records for each in made) else 0
+    for line in lines:
+        print(f"mirrord: {line}", file=sys.stderr)
+    return 3 if lines or any(each.trouble or not each.records for each in made) else 0
 
 
 def _table(made: Sequence[Repair]) -> RenderableType:
@@ -76,6 +81,8 @@ def _table(made: Sequence[Repair]) -> RenderableType:
     table.add_column("where")
     for each in made:
         where = f"{each.into} from offset {each.at} on" if each.at is not None else "nowhere yet"
+        if each.at_ms is not None:
+            where += f", by {each.by} ({time_words(each.at_ms)})"
         name = escape(f"{each.topic}-{each.partition}")
         numbers = (str(each.start), str(each.end), count(each.records))
         remark = "; ".join(filter(None, (where, each.trouble)))

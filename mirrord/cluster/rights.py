@@ -24,6 +24,7 @@ from mirrord.model.names import (
     ledger_topic,
     parking_id,
     probe_topic,
+    repair_topic,
     state_topic,
 )
 from policies.mm2_names import HEARTBEATS
@@ -244,6 +245,7 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
         ("DELETE", "note", "to remove the topic of the probe again"),
     )
     yield from _dead_letters(flow, target)
+    yield from _repairs(flow, target)
 
 
 def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
@@ -259,6 +261,15 @@ def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
         flow.target, name, ("WRITE", missing, parking), ("READ", missing, "to see what is parked, and to bring it back")
     )
     yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), missing, parking)
+
+
+def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    """Only a person's order needs them."""
+    name, why = repair_topic(flow.name), "to keep what an audit has missed (mirrord repair)"
+    if name not in target:
+        yield from _topic(flow.target, name, ("CREATE", "note", why))
+    yield from _topic(flow.target, name, ("WRITE", "note", why), ("READ", "note", "to see what lies there already"))
+    yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), "note", why)
 
 
 def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.audit.model import LaneDifference, RangeResult
+from mirrord.audit.model import LaneDifference, LaneRepaired, RangeResult
+from mirrord.audit.repaired import with_repairs
 from mirrord.audit.report import ProvenPoint, Report
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
@@ -72,14 +73,18 @@ class Audit:
         for plan in self._plans:
             for lane in plan.lanes:
                 done = [known.get(range_key(plan.flow, wanted)) for wanted in lane.ranges]
-                self._found[plan.flow, lane.lane] = [result for result in done if result is not None]
+                self._found[plan.flow, lane.lane] = [
+                    with_repairs(each, lane.repaired) for each in done if each is not None
+                ]
         lanes = {(plan.flow, lane.lane): lane for plan in self._plans for lane in plan.lanes}
         ranges = {(key, wanted.first): wanted for key, lane in lanes.items() for wanted in lane.ranges}
         rows: list[Row] = []
         try:
             for flow, result in self._compared([_left(plan, known) for plan in self._plans], tell):
-                self._found[flow, result.lane].append(result)
-                audited = lanes[flow, result.lane].audited
+                lane = lanes[flow, result.lane]
+                # What is kept of it is what was found: `mirrord repair` may be asked for it once more.
+                self._found[flow, result.lane].append(with_repairs(result, lane.repaired))
+                audited = lane.audited
                 rows.append(
                     Row(
                         flow=flow,
@@ -115,6 +120,21 @@ class Audit:
                 for result in sorted(self._found.get((plan.flow, lane.lane), []), key=_first):
                     for difference in result.compared.differences:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
+
+    def repaired(self) -> Iterator[LaneRepaired]:
+        """Lane by lane, what of the differences was repaired, and where it lies."""
+        for plan in self._plans:
+            for lane in plan.lanes:
+                source = lane.audited.source
+                found = {
+                    (each.start, each.end)
+                    for result in self._found.get((plan.flow, lane.lane), [])
+                    for each in result.compared.explained
+                    if each.cause == "repaired"
+                }
+                for told in lane.repaired:
+                    if any(start < told.end and told.start < end for start, end in found):
+                        yield LaneRepaired(plan.flow, source.topic, source.partition, told)
 
     def outcome(self, flow: str) -> tuple[Outcome, str]:
         """What came of it, in one line."""

@@ -20,7 +20,7 @@ from mirrord.ledger.records import (
     StateRecord,
 )
 from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import AuditFact, RangeAudited
 from mirrord.model.facts import (
     AnyFact,
     Entry,
@@ -47,8 +47,8 @@ VERSION = 9
 `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
 (`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
 8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
-the verdict "skipped"). 9: `CopyNamed`, jobs (`JobBegan` and its neighbours), and where parked records lie
-(`letters_at`), also those that a policy leaves out."""
+the verdict "skipped"). 9: `CopyNamed`, jobs (`JobBegan` and its neighbours), what was repaired
+(`RangeRepaired`), and where parked records lie (`letters_at`), also those that a policy leaves out."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
@@ -112,6 +112,8 @@ def _is_sound(fact: AnyFact) -> bool:
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
     if isinstance(fact, Quarantined | QuarantineOrder | LaneSought | SeekDone):
         return _is_sound_range(fact)
+    if isinstance(fact, AuditFact):
+        return _is_sound_audit(fact)
     match fact:
         case SourceRun():
             runs = all(0 <= run.ordinal < _INT64 and 0 <= run.offset < _INT64 for run in fact.runs)
@@ -120,9 +122,6 @@ def _is_sound(fact: AnyFact) -> bool:
             return 0 <= fact.ordinal < _INT64 and 0 <= fact.offset < _INT64
         case VerdictGiven():
             return _are_ranges(fact.verdicts)
-        case RangeAudited():
-            times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
-            return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
         case CompactionBegan() | JobBegan() | JobRenewed() | JobEnded():
             return _is_sound_job(fact)
         case MapCompacted():
@@ -131,6 +130,13 @@ def _is_sound(fact: AnyFact) -> bool:
             return 0 <= fact.due_ms <= LATEST_MS
         case _:
             return True
+
+
+def _is_sound_audit(fact: AuditFact) -> bool:
+    if isinstance(fact, RangeAudited):
+        times = -1 <= fact.newest_ms <= LATEST_MS and 0 <= fact.at_ms <= LATEST_MS
+        return times and 0 <= fact.first < fact.end < _INT64 and 0 <= fact.source_offset < _INT64
+    return 0 <= fact.start < fact.end < _INT64 and 0 <= fact.at < _INT64 and 0 <= fact.origin.at_ms <= LATEST_MS
 
 
 def _is_sound_job(fact: CompactionBegan | JobFact) -> bool:

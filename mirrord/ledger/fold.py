@@ -7,8 +7,8 @@ What binds:
 
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the present lease, until that is released, but for those of jobs (audits, compactions),
-  which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the holder's;
+- every other fact only under the present lease, until that is released, but for those of jobs (audits, repairs,
+  compactions), which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
 - an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there; one to
@@ -20,10 +20,11 @@ What binds:
 import msgspec
 
 from mirrord.ledger.decided import answered_anew, void_ranges
+from mirrord.ledger.proof import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.archive import ArchivedPart, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import AuditFact
 from mirrord.model.facts import (
     AclsPlanned,
     AclsSynced,
@@ -69,8 +70,8 @@ WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""
 FORGOTTEN_KEPT = 1000
 """Names of topics that are forgotten; together they have to fit into one record."""
-_OF_ANYBODY = RangeAudited | CompactionBegan | MapCompacted | JobFact
-"""What jobs tell. It binds also when the last holder of the lease has released it."""
+_OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
+"""What jobs and repairs tell. It binds also when the last holder of the lease has released it."""
 
 
 def writer_text(writer: str, number: int) -> str:
@@ -262,35 +263,16 @@ def _grow_partitions(state: FlowState, fact: PartitionsGrown) -> bool:
     return True
 
 
-def _audit(state: FlowState, fact: RangeAudited, offset: int) -> bool:
-    lane = state.lanes.get(fact.lane)
-    if lane is None or offset < lane.folded_to or fact.end <= fact.first:
-        return False
-    known = lane.audited
-    if known is not None:
-        is_closer = fact.level == "records" and known.level != "records"
-        if fact.first > known.end or fact.end < known.end or (fact.end == known.end and not is_closer):
-            return False
-        if fact.first > known.first:
-            # The whole is proven as closely as the less close part of it.
-            level = fact.level if fact.level == known.level else "digest"
-            newest_ms = max(fact.newest_ms, known.newest_ms)
-            fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)
-    lane.audited = fact
-    _clip_proof(lane)
-    lane.changed_at = offset
-    return True
-
-
-def _apply_of_job(state: FlowState, fact: RangeAudited | CompactionBegan | MapCompacted | JobFact, offset: int) -> bool:
+def _apply_of_job(state: FlowState, fact: AuditFact | CompactionBegan | MapCompacted | JobFact, offset: int) -> bool:
     if isinstance(fact, JobFact):
         job = after(state.jobs.get(fact.job), fact)
         if job is not None:
             state.jobs[fact.job] = job
         return job is not None
+    if isinstance(fact, AuditFact):
+        lane = state.lanes.get(fact.lane)
+        return lane is not None and take_audit_fact(lane, fact, offset)
     match fact:
-        case RangeAudited():
-            return _audit(state, fact, offset)
         case CompactionBegan():
             if fact.number <= state.compaction:
                 return False
@@ -317,22 +299,6 @@ def _retell(state: FlowState, lane: LaneState, ordinal: int) -> None:
     """A run is told: what a compaction has read of the runs from this ordinal on is not what stands there."""
     began, lowest = lane.retold
     lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
-
-
-def _clip_proof(lane: LaneState) -> None:
-    """What the source lost behind the ordinals that were audited is there again, as something that nobody has seen."""
-    fact = lane.audited
-    if fact is None:
-        return
-    lost = min((start for ordinal, start in lane.cuts if ordinal >= fact.end), default=fact.source_offset)
-    if lost < fact.source_offset:
-        lane.audited = msgspec.structs.replace(fact, source_offset=lost, newest_ms=-1)
-
-
-def _doubt(lane: LaneState, ordinal: int) -> None:
-    """Something else is told of an ordinal: what was proven of it was another record, or another place."""
-    if lane.audited is not None and ordinal < lane.audited.end:
-        lane.audited = None
 
 
 def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
@@ -425,13 +391,13 @@ def _change_lane(
         case SourceRun():
             _add_runs(lane, fact)
         case TargetRun():
-            _doubt(lane, fact.ordinal)
+            doubt(lane, fact.ordinal)
             # What the ledger had above this offset under lower ordinals was in a log that went back.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
         case HoleFound():
-            _doubt(lane, fact.first)
+            doubt(lane, fact.first)
             lane.holes = (*lane.holes, fact)
         case LaneHalted():
             lane.halted = fact
@@ -445,7 +411,7 @@ def _change_lane(
         case CopyInherited():
             lane.inherited = fact
         case MapRebuilt():
-            _doubt(lane, fact.first)
+            doubt(lane, fact.first)
             # What follows is mended like a hole, one of no ordinals; an older one at this place is superseded.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
@@ -479,7 +445,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
-        _doubt(lane, lowest)
+        doubt(lane, lowest)
         lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
         # Told once more before anything was copied behind it, a truncation is the same one.
@@ -492,9 +458,10 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
             last = max(run.ordinal for run in fact.runs)
             lane.holes = tuple(msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
             lane.seeks = cut(lane.seeks, min(lost))
-        _clip_proof(lane)
+        clip_proof(lane)
         # What is written at these offsets now is something else.
         lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost, default=each.end))
+        lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])
         lane.epochs = (*(each for each in lane.epochs if each[0] < lowest), *fact.epochs)
     lane.verdicts.add(verdicts)

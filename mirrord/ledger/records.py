@@ -11,7 +11,7 @@ import msgspec
 
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import ArchivedRuns
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import RangeAudited, RangeRepaired
 from mirrord.model.facts import (
     CopyInherited,
     CopyNamed,
@@ -123,6 +123,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     seeks: Seeks = ()
     opened_at: int = 0
     regiven: int = -1
+    repaired: tuple[RangeRepaired, ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

@@ -302,6 +302,7 @@ def _snapshot_lane(
         regiven=lane.regiven,
         seeks=lane.seeks,
         opened_at=lane.opened_at,
+        repaired=lane.repaired,
     )
 
 
@@ -404,6 +405,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         audited=lane.audited,
         retold=lane.retold,
         regiven=lane.regiven,
+        repaired=lane.repaired,
         opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,

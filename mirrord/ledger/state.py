@@ -8,7 +8,7 @@ from typing import get_args
 from mirrord.ledger.decided import DECIDED
 from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
 from mirrord.model.acls import AclRule
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import RangeAudited, RangeRepaired
 from mirrord.model.facts import (
     CopyInherited,
     CopyNamed,
@@ -124,6 +124,8 @@ class LaneState:
     """Orders to go on further ahead, and what was left out by them."""
     audited: RangeAudited | None = None
     """What audits have proven, from the first ordinal that they looked at on."""
+    repaired: tuple[RangeRepaired, ...] = ()
+    """What lies in a topic of its own (`mirrord.ledger.proof`): ascending, without overlap; of many the last ones."""
     regiven: int = -1
     """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
     -1: none."""

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from mirrord.model.fact import Fact
+from mirrord.model.fact import Fact, Origin
 from mirrord.model.names import LaneId
 
 ProvingLevel = Literal["digest", "records"]
@@ -27,3 +27,32 @@ class RangeAudited(Fact, frozen=True, tag="range_audited"):
     """The highest record time among them; -1: not known."""
     at_ms: int
     """Wall clock, for people only."""
+
+
+RepairedKind = Literal["missing", "altered"]
+"""Differences by which the target lacks a record as the source has it."""
+
+
+class RangeRepaired(Fact, frozen=True, tag="range_repaired"):
+    """The records of all source offsets [start, end), which a lane's copy lacks, lie in a topic of their own.
+
+    Told behind the records, by whoever has put them there or seen them there; it binds as `RangeAudited` does, when it
+    says something new (`mirrord.ledger.proof`). The copy itself is as it was.
+    """
+
+    lane: LaneId
+    start: int
+    end: int
+    difference: RepairedKind
+    topic: str
+    at: int
+    """None of them lies in front of that offset."""
+    origin: Origin
+
+    @property
+    def records(self) -> int:
+        """How many they are: one for each offset."""
+        return self.end - self.start
+
+
+AuditFact = RangeAudited | RangeRepaired

@@ -11,7 +11,7 @@ import msgspec
 
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import AuditFact
 from mirrord.model.fact import Fact
 from mirrord.model.job_facts import JobFact
 from mirrord.model.names import ClusterId, LaneId, TopicId
@@ -424,7 +424,7 @@ AnyFact = (
     | OrderFact
     | QuarantineOrder
     | LaneSought
-    | RangeAudited
+    | AuditFact
     | CompactionBegan
     | MapCompacted
     | JobFact

@@ -11,7 +11,7 @@ from mirrord.audit.ranges import ranges
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import RangeAudited, RangeRepaired
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import goes_back
 from mirrord.model.facts import AnyFact, Verdict
@@ -53,6 +53,8 @@ class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
     """The first range goes on where the lane is proven to, or is the first one of the lane."""
     lost: int = 0
     """Records that were copied into a target topic that is not there any more."""
+    repaired: tuple[RangeRepaired, ...] = ()
+    """What of its source offsets lies in a topic of its own."""
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +101,7 @@ async def plan_flow(
         _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
     ]
     planned = [_with(each, returned.get(each.lane, [])) for each in planned]
+    planned = [msgspec.structs.replace(each, repaired=state.lanes[each.lane].repaired) for each in planned]
     planned.sort(key=lambda each: each.audited.source)
     return FlowPlan(
         flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned), history=tuple(history)

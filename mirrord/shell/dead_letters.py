@@ -64,6 +64,8 @@ class Lying(NamedTuple):
     letters: int
     at: int
     """Where the first of them stands; -1: there is none."""
+    offsets: tuple[int, ...] = ()
+    """Of the source, when it was read: the records that are there and lie in the topic."""
 
 
 class DeadLetters:
@@ -178,16 +180,18 @@ class DeadLetters:
         if place.offset < first:
             raise NotParked(f"{named} begins at source offset {first}: what lies in front is deleted at the source")
         standing: list[int] = []
+        offsets: list[int] = []
         async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:
             async for records in pieces:
                 found = [(record, there.get((record.offset, _content(record, record.headers)))) for record in records]
                 standing += [at for _, at in found if at is not None]
+                offsets += [record.offset for record in records]
                 if missing := [record for record, at in found if at is None]:
                     async with _transaction(writer):
                         for record in missing:
                             headers = headers_of(place._replace(offset=record.offset), origin, record.headers)
                             standing.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
-        return Lying(len(standing), min(standing, default=-1))
+        return Lying(len(standing), min(standing, default=-1), tuple(offsets))
 
     async def _bring_back(self, writer: Any, letter: Letter, record: Record, to: TopicPartition, origin: Origin) -> str:
         async with _transaction(writer):

@@ -1,28 +1,30 @@
 """Copies what an audit has missed into a topic of its own, each record once.
 
 It is a topic like that of the dead letters (`mirrord.shell.dead_letters`): a record bears where it stood, and whoever
-writes it has seen what lies there already. So the topic itself is the receipt, and after a crash it is done once more.
+writes it has seen what lies there already. The ledger is told behind the records (`RangeRepaired`). After a crash in
+between it is done once more: the topic tells what lies there, and the ledger is told then.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from mirrord.audit.model import Kind, RangeResult
+from mirrord.audit.model import RangeResult
+from mirrord.ledger.proof import repaired_at
+from mirrord.model.audit_facts import RangeRepaired, RepairedKind
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError
 from mirrord.model.fact import Origin
 from mirrord.model.letters import Place
 from mirrord.model.names import LaneId, LaneKey, TopicPartition, repair_topic
 from mirrord.shell.audit_results import RangeKey
-from mirrord.shell.dead_letters import DeadLetters
+from mirrord.shell.dead_letters import DeadLetters, Lying
 from mirrord.shell.hazards import read_state
 from mirrord.shell.log_offsets import log_offsets
+from mirrord.shell.repair_receipts import ranges, tell
 from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 10.0
-REPAIRED: tuple[Kind, ...] = ("missing", "altered")
-"""Differences by which the target lacks a record as the source has it."""
 
 
 class Damage(msgspec.Struct, frozen=True, order=True):
@@ -32,7 +34,7 @@ class Damage(msgspec.Struct, frozen=True, order=True):
     lane: LaneId
     start: int
     end: int
-    kind: Kind
+    kind: RepairedKind
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     start: int
     end: int
-    kind: Kind
+    kind: RepairedKind
     into: str
     records: int
     """That lie in the topic."""
@@ -51,6 +53,10 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """Where the first of them lies."""
     trouble: str = ""
     """Why it cannot be repaired."""
+    by: str = ""
+    """Who has repaired it, as the ledger tells; empty: it does not."""
+    at_ms: int | None = None
+    """When, by their wall clock."""
 
 
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
@@ -59,7 +65,7 @@ def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
         Damage(flow, result.lane, each.source, each.source + each.length, each.kind)
         for (flow, *_), result in found.items()
         for each in result.compared.differences
-        if each.kind in REPAIRED and each.source is not None
+        if (each.kind == "missing" or each.kind == "altered") and each.source is not None
     )
     return list(_joined(told))
 
@@ -81,22 +87,34 @@ def _joined(told: Iterable[Damage]) -> Iterator[Damage]:
         yield last
 
 
-async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> list[Repair]:
-    """Look at each range, and with an `origin` copy it. Raises ConfigError, EnvironmentFault."""
+async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
+    """Look at each range, and with an `origin` copy it, and tell the ledger; a line for each ledger that does not take
+    that. Raises ConfigError, EnvironmentFault."""
     flows: dict[str, list[Damage]] = {}
     for each in found:
         flows.setdefault(each.flow, []).append(each)
     known = {flow.name: flow for flow in config.flows}
     made: list[Repair] = []
+    lines: list[str] = []
     for name, some in flows.items():
-        if name in known:
-            made += await _flow(config, known[name], some, origin)
+        if name not in known:
+            continue
+        told: list[RangeRepaired] = []
+        try:
+            made += await _flow(config, known[name], some, origin, told)
+        finally:
+            # Also when it ends in front of a range that cannot be read: what lies there, lies there.
+            line = await tell(config, known[name], told) if told else ""
+            lines += [line] if line else []
     if flows and not made:
         raise ConfigError(f"the results are of {', '.join(flows)}, which is no flow of this configuration")
-    return made
+    return made, lines
 
 
-async def _flow(config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None) -> list[Repair]:
+async def _flow(
+    config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
+) -> list[Repair]:
+    """The ledger is to be told of `facts`, also when this raises."""
     state = await read_state(flow, Surroundings(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))
@@ -120,11 +138,39 @@ async def _flow(config: Config, flow: FlowConfig, found: list[Damage], origin: O
             records=0,
             at=None,
         )
-        lying = await letters.lying(place, each.end)
-        if start is None or each.start < start:
-            gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
-            told = msgspec.structs.replace(told, trouble=gone)
-        elif origin is not None:
+        before = repaired_at(lane.repaired, each.start, each.end)
+        if before is not None:
+            told = _as_told(told, before)
+            if origin is None:
+                made.append(told)
+                continue
+        if start is not None and start <= each.start and origin is not None:
             lying = await letters.park(place, each.end, msgspec.structs.replace(origin, reason=each.kind))
+            facts += _facts(each, letters.topic, lying, origin)
+            told = msgspec.structs.replace(told, by=origin.by, at_ms=origin.at_ms) if before is None else told
+        else:
+            lying = await letters.lying(place, each.end)
+            if start is None or each.start < start:
+                gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
+                told = msgspec.structs.replace(told, trouble="" if before is not None and lying.letters else gone)
         made.append(msgspec.structs.replace(told, records=lying.letters, at=lying.at if lying.letters else None))
     return made
+
+
+def _as_told(told: Repair, before: RangeRepaired) -> Repair:
+    """As the ledger tells it."""
+    return msgspec.structs.replace(
+        told,
+        into=before.topic,
+        records=before.records,
+        at=before.at,
+        by=before.origin.by,
+        at_ms=before.origin.at_ms,
+    )
+
+
+def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
+    """A range of the damage may hold less records than offsets by now: the source may be compacted, for one."""
+    return [
+        RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)
+    ]

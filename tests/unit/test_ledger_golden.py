@@ -17,7 +17,7 @@ from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited
+from mirrord.model.audit_facts import RangeAudited, RangeRepaired
 from mirrord.model.fact import Origin
 from mirrord.model.facts import (
     AclsPlanned,
@@ -213,6 +213,18 @@ def jobs() -> list[list[AnyFact]]:
     ]
 
 
+def repairs() -> list[list[AnyFact]]:
+    """What was put elsewhere: told once, joined, and told anew of another place."""
+    ada, topic = Origin("ada@host", "", 1_700_000_004_000), "mirrord.eu-us.repair"
+    replace = msgspec.structs.replace
+    first = RangeRepaired(LANE, 100, 104, "missing", topic, 7, ada)
+    return [
+        [first, first, replace(first, start=104, end=106, at=3)],
+        [replace(first, start=105, end=108), replace(first, start=110, end=111, difference="altered", at=20)],
+        [RangeRepaired(OTHER, 3, 9, "altered", topic, at, ada) for at in (11, 2)],
+    ]
+
+
 def regiven() -> list[list[AnyFact]]:
     """Ordinals under which other records may have been sent: once it stays open what stands there."""
     verdict = VerdictGiven(LANE, 2, (Verdict(320, 321, "unexplained"),), "the source no longer has what stands there")
@@ -274,6 +286,7 @@ def sample() -> list[Entry]:
         *((2, told) for told in regiven()),
         *((2, told) for told in named()),
         *((2, told) for told in jobs()),
+        *((2, told) for told in repairs()),
     ]
     return [
         Entry(epoch, 1_700_000_000_000 + 1000 * number, tuple(told), writer_text("writer", number))
@@ -387,6 +400,8 @@ def test_the_golden_ledger_for_programs(
         (59, "lane_sought", True),
         (59, "seek_done", True),
         (59, "lane_sought", True),
+        (74, "range_repaired", True),
+        (74, "range_repaired", True),
     ]
     assert documents[2]["fact"] == {
         "lane": OTHER,
