@@ -1,14 +1,15 @@
 """Differences that were repaired: what the copy lacks lies elsewhere, and the ledger tells where."""
 
 from collections.abc import Iterator, Sequence
+from typing import get_args
 
 import msgspec
 
 from mirrord.audit.model import Difference, Explained, RangeResult
-from mirrord.model.audit_facts import RangeRepaired
+from mirrord.model.audit_facts import RangeRepaired, RepairedKind
 from mirrord.model.intervals import uncovered, within
 
-REPAIRABLE = ("missing", "altered")
+_REPAIRABLE = get_args(RepairedKind)
 
 
 def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> RangeResult:
@@ -21,7 +22,7 @@ def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> Rang
     explained = tuple(
         Explained("repaired", "source", start, end)
         for each in found.differences
-        if each.kind in REPAIRABLE and each.source is not None
+        if each.kind in _REPAIRABLE and each.source is not None
         for start, end in within((each.source, each.source + each.length), ranges)
     )
     compared = msgspec.structs.replace(found, differences=left, explained=(*found.explained, *explained))
@@ -30,7 +31,7 @@ def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> Rang
 
 def _left(each: Difference, ranges: Sequence[tuple[int, int]]) -> Iterator[Difference]:
     """What of a difference was not repaired."""
-    if each.kind not in REPAIRABLE or each.source is None:
+    if each.kind not in _REPAIRABLE or each.source is None:
         yield each
         return
     for start, end in uncovered((each.source, each.source + each.length), ranges):

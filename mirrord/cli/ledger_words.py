@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from mirrord.model.acls import AclRule
 from mirrord.model.archive import CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import AuditFact, RangeAudited, RangeRepaired
+from mirrord.model.audit_facts import AuditFact, RangeRepaired
 from mirrord.model.fact import Origin
 from mirrord.model.facts import (
     AclsPlanned,
@@ -91,7 +91,8 @@ def words(fact: AnyFact, name: LaneName) -> str:
             told = [("added", fact.added), ("removed", fact.removed)]
             return f"rights {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
         case _:
-            return f"{name(fact.lane)}: {_lane_words(fact)}"
+            told = _audit_words(fact) if isinstance(fact, AuditFact) else _lane_words(fact)
+            return f"{name(fact.lane)}: {told}"
 
 
 def _topic_words(fact: TopicFact) -> str:
@@ -147,7 +148,7 @@ def _probe_words(fact: TargetProbed) -> str:
     return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
 
 
-def _lane_words(fact: LaneFact | AuditFact) -> str:
+def _lane_words(fact: LaneFact) -> str:
     match fact:
         case LaneOpened():
             target = f"{fact.target_topic}-{fact.partition}"
@@ -168,8 +169,6 @@ def _lane_words(fact: LaneFact | AuditFact) -> str:
             return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
         case LaneResumed():
             return "goes on"
-        case RangeAudited() | RangeRepaired():
-            return _audit_words(fact)
         case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | SeekDone():
             return _found_words(fact)
 

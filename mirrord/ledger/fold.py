@@ -8,7 +8,8 @@ What binds:
 - the first `FlowOpened` of the ledger; before it, nothing else;
 - `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
 - every other fact only under the present lease, until that is released, but for those of jobs (audits, repairs,
-  compactions), which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the holder's;
+  compactions), which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the
+  holder's;
 - the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
   when it carries the lane's grant;
 - an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there; one to

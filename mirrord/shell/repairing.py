@@ -6,6 +6,7 @@ between it is done once more: the topic tells what lies there, and the ledger is
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
 
 import msgspec
 
@@ -25,6 +26,7 @@ from mirrord.shell.repair_receipts import ranges, tell
 from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 10.0
+REPAIRED: tuple[RepairedKind, ...] = get_args(RepairedKind)
 
 
 class Damage(msgspec.Struct, frozen=True, order=True):
@@ -62,10 +64,11 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
 def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
     """What is to be repaired, by the results of an audit."""
     told = sorted(
-        Damage(flow, result.lane, each.source, each.source + each.length, each.kind)
+        Damage(flow, result.lane, each.source, each.source + each.length, kind)
         for (flow, *_), result in found.items()
         for each in result.compared.differences
-        if (each.kind == "missing" or each.kind == "altered") and each.source is not None
+        for kind in REPAIRED
+        if each.kind == kind and each.source is not None
     )
     return list(_joined(told))
 

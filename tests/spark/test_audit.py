@@ -143,8 +143,18 @@ async def test_each_kind_of_damage_at_its_offsets(
     # What is proven is not read again.
     assert [(each["records"], each["equal"], each["proven_to"]) for each in document["partitions"][:2]] == [
         (0, 0, ALL),
-        (ALL, ALL - 1, None),
+        (ALL, ALL - 1, ALL),
     ]
+    # What was repaired is explained, with where it lies.
+    explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
+    assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
+    assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}
+    told = {PLACES[each["partition"]]: each["repaired"] for each in document["repaired"]}
+    assert {place: (each["start"], each["end"]) for place, each in told.items()} == {
+        "altered": (12, 13),
+        "missing": (12, 13),
+        "tail": (20, 30),
+    }
     expected = [
         ("altered", "altered", 12, 12, 1),
         ("missing", "missing", 12, 12, 1),

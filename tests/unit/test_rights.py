@@ -175,8 +175,14 @@ def test_what_is_left_out_has_to_be_parked_by_somebody(on_reject: OnReject, miss
     needs = needed_rights(msgspec.structs.replace(FLOW, on_reject=on_reject), *plan())
     assert table(needs, "mirrord.eu-us.dead") == dict.fromkeys(("CREATE", "WRITE", "READ"), missing)
     assert table(needs, "mirrord.eu-us.dead.*") == {"WRITE": missing}
-    (right,) = [need.right for need in needs if need.right.resource == "transactional-id"]
-    assert str(right) == "WRITE on the transactional id mirrord.eu-us.dead.*"
+    # A repair is a person's order alone.
+    assert table(needs, "mirrord.eu-us.repair") == dict.fromkeys(("CREATE", "WRITE", "READ"), "note")
+    assert table(needs, "mirrord.eu-us.repair.*") == {"WRITE": "note"}
+    rights = [need.right for need in needs if need.right.resource == "transactional-id"]
+    assert [str(right) for right in rights] == [
+        "WRITE on the transactional id mirrord.eu-us.dead.*",
+        "WRITE on the transactional id mirrord.eu-us.repair.*",
+    ]
 
 
 def test_every_ledger_that_may_tell_of_a_copy_is_read() -> None:
