@@ -1,7 +1,7 @@
 """What stands on one side only: what the source holds and the target was not given, and what others wrote into the
 target. By the exact map; the logs themselves are not read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -10,12 +10,12 @@ from mirrord.ledger.foreign import foreign_ranges
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import Reason, Verdict
 from mirrord.model.intervals import Interval
-from mirrord.model.names import LaneId
+from mirrord.model.names import LaneId, TopicId, TopicPartition
 
 Side = Literal["source", "target"]
-Why = Reason | Literal["pending", "foreign"]
-"""Why a stretch stands on one side only: a verdict of the ledger; "pending": it is not copied yet; "foreign": somebody
-else wrote it into the target."""
+Why = Reason | Literal["pending", "not begun", "foreign"]
+"""Why a stretch stands on one side only: a verdict of the ledger; "pending": it is not copied yet; "not begun": nothing
+of its partition is; "foreign": somebody else wrote it into the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
 """Verdicts by which the source may still hold a record that was never copied."""
@@ -28,6 +28,12 @@ class Stretch(msgspec.Struct, frozen=True, order=True):
     start: int
     end: int
     why: Why
+
+
+def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[str, TopicId]) -> list[TopicPartition]:
+    """Which of the partitions that are to be copied the ledger knows no copy of; `ids` are those of their topics."""
+    begun = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
+    return sorted(each for each in wanted if (ids[each.topic], each.partition) not in begun)
 
 
 def stretches(

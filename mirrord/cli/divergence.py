@@ -18,9 +18,10 @@ from mirrord.cli.watching import console
 from mirrord.model.config import Config
 from mirrord.shell.diverging import Diverging, Rows, diverge
 
-_EPILOG = """By the exact map: of the source what is not copied yet (pending), or was left out (filtered, rejected,
-skipped, unexplained); of the target what somebody else wrote (foreign), between the copies and behind them. After a
-failover that is what applications have written at the target, and what the source had that never arrived.
+_EPILOG = """By the exact map: of the source what is not copied yet (pending; not begun: nothing of the partition is), or
+was left out (filtered, rejected, skipped, unexplained); of the target what somebody else wrote (foreign), between the
+copies and behind them. After a failover that is what applications have written at the target, and what the source had
+that never arrived.
 Stop the daemon before, or what is copied meanwhile is told as pending. Between flows that copy the same names both ways
 each tells of its own source.
 
@@ -60,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(msgspec.json.encode({"divergence": found}).decode())
     else:
-        console().print(_table(found))
+        console().print(_table(found, are_all=begin_ms is None))
     return 3 if found else 0
 
 
@@ -68,7 +69,7 @@ async def _diverge(config: Config, topics: Sequence[str], begin_ms: int | None, 
     return [each for flow in config.flows for each in await diverge(config, flow, topics, begin_ms, rows)]
 
 
-def _table(found: Sequence[Diverging]) -> RenderableType:
+def _table(found: Sequence[Diverging], *, are_all: bool) -> RenderableType:
     if not found:
         return "nothing exists on one side only"
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -79,5 +80,6 @@ def _table(found: Sequence[Diverging]) -> RenderableType:
     for each in found:
         name = escape(f"{each.topic}-{each.partition}")
         numbers = (count(each.records), str(each.start), str(each.end))
-        table.add_row(escape(each.flow), each.side, name, each.why, *numbers)
+        why = f"not begun: all {count(each.records)} records" if each.why == "not begun" and are_all else each.why
+        table.add_row(escape(each.flow), each.side, name, why, *numbers)
     return table

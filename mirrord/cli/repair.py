@@ -28,8 +28,9 @@ _EPILOG = """FOLDER is what `mirrord audit --out FOLDER` has kept. Records that 
 there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that tell
 where each stood: in the copy itself they would stand out of order, and twice where they are only altered. Without
 --apply it shows what it would do, and what lies there already. Each record is copied once, however often it is run, and
-wherever it is broken off. What the source has deleted since cannot be repaired: its line says so. The ledger keeps what was
-repaired, where it lies, by whom and when; audits explain it from then on, and it is no difference any more.
+wherever it is broken off. What the source has deleted since cannot be repaired: its line says so.
+The ledger keeps what was repaired, where it lies, by whom and when; audits explain it from then on, and it is no
+difference any more.
 
 Exit code 0: all of it lies there; 3: something does not.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from mirrord.audit.divergence import Side, Stretch, Why, stretches
+from mirrord.audit.divergence import Side, Stretch, Why, not_begun, stretches
 from mirrord.flow.compare import Record
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.config import Config, FlowConfig
@@ -24,6 +24,8 @@ from mirrord.shell.audit_plan import read_told
 from mirrord.shell.log_offsets import offsets_at
 from mirrord.shell.log_reader import LogReader, open_logs
 from mirrord.shell.records import decode
+from mirrord.shell.supervise import Surroundings
+from mirrord.shell.survey import survey_flows
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.wire.batch import CONTROL, TRANSACTIONAL
 
@@ -112,16 +114,18 @@ async def diverge(
     for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
     lanes = await _present(config, flow, state, topics)
-    if not lanes:
+    waiting = await _waiting(config, flow, state, topics)
+    if not lanes and not waiting:
         return []
     back = [other for other in config.all_flows if goes_back(flow, other)]
     copied_back = await _producers(config, back)
     found: list[Diverging] = []
+    sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
     async with (
-        open_logs(flow.source, config.clusters[flow.source], {lane.source_topic for lane in lanes}) as source_log,
+        open_logs(flow.source, config.clusters[flow.source], sources) as source_log,
         open_logs(flow.target, config.clusters[flow.target], {lane.target_topic for lane in lanes}) as target_log,
     ):
-        since = await _since(config, flow, lanes, since_ms)
+        since = await _since(config, flow, lanes, waiting, since_ms)
         for lane in lanes:
             places = {
                 "source": (source_log, TopicPartition(lane.source_topic, lane.partition)),
@@ -140,7 +144,30 @@ async def diverge(
                 each = await _read(flow, log, named, stretch, ours[stretch.side], rows, committed=is_committed)
                 if each.records:
                     found.append(each)
+        committed = flow.isolation == "read_committed"
+        for named in waiting:
+            bounds = _later(await source_log.bounds(named, committed=committed), since[0], named)
+            stretch = Stretch("source", *bounds, "not begun")
+            each = await _read(flow, source_log, named, stretch, copied_back, rows, committed=committed)
+            if each.records:
+                found.append(each)
     return found
+
+
+async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
+    """Source partitions that the flow is to copy, and of which nothing is copied. Raises EnvironmentFault."""
+    survey = (await survey_flows(config, Surroundings(config, PATIENCE_S)))[flow.name]
+    if isinstance(survey, EnvironmentFault):
+        raise survey
+    there, patterns = survey.looked.source.topics, [re.compile(pattern) for pattern in topics]
+    names = {name for name in survey.looked.plan.targets.values() if name in there}
+    wanted = [
+        TopicPartition(name, partition)
+        for name in names
+        if not patterns or any(pattern.fullmatch(name) for pattern in patterns)
+        for partition in range(there[name].partitions)
+    ]
+    return not_begun(state, wanted, {name: there[name].topic_id for name in names})
 
 
 async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[LaneState]:
@@ -188,11 +215,17 @@ def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
 Since = tuple[dict[TopicPartition, tuple[int, int] | None] | None, dict[TopicPartition, tuple[int, int] | None] | None]
 
 
-async def _since(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> Since:
+async def _since(
+    config: Config,
+    flow: FlowConfig,
+    lanes: Sequence[LaneState],
+    waiting: Sequence[TopicPartition],
+    since_ms: int | None,
+) -> Since:
     """The first record of that time or a later one, on both sides."""
     if since_ms is None:
         return None, None
-    source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
+    source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)
     target = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
     return (
         await offsets_at(config.clusters[flow.source], source, since_ms),
