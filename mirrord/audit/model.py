@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.model.audit_facts import RangeRepaired
+from mirrord.model.audit_facts import RepairedKind
 from mirrord.model.facts import Reason, Verdict
 from mirrord.model.names import LaneId
 
@@ -202,4 +202,12 @@ class LaneRepaired(msgspec.Struct, frozen=True):
     flow: str
     topic: str
     partition: int
-    repaired: RangeRepaired
+    difference: RepairedKind
+    start: int
+    """The source offsets [start, end)."""
+    end: int
+    into: str
+    at: int
+    """Where the first of the records lies, or in front of it."""
+    by: str
+    at_ms: int

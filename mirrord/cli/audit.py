@@ -186,9 +186,8 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
 
 
 def _repaired_words(each: LaneRepaired) -> str:
-    told = each.repaired
-    where = f"source offsets {_offsets(told.start, told.records)} of {each.topic}-{each.partition}"
-    return f"{where} ({told.difference}): repaired, in {told.topic} from offset {told.at} on"
+    where = f"source offsets {_offsets(each.start, each.end - each.start)} of {each.topic}-{each.partition}"
+    return f"{where} ({each.difference}): repaired, in {each.into} from offset {each.at} on"
 
 
 def _offsets(start: int | None, length: int) -> str:

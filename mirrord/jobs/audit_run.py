@@ -134,7 +134,8 @@ class Audit:
                 }
                 for told in lane.repaired:
                     if any(start < told.end and told.start < end for start, end in found):
-                        yield LaneRepaired(plan.flow, source.topic, source.partition, told)
+                        place = (plan.flow, source.topic, source.partition, told.difference, told.start, told.end)
+                        yield LaneRepaired(*place, told.topic, told.at, told.origin.by, told.origin.at_ms)
 
     def outcome(self, flow: str) -> tuple[Outcome, str]:
         """What came of it, in one line."""

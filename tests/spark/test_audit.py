@@ -149,7 +149,7 @@ async def test_each_kind_of_damage_at_its_offsets(
     explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
     assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
     assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}
-    told = {PLACES[each["partition"]]: each["repaired"] for each in document["repaired"]}
+    told = {PLACES[each["partition"]]: each for each in document["repaired"]}
     assert {place: (each["start"], each["end"]) for place, each in told.items()} == {
         "altered": (12, 13),
         "missing": (12, 13),
