@@ -18,8 +18,8 @@ from mirrord.cli.watching import console
 from mirrord.model.config import Config
 from mirrord.shell.diverging import Diverging, Rows, diverge
 
-_EPILOG = """By the exact map: of the source what is not copied yet (pending; not begun: all of a partition), or was left
-out (filtered, rejected, skipped, unexplained); of the target what somebody else wrote (foreign), between the
+_EPILOG = """By the exact map: of the source what is not copied yet (pending; not begun: all of a partition), or
+was left out (filtered, rejected, skipped, unexplained); of the target what somebody else wrote (foreign), between the
 copies and behind them. After a failover that is what applications have written at the target, and what the source had
 that never arrived.
 Stop the daemon before, or what is copied meanwhile is told as pending. Between flows that copy the same names both ways
