@@ -145,16 +145,7 @@ async def test_each_kind_of_damage_at_its_offsets(
         (0, 0, ALL),
         (ALL, ALL - 1, ALL),
     ]
-    # What was repaired is explained, with where it lies.
-    explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
-    assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
-    assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}
-    told = {PLACES[each["partition"]]: each for each in document["repaired"]}
-    assert {place: (each["start"], each["end"]) for place, each in told.items()} == {
-        "altered": (12, 13),
-        "missing": (12, 13),
-        "tail": (20, 30),
-    }
+    check_repaired(document)
     expected = [
         ("altered", "altered", 12, 12, 1),
         ("missing", "missing", 12, 12, 1),
@@ -201,6 +192,19 @@ def check_repairs(repairs: list[Repaired]) -> None:
     damage_done = [("altered", "altered", 12), ("missing", "missing", 12), ("tail", "missing", 20)]
     assert repairs[0] == (3, [(*each, 0) for each in damage_done])
     assert repairs[1:] == [(0, [(*each, 10 if each[0] == "tail" else 1) for each in damage_done])] * 3
+
+
+def check_repaired(document: Any) -> None:
+    """What was repaired is explained by the audit behind it, with where it lies."""
+    explained = {PLACES[each["partition"]]: each["explained"] for each in document["partitions"]}
+    assert [explained[place].get("repaired") for place in ("altered", "missing", "tail")] == [1, 1, 10]
+    assert {each["difference"]["kind"] for each in document["differences"]} == {"duplicated", "foreign", "reordered"}
+    told = {PLACES[each["partition"]]: each for each in document["repaired"]}
+    assert {place: (each["start"], each["end"]) for place, each in told.items()} == {
+        "altered": (12, 13),
+        "missing": (12, 13),
+        "tail": (20, 30),
+    }
 
 
 def places(document: Any) -> list[tuple[Any, ...]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.audit.divergence import Stretch, stretches
+from mirrord.audit.divergence import Stretch, not_begun, stretches
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import (
@@ -17,7 +17,7 @@ from mirrord.model.facts import (
     TargetRun,
     Verdict,
 )
-from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.model.names import ClusterId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run
 
 LANE = LaneKey(TopicId("s" * 22), 0, TopicId("t" * 22)).id
@@ -73,3 +73,12 @@ def test_a_target_with_writers_of_its_own_is_told_by_the_flow_back(state: FlowSt
 def test_of_a_lane_without_a_mark_everything_is_to_come(state: FlowState) -> None:
     del state.progress[LANE]
     assert told(state, (0, 30), (0, 31))[-1] == Stretch("source", 0, 30, "pending")
+
+
+def test_partitions_of_which_nothing_is_copied_have_not_begun(state: FlowState) -> None:
+    wanted = [TopicPartition("s", 1), TopicPartition("s", 0), TopicPartition("new", 0)]
+    ids = {"s": TopicId("s" * 22), "new": TopicId("n" * 22)}
+    assert not_begun(state, wanted, ids) == [TopicPartition("new", 0), TopicPartition("s", 1)]
+    # Created again, it is another topic.
+    again = ids | {"s": TopicId("a" * 22)}
+    assert not_begun(state, wanted[:2], again) == [TopicPartition("s", 0), TopicPartition("s", 1)]
