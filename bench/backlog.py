@@ -11,7 +11,7 @@ import cramjam
 from confluent_kafka import Producer
 
 from bench.clusters import Admin
-from bench.load import Topic
+from bench.load import Topic, send
 from mirrord.model.errors import EnvironmentFault
 
 Codec = Literal["none", "lz4", "zstd"]
@@ -98,7 +98,12 @@ def fill(bootstrap: str, backlog: Backlog) -> Filled:
         if backlog.transaction_records and begins:
             producer.begin_transaction()
         for at in range(per_batch):
-            _send(producer, backlog.topic, lines[(batch * per_batch + at) % SAMPLES], batch % backlog.partitions)
+            send(
+                producer,
+                backlog.topic,
+                value=lines[(batch * per_batch + at) % SAMPLES],
+                partition=batch % backlog.partitions,
+            )
         producer.poll(0)
         if backlog.transaction_records and (batch + 1) % backlog.partitions == 0:
             producer.commit_transaction(30)
@@ -146,13 +151,3 @@ def _stored(lines: list[bytes], codec: Codec) -> int:
             return len(bytes(cramjam.lz4.compress(plain)))
         case "zstd":
             return len(bytes(cramjam.zstd.compress(plain, level=3)))
-
-
-def _send(producer: Any, topic: str, value: bytes, partition: int) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, partition=partition)
-        except BufferError:
-            producer.poll(0.05)
-        else:
-            return

@@ -153,7 +153,7 @@ def _write_plainly(
         size = 0
         for _ in range(chunk):
             record, length = records.next()
-            _send(producer, topic.name, record)
+            send(producer, topic.name, **record)
             size += length
         producer.poll(0)
         _count(counters, chunk, size)
@@ -191,14 +191,15 @@ def _send_many(producer: Producer, topic: str, records: "Records", count: int) -
     size = 0
     for _ in range(count):
         record, length = records.next()
-        _send(producer, topic, record)
+        send(producer, topic, **record)
         size += length
     # Also what is aborted shall have been written.
     producer.flush(10)
     return size
 
 
-def _send(producer: Producer, topic: str, record: dict[str, Any]) -> None:
+def send(producer: Producer, topic: str, **record: Any) -> None:
+    """Hand a record (the arguments of `produce`) to the client, when there is room for it."""
     while True:
         try:
             producer.produce(topic, **record)

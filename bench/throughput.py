@@ -10,14 +10,14 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from confluent_kafka import Producer
 
 from bench.clusters import Admin
 from bench.copying import Cost
-from bench.load import Topic, noise
+from bench.load import Topic, noise, send
 from bench.relay import Relayed
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
@@ -160,7 +160,7 @@ def fill(bootstrap: str, cell: Cell) -> None:
     values = [noise(cell.value_bytes, _NOISE_SEED + at) for at in range(64)]
     for batch in range(cell.batches):
         for at in range(cell.records_per_batch):
-            _send(producer, cell.topic, values[(batch + at) % len(values)], batch % PARTITIONS)
+            send(producer, cell.topic, value=values[(batch + at) % len(values)], partition=batch % PARTITIONS)
         producer.poll(0)
     if producer.flush(_FLUSH_S):
         raise EnvironmentFault(f"{cell.topic} cannot be filled")
@@ -241,13 +241,3 @@ def _ask(*command: str) -> str:
     if answer.returncode:
         raise EnvironmentFault(f"{command[0]} failed:\n{answer.stderr[-2_000:]}")
     return answer.stdout
-
-
-def _send(producer: Any, topic: str, value: bytes, partition: int) -> None:
-    while True:
-        try:
-            producer.produce(topic, value, partition=partition)
-        except BufferError:
-            producer.poll(0.05)
-        else:
-            return

@@ -26,11 +26,7 @@ def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
 
 def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
     """Do nothing more until these facts, or somebody, say otherwise."""
-    effects = wait_here(lane)
-    lane.halt_facts = facts
-    effect = append(lane, facts)
-    lane.facts_tag = effect.tag
-    return [*effects, effect, Halted(lane.halt_line)]
+    return [*wait_here(lane), *tell(lane, facts), Halted(lane.halt_line)]
 
 
 def wait_here(lane: Lane) -> Effects:
@@ -40,6 +36,14 @@ def wait_here(lane: Lane) -> Effects:
     drop(lane)
     lane.halt_facts = ()
     return [StopFetch()]
+
+
+def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    """Tell the ledger why; it is told again until it binds."""
+    lane.halt_facts = facts
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
 
 
 def tell_again(lane: Lane, now: float, signal: Input) -> Effects:

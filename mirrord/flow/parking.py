@@ -10,7 +10,7 @@ import msgspec
 
 from mirrord.flow import opening, resume
 from mirrord.flow.asking import append, ask
-from mirrord.flow.halting import halt, stand_still, wait_here
+from mirrord.flow.halting import halt, stand_still, tell, wait_here
 from mirrord.flow.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
 from mirrord.flow.state import Cut, Lane, Phase, Stage, Unparked
 from mirrord.model.facts import LaneFact, LaneHalted, LaneResumed
@@ -91,7 +91,7 @@ def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
     where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
     if not told.trouble:
         lane.unparked, lane.park_pause = None, -1
-        return _tell(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
+        return tell(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
     line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     lane.unparked = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
@@ -101,14 +101,7 @@ def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
     if unparked.tries:
         return effects
     halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt_line, unparked.offset, unparked.offset + 1)
-    return [*_tell(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
-
-
-def _tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    lane.halt_facts = facts
-    effect = append(lane, facts)
-    lane.facts_tag = effect.tag
-    return [effect]
+    return [*tell(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
 
 
 def woken(lane: Lane) -> Effects:

@@ -20,6 +20,17 @@ def uncovered(whole: Interval, taken: Iterable[Interval]) -> Iterator[Interval]:
         yield position, end
 
 
+def joined(parts: Iterable[Interval]) -> list[Interval]:
+    """What intervals cover together, ascending; those that touch or overlap become one."""
+    found: list[Interval] = []
+    for start, end in sorted(parts):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
 def within(whole: Interval, parts: Sequence[Interval]) -> Iterator[Interval]:
     """What of the parts lies in an interval; they ascend and do not overlap."""
     begin, end = whole

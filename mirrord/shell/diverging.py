@@ -21,6 +21,7 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.shell.arrow import arrow
 from mirrord.shell.audit_plan import read_told
+from mirrord.shell.hazards import producers_back
 from mirrord.shell.log_offsets import offsets_at
 from mirrord.shell.log_reader import LogReader, open_logs
 from mirrord.shell.records import decode
@@ -117,8 +118,8 @@ async def diverge(
     waiting = await _waiting(config, flow, state, topics)
     if not lanes and not waiting:
         return []
-    back = [other for other in config.all_flows if goes_back(flow, other)]
-    copied_back = await _producers(config, back)
+    is_two_way = any(goes_back(flow, other) for other in config.all_flows)
+    copied_back = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
     found: list[Diverging] = []
     sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
     async with (
@@ -138,7 +139,7 @@ async def diverge(
             target = _later(await target_log.bounds(places["target"][1], committed=True), since[1], places["target"][1])
             ours = {"source": copied_back, "target": _ours(state, lane)}
             told = verdicts.get(lane.key.id, [])
-            for stretch in stretches(state, lane.key.id, told, source, None if back else target):
+            for stretch in stretches(state, lane.key.id, told, source, None if is_two_way else target):
                 log, named = places[stretch.side]
                 is_committed = committed or stretch.side == "target"
                 each = await _read(flow, log, named, stretch, ours[stretch.side], rows, committed=is_committed)
@@ -194,15 +195,6 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
         return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
     finally:
         await admin.close()
-
-
-async def _producers(config: Config, back: Sequence[FlowConfig]) -> frozenset[int]:
-    """Of the flows that copy back: what they wrote into the source stands on both sides."""
-    found: set[int] = set()
-    for other in back:
-        state, *_ = await read_told(config, other)
-        found |= {lane.producer_id for lane in state.lanes.values()}
-    return frozenset(found)
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
 from mirrord.cluster.hazards import foreign_content, other_writers, topic_hazards
+from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
+from mirrord.model.config_checks import goes_back
 from mirrord.model.errors import MirrordError
 from mirrord.model.findings import Finding
 from mirrord.model.names import LaneKey, TopicId, TopicPartition, flow_of_ledger
@@ -62,6 +65,22 @@ async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStor
         return store.state
     finally:
         await store.close()
+
+
+async def producers_back(
+    config: Config, flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]
+) -> frozenset[int]:
+    """Of the flows that copy the same topics back: what they wrote into the source stands on both sides.
+
+    One that has never run has written nothing. Raises LedgerUnavailable and others: without their ledgers copies cannot
+    be told from originals.
+    """
+    found: set[int] = set()
+    for other in config.all_flows:
+        if goes_back(flow, other):
+            with suppress(LedgerMissing):
+                found |= {lane.producer_id for lane in (await read_state(other, ledger)).lanes.values()}
+    return frozenset(found)
 
 
 def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:

@@ -18,17 +18,15 @@ import structlog
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault, MirrordError
-from mirrord.model.job_facts import Job, JobBegan, JobEnded, JobFact, JobRenewed, JobState, Outcome
+from mirrord.model.job_facts import Job, JobBegan, JobEnded, JobRenewed, JobState, Outcome
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.lease_holder import is_dead_worker, this_worker
-from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.ledger_store import LedgerStore, append_anew
 from mirrord.shell.supervise import Surroundings
 
 TTL_MS = 60_000
 RENEW_S = 15.0
 LOOK_S = 1.0
-TRIES = 5
-"""How often a fact is appended anew when the flow's lease was taken in between."""
 END_S = 5.0
 PATIENCE_S = 10.0
 
@@ -167,7 +165,9 @@ class JobLease:
     async def _begin(self, held: _Held) -> None:
         last = held.store.state.jobs.get(self._job)
         number = 1 + (last.number if last else 0)
-        if not await self._append(held, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())):
+        if not await append_anew(
+            held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
+        ):
             other = held.store.state.jobs.get(self._job)
             raise JobBusy(_busy(held.flow, other) if other else f"the ledger of {held.flow} is being taken over")
         held.number = number
@@ -183,7 +183,7 @@ class JobLease:
 
     async def _renew_one(self, held: _Held) -> None:
         try:
-            if await self._append(held, JobRenewed(self._job, held.number, *self._progress)):
+            if await append_anew(held.store, JobRenewed(self._job, held.number, *self._progress)):
                 return
         except MirrordError as error:
             log.warning("job_lease_not_renewed", flow=held.flow, job=self._job, error=str(error))
@@ -195,18 +195,11 @@ class JobLease:
 
     async def _end(self, held: _Held) -> None:
         try:
-            await self._append(held, JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms()))
+            await append_anew(
+                held.store, JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms())
+            )
         except MirrordError as error:
             log.warning("job_end_not_told", flow=held.flow, job=self._job, error=str(error))
-
-    async def _append(self, held: _Held, fact: JobFact) -> bool:
-        """Whether it bound; it does not under a lease of the flow that was taken in between."""
-        for _ in range(TRIES):
-            epoch = held.store.state.lease_epoch
-            (bound,) = await held.store.append(epoch, [fact])
-            if bound or held.store.state.lease_epoch == epoch:
-                return bound
-        return False
 
 
 def _busy(flow: str, other: JobState) -> str:

@@ -42,6 +42,7 @@ TRIM_ENTRIES = 20_000
 KEPT_ENTRIES = 1_000
 """Entries that a trim leaves below its cut, for readers that are a little behind."""
 LOAD_TRIES = 5
+APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
 SAVED_TOGETHER = 100
 
@@ -425,6 +426,19 @@ class LedgerStore:
             if not saved.done():
                 saved.set_exception(error)
         self._wake()
+
+
+async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
+    """Append a fact that binds whoever holds the lease; once more when that was taken in between. Whether it bound.
+
+    Raises LedgerUnavailable.
+    """
+    for _ in range(APPEND_TRIES):
+        epoch = store.state.lease_epoch
+        (bound,) = await store.append(epoch, [fact])
+        if bound or store.state.lease_epoch == epoch:
+            return bound
+    return False
 
 
 async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:

@@ -22,13 +22,13 @@ from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.records import MARK_KEY, LedgerMark, state_key
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_checks import goes_back
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.fact import Origin
 from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseReleased, LeaseTaken, Progress
 from mirrord.model.names import ClusterId, TopicId, TopicPartition
 from mirrord.model.order_facts import CopyingPaused
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.hazards import producers_back
 from mirrord.shell.lease_holder import this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_log import StateRow
@@ -110,7 +110,7 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
     flow = survey.flow
     shaping = Shaping(flow)
     wanted = record_filter_of(flow)
-    foreign = await _producers(config, flow)
+    foreign = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
     return [
         Rules(
             committed=flow.isolation == "read_committed",
@@ -132,24 +132,6 @@ def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: Shaping) -> str:
     if flow.on_recreated == "fresh" and again:
         return f"{again[0]} is there, too: which of the two is the copy of this {lane.source_topic}, the ledger knew"
     return ""
-
-
-async def _producers(config: Config, flow: FlowConfig) -> frozenset[int]:
-    """Those of the flows that copy the same topics back. Raises EnvironmentFault: without their ledgers their copies
-    cannot be told from originals."""
-    found: set[int] = set()
-    for other in config.all_flows:
-        if goes_back(flow, other):
-            store = Surroundings(config, PATIENCE_S).ledger(other)
-            try:
-                await store.open(read_only=True)
-            except LedgerMissing:
-                continue
-            try:
-                found |= {lane.producer_id for lane in store.state.lanes.values()}
-            finally:
-                await store.close()
-    return frozenset(found)
 
 
 async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:

@@ -13,7 +13,7 @@ from mirrord.cluster.topics import PlannedLane
 from mirrord.flow.compare import Record
 from mirrord.flow.relocate import Unplaced
 from mirrord.model.facts import Reason, Verdict
-from mirrord.model.intervals import Interval
+from mirrord.model.intervals import Interval, joined
 from mirrord.model.names import TopicPartition
 from mirrord.shell.digest import digest
 from mirrord.shell.log_reader import LogReader
@@ -191,7 +191,7 @@ class LaneLook:
     async def _batches(
         self, log: LogReader, named: TopicPartition, spans: Sequence[Interval], *, committed: bool
     ) -> AsyncGenerator[ReadBatch]:
-        for start, end in _joined(spans):
+        for start, end in joined(spans):
             async with aclosing(log.read(named, start, end, committed=committed)) as batches:
                 async for batch in batches:
                     yield batch
@@ -311,16 +311,6 @@ def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
         return "aborted"
     is_copy = batch.header.producer_id in rules.foreign and not batch.header.attributes & TRANSACTIONAL
     return "copied-from-target" if is_copy else None
-
-
-def _joined(spans: Sequence[Interval]) -> list[Interval]:
-    joined: list[Interval] = []
-    for start, end in sorted(spans):
-        if joined and start <= joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _explained(verdicts: Sequence[Verdict], filtered: set[int]) -> list[Verdict]:

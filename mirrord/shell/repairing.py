@@ -11,6 +11,7 @@ from typing import get_args
 import msgspec
 
 from mirrord.audit.model import RangeResult
+from mirrord.flow.ranges import ranges
 from mirrord.ledger.proof import repaired_at
 from mirrord.model.audit_facts import RangeRepaired, RepairedKind
 from mirrord.model.config import Config, FlowConfig
@@ -22,7 +23,7 @@ from mirrord.shell.audit_results import RangeKey
 from mirrord.shell.dead_letters import DeadLetters, Lying
 from mirrord.shell.hazards import read_state
 from mirrord.shell.log_offsets import log_offsets
-from mirrord.shell.repair_receipts import ranges, tell
+from mirrord.shell.repair_receipts import tell
 from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 10.0

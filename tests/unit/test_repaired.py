@@ -12,7 +12,6 @@ from mirrord.model.audit_facts import RangeRepaired, RepairedKind
 from mirrord.model.fact import Origin
 from mirrord.model.facts import LaneTaken, LeaseReleased, LeaseTaken, SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.shell.repair_receipts import ranges
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE = lane_id(0)
@@ -109,8 +108,3 @@ def test_what_stands_at_the_target_alone_is_never_repaired() -> None:
     strange = result(Difference("foreign", None, 5), Difference("duplicated", 4, 9), Difference("missing", None, 4))
     assert with_repairs(strange, (told(0, 30),)) == strange
     assert with_repairs(strange, ()) is strange
-
-
-def test_offsets_that_follow_each_other_are_one_range() -> None:
-    assert list(ranges([3, 4, 5, 9, 11, 12])) == [(3, 6), (9, 10), (11, 13)]
-    assert list(ranges([])) == []
