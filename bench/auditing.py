@@ -159,7 +159,7 @@ class _Audits:
             words += ["--spark", "spark.master=local[1]"]
         ended = subprocess.run(words, capture_output=True, text=True, timeout=AUDIT_S, check=False)
         if ended.returncode not in {0, 3}:
-            self._tell(f"audit {' '.join(options)}: exit code {ended.returncode}: {ended.stderr.strip()[-300:]}")
+            self._tell(f"audit {' '.join(options)}: exit code {ended.returncode}: {ended.stderr.strip()[-4000:]}")
             if ended.returncode != 1:
                 raise EnvironmentFault(f"an audit ended with exit code {ended.returncode}")
             return None

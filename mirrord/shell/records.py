@@ -122,11 +122,14 @@ def _read_batch(data: bytes) -> tuple[int, list[Record]]:
     batch = DefaultRecordBatch(data)
     if not batch.validate_crc():
         raise ValueError("the checksum does not fit")
+    codec = batch.attributes & CODEC_MASK
+    if len(data) == HEADER_LENGTH:
+        return codec, []  # a codec has nothing to say about no bytes
     records = [
         Record(record.offset, record.timestamp, record.key, record.value, record.headers)
         for record in cast(Iterator[_AioRecord], iter(batch))
     ]
-    return batch.attributes & CODEC_MASK, records
+    return codec, records
 
 
 def _read_old(data: bytes) -> tuple[int, list[Record]]:

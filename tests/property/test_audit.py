@@ -1,23 +1,21 @@
 """The comparison of an audit against the truth: random histories, told to the real fold, and damage that is known."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import AuditRange, Compared, Difference, Seen, Surroundings
+from mirrord.audit.model import AuditRange, Compared, Seen, Surroundings
 from mirrord.audit.ranges import ranges
 from mirrord.audit.records import compare_records, together
 from mirrord.ledger.prune import floor
-from mirrord.ledger.translation import voids
+from tests.fixtures.naive_audit import Log, expected, naive
 from tests.fixtures.told_mirror import WHOLE, WILD, ToldMirror
 
 SEEDS = st.integers(0, 2**32)
-Log = Mapping[int, int]
-"""Offset to content."""
 
 
 def mirror(seed: int, kinds: tuple[str, ...] = WILD) -> ToldMirror:
@@ -46,20 +44,6 @@ def whole(made: ToldMirror, most: int = 1 << 40) -> list[AuditRange]:
 def audit(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
     around = Surroundings(source_log_start=made.starts[0], target_log_start=made.starts[1])
     return compare_records(wanted, seen(source), seen(target, own=True), around, {})
-
-
-def expected(made: ToldMirror) -> dict[int, tuple[int, bool]]:
-    """Ordinal by ordinal what the ledger says: target offset to source offset, and whether that one was truncated."""
-    lane = made.lane
-    places: dict[int, tuple[int, bool]] = {}
-    for ordinal in range(floor(lane), made.ordinal):
-        source, target = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)
-        assert source is not None
-        assert target is not None
-        if any(first <= ordinal <= last for first, last in voids(lane.holes)):
-            continue
-        places[target] = (source, any(source >= offset and ordinal < first for first, offset in lane.cuts))
-    return places
 
 
 @given(SEEDS, st.integers(1, 12))
@@ -120,112 +104,6 @@ def test_what_is_left_out_in_silence_is_missing_whatever_was_told_of_its_offsets
         assert [(each.source, each.length) for each in together(found)] == [(left_out[0], len(left_out))]
 
 
-def naive(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> list[Difference]:
-    """The definitions, record by record and without any index."""
-    places = expected(made)
-    sources = [at for at in sorted(source) if wanted.source_start <= at < wanted.source_end]
-    targets = [at for at in sorted(target) if wanted.target_start <= at < wanted.target_end]
-    mapped = {here for here, cut in places.values() if not cut}
-    equal = [
-        (there, here)
-        for there, (here, cut) in sorted(places.items())
-        if not cut and here in source and there in target and source[here] == target[there]
-    ]
-    done = {there for there, _ in equal}
-    # A record that was copied twice is without a partner as soon as one of its copies is.
-    alone = {
-        here: there
-        for there, (here, cut) in sorted(places.items(), key=lambda item: ordinal_at(made, item[0]))
-        if not cut and here in source and there not in done
-    }
-    alone |= {here: -1 for here in sources if here not in mapped}
-    strange = [there for there in targets if there not in done]
-    moved = elsewhere(source, target, sorted(alone), strange)
-    held = {source[here] for _, here in equal + moved}
-    twin = {content: min_first(content, equal, moved, source) for content in held}
-    for _, here in moved:
-        del alone[here]
-    strange = [there for there in strange if there not in dict(moved)]
-    out_of_order = turned(made, equal, moved)
-    found = [Difference("reordered" if there in out_of_order else "displaced", here, there) for there, here in moved]
-    for there in strange:
-        here, cut = places.get(there, (-1, False))
-        if here in alone and not cut:
-            del alone[here]
-            found.append(Difference("altered", here, there))
-        elif there in places and (cut or (here not in source and here < made.starts[0])):
-            continue
-        elif target[there] in held:
-            found.append(Difference("duplicated", twin[target[there]], there))
-        else:
-            found.append(Difference("extra", None, there))
-    for here, there in alone.items():
-        if there < 0 or there >= made.starts[1]:
-            found.append(Difference("missing", here, there if there >= 0 else None))
-    gone = {at: each for at, each in places.items() if at not in target and at >= made.starts[1]}
-    found += [
-        Difference("missing", None if cut else at, there)
-        for there, (at, cut) in gone.items()
-        if cut or at not in source
-    ]
-    return found
-
-
-def elsewhere(source: Log, target: Log, alone: Sequence[int], strange: Sequence[int]) -> list[tuple[int, int]]:
-    """Target records that hold what a source record holds, each with the first that is still free."""
-    left = list(alone)
-    moved: list[tuple[int, int]] = []
-    for there in strange:
-        fits = [here for here in left if source[here] == target[there]]
-        if fits:
-            left.remove(fits[0])
-            moved.append((there, fits[0]))
-    return moved
-
-
-def ordinal_at(made: ToldMirror, there: int) -> int:
-    return next(
-        ordinal
-        for ordinal in range(floor(made.lane), made.ordinal)
-        if made.lane.target_runs.offset_of(ordinal) == there
-        and not any(first <= ordinal <= last for first, last in voids(made.lane.holes))
-    )
-
-
-def min_first(content: int, equal: Sequence[tuple[int, int]], moved: Sequence[tuple[int, int]], source: Log) -> int:
-    """The first that was placed: what is equal comes before what was found elsewhere."""
-    return next(here for _, here in [*equal, *moved] if source[here] == content)
-
-
-def rank(made: ToldMirror, here: int) -> int:
-    """The last ordinal under which the source offset was copied, or the next lower one that was."""
-    lane = made.lane
-    places = [(at, cut) for at, cut in expected(made).values()]
-    known = {at for at, cut in places if not cut}
-    lower = max((at for at in known if at <= here), default=None)
-    if lower is None:
-        return floor(lane)
-    void = voids(lane.holes)
-    cuts = lane.cuts
-    return max(
-        ordinal
-        for ordinal in range(floor(lane), made.ordinal)
-        if lane.source_runs.offset_of(ordinal) == lower
-        and not any(first <= ordinal <= last for first, last in void)
-        and not any(lower >= offset and ordinal < first for first, offset in cuts)
-    )
-
-
-def turned(made: ToldMirror, equal: Sequence[tuple[int, int]], moved: Sequence[tuple[int, int]]) -> set[int]:
-    """What stands behind something that was copied later, or in front of something that was copied earlier."""
-    placed = [(there, ordinal_at(made, there)) for there, _ in equal] + [(at, rank(made, here)) for at, here in moved]
-    return {
-        there
-        for there, mine in placed
-        if any((at < there and other > mine) or (at > there and other < mine) for at, other in placed)
-    }
-
-
 @given(SEEDS, st.sampled_from([1 << 40, 3]))
 @settings(max_examples=300)
 def test_damage_is_found_as_by_the_naive_comparison(seed: int, variety: int) -> None:
@@ -236,7 +114,8 @@ def test_damage_is_found_as_by_the_naive_comparison(seed: int, variety: int) -> 
     for _ in range(chance.randrange(1, 5)):
         damage(chance, target, wanted)
     found = audit(made, source, target, wanted)
-    assert found.differences == together(naive(made, source, target, wanted))
+    equal, differences = naive(made, source, target, wanted)
+    assert (found.equal, found.differences) == (equal, together(differences))
 
 
 def damage(chance: random.Random, target: dict[int, int], wanted: AuditRange) -> None:

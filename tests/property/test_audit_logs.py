@@ -1,0 +1,104 @@
+"""An audit of whole logs of batches, made up by chance and damaged by chance, against its definitions record by record.
+
+What a task of the Spark job does, without Spark and brokers; tests/spark/test_by_reference.py has both.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Sequence
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirrord.audit.model import Compared
+from mirrord.audit.ranges import ranges
+from mirrord.audit.records import together
+from mirrord.model.names import TopicPartition
+from mirrord.shell import records
+from mirrord.shell.auditing import AuditedLane, RangeReader
+from mirrord.shell.log_reader import LogReader
+from mirrord.shell.reading import ReadBatch
+from mirrord.wire.batch import HEADER, Header
+from tests.fixtures.copied_log import CopiedLog, damaged, is_ascending, own_rows
+from tests.fixtures.naive_audit import naive
+from tests.fixtures.reference_log import Batch, LogByChance, committed, contents, decode, encode
+
+SEEDS = st.integers(0, 2**32)
+NAMED = TopicPartition("orders", 0)
+
+
+class Log:
+    """As `LogReader` reads it."""
+
+    def __init__(self, batches: Sequence[Batch], end: int) -> None:
+        self._batches = [(batch, encode(batch)) for batch in batches]
+        self._committed = {batch.base for batch in committed(batches)}
+        self._end = end
+
+    async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
+        del named, committed
+        return 0, self._end
+
+    async def read(
+        self, named: TopicPartition, start: int, end: int, *, committed: bool
+    ) -> AsyncGenerator[ReadBatch, None]:
+        del named
+        for batch, data in self._batches:
+            if batch.last >= start and batch.base < end:
+                aborted = committed and not batch.is_control and batch.base not in self._committed
+                yield ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
+
+
+@given(SEEDS)
+def test_the_reference_reads_what_it_writes(seed: int) -> None:
+    made = LogByChance(random.Random(seed), 40)
+    read = decode(made.data)
+    assert is_ascending(read)
+    for before, after in zip(made.batches, read, strict=True):
+        assert (before.base, before.last, before.producer, len(before.rows)) == (
+            after.base, after.last, after.producer, len(after.rows),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_batch_without_records_has_none_whatever_its_codec(codec: int) -> None:
+    data = encode(Batch(0, 2, 0, codec, 0, 0, (-1, -1), -1, ()))
+    assert records.decode(data, 0, len(data)) == []
+
+
+@given(SEEDS, st.sampled_from([1 << 40, 4]), st.integers(3, 60), st.booleans(), st.booleans())
+@settings(max_examples=100)
+def test_an_audit_of_batches_finds_what_their_records_say(
+    seed: int, variety: int, most: int, is_damaged: bool, by_records: bool
+) -> None:
+    chance = random.Random(seed)
+    made = LogByChance(chance, 60, variety=variety)
+    source = decode(made.data)
+    copy = CopiedLog(chance, source, foreign=chance.random() < 0.5)
+    target = damaged(chance, copy.batches) if is_damaged else copy.batches
+    target = decode(b"".join(map(encode, target)))
+    both = cast(LogReader, Log(source, made.end)), cast(LogReader, Log(target, copy.end))
+    reader = RangeReader(*both, by_records=by_records)
+    lane = AuditedLane(source=NAMED, target=NAMED, committed=True)
+    known: dict[tuple[object, ...], int] = {}
+    originals = contents((row for batch in committed(source) for row in batch.rows), known)
+    found = list(own_rows(target, copy.lane.producer_id))
+    copies = contents((row for row, _ in found), known)
+    foreign = {row.offset for row, is_own in found if not is_own}
+
+    async def audit() -> list[Compared]:
+        wanted = ranges(copy.lane, 0, copy.ordinal, most, copy.lane.verdicts.recent)
+        return [(await reader.audit(lane, each)).compared for each in wanted]
+
+    compared = asyncio.run(audit())
+    expected = [
+        naive(copy, originals, copies, each, foreign)
+        for each in ranges(copy.lane, 0, copy.ordinal, most, copy.lane.verdicts.recent)
+    ]
+    assert [(each.equal, each.differences) for each in compared] == [
+        (equal, together(differences)) for equal, differences in expected
+    ]
+    if not is_damaged:
+        assert sum(each.equal for each in compared) == len(originals)
