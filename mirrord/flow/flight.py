@@ -35,7 +35,7 @@ def window(lane: Lane) -> int:
     Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
     state for the producer id takes any sequence.
     """
-    return lane.limits.window_batches if lane.pipelined and lane.mode == "sequence" else 1
+    return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
 
 def explained_below(lane: Lane) -> int | None:
@@ -51,7 +51,7 @@ def send(lane: Lane) -> Effects:
     ready, flying = lane.ready, lane.in_flight
     batches: list[Batch] = []
     size = 0
-    room = lane.limits.window_bytes - lane.in_flight_bytes
+    room = lane.reach.bytes - lane.in_flight_bytes
     while ready and len(flying) < limit and (size < room or not flying):
         batch = ready[0]
         if bound is not None and batch.first + batch.count > bound:

@@ -75,7 +75,7 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 def want_more(lane: Lane) -> Effects:
     """Ask for the next chunk if there is room for it and none is asked for."""
-    if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.limits.buffer_bytes:
+    if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
     if lane.doubt is not None:
         return []

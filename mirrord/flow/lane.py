@@ -49,6 +49,7 @@ from mirrord.flow.signals import (
     Scanned,
     Start,
     StartTold,
+    TargetFar,
     TargetMoved,
     VisibleTold,
     Woken,
@@ -58,7 +59,7 @@ from mirrord.flow.state import Lane, Phase, Stage
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
 
-def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911 -- one case per kind of input
+def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
     """Take one input; the effects are to be performed in this order."""
     match signal:
         case Answer():
@@ -72,6 +73,9 @@ def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR09
             return flight.drain(lane, now)
         case Fenced():
             return leave(lane, "fenced") if lane.phase not in STILL else []
+        case TargetFar():
+            lane.is_far = signal.is_far
+            return []  # an answer follows it
         case Released():
             return seeking.told(lane, now) if signal.ahead or lane.phase is Phase.HALTED else []
         case _ if lane.phase is Phase.HALTED:

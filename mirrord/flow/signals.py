@@ -258,6 +258,12 @@ class TargetMoved(msgspec.Struct, frozen=True):
     leader_epoch: int
 
 
+class TargetFar(msgspec.Struct, frozen=True):
+    """Whether the broker that the lane writes to is far away: then more is on its way at a time."""
+
+    is_far: bool
+
+
 class Released(msgspec.Struct, frozen=True):
     """The ledger says what is to become of the records that the lane waits at: go on; or, `ahead`, go on further on."""
 
@@ -287,6 +293,7 @@ Input = (
     | Woken
     | Fenced
     | TargetMoved
+    | TargetFar
     | Released
     | LettersTold
     | Drain

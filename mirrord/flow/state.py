@@ -188,13 +188,24 @@ class Handed:
     chunk: Chunk | None = None
 
 
+class Reach(msgspec.Struct, frozen=True):
+    """How much of a lane may be on its way."""
+
+    batches: int
+    bytes: int
+    """While this much is fetched and not yet acknowledged, no further chunk is asked for, and no batch sent."""
+
+
+NEAR = Reach(64, 8 << 20)
+FAR = Reach(1_024, 24 << 20)
+
+
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What a lane may hold and how long it waits. Times in seconds of the shell's monotonic clock."""
 
-    window_batches: int = 64
-    window_bytes: int = 8 << 20
-    buffer_bytes: int = 8 << 20
-    """While this much is fetched and not yet acknowledged, no further chunk is asked for."""
+    near: Reach = NEAR
+    far: Reach = FAR
+    """The same where the target's broker is far away: what it takes in a round trip, and as much again."""
     producer_expiry_ms: int = 24 * 3600 * 1000
     """The target's producer.id.expiration.ms: how old a producer's last record time may be before it is forgotten."""
     request_timeout_s: float = 8.0
@@ -424,6 +435,14 @@ class Lane:
     copied_records: int = 0
     copied_bytes: int = 0
     last_record_ms: int = -1
+
+    is_far: bool = False
+    """The target's broker is far away."""
+
+    @property
+    def reach(self) -> Reach:
+        """How much of it may be on its way."""
+        return self.limits.far if self.is_far else self.limits.near
 
     @property
     def buffered_bytes(self) -> int:

@@ -56,7 +56,7 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Limits, Phase
+from mirrord.flow.state import Lane, Phase
 from mirrord.ledger.incarnations import copied_from, is_again
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
@@ -67,7 +67,7 @@ from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.clock import Clock
 from mirrord.shell.compare import Comparison, bounds, in_front_of
-from mirrord.shell.hosted import Hosted
+from mirrord.shell.hosted import Hosted, limits_of
 from mirrord.shell.inheritance import Sides
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
@@ -123,8 +123,7 @@ class Host:
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
-        held = max(1 << 20, min(8 << 20, budget.limit_bytes // 8))
-        self._limits = Limits(buffer_bytes=held, request_timeout_s=setup.request_timeout_s)
+        self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
         self._lanes: dict[LaneId, Hosted] = {}
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -4,8 +4,10 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
+from msgspec.structs import replace
+
 from mirrord.flow.signals import Input, LaneRecord
-from mirrord.flow.state import Lane
+from mirrord.flow.state import FAR, NEAR, Lane, Limits
 from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
 from mirrord.shell.journey import Journey
@@ -21,6 +23,13 @@ FAR_BATCHES = 4_096
 SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
 """The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on,
 so many small ones hold up whatever else the process does, the lease too."""
+
+
+def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
+    """What one lane may hold of what the replicator may: several lanes are to have room beside each other."""
+    held = max(1 << 20, min(NEAR.bytes, in_flight_bytes // 8))
+    near, far = replace(NEAR, bytes=held), replace(FAR, bytes=min(FAR.bytes, 3 * held))
+    return Limits(near=near, far=far, request_timeout_s=request_timeout_s)
 
 
 class Hosted:

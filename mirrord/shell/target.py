@@ -12,7 +12,7 @@ from typing import Protocol
 
 from mirrord.flow.byte_window import ByteWindow
 from mirrord.flow.packing import Packer
-from mirrord.flow.signals import Answer, Batch, Input, Produce
+from mirrord.flow.signals import Answer, Batch, Input, Produce, TargetFar
 from mirrord.flow.state import Lane
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.connections import Connection
@@ -24,8 +24,6 @@ from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.produce import Entry, decode, encode
 
-IN_FLIGHT = 32
-"""Requests without an answer on one connection; how many bytes is for the `ByteWindow` to say."""
 WRITE_BYTES = 1 << 20
 """Requests are put into one system call up to this size. The lease is looked at right before."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
@@ -153,7 +151,7 @@ class Outlet:
             self._open()
             return
         pipe, packer, window = connection.pipe, self._packer, self._window
-        while packer and pipe.in_flight < IN_FLIGHT and window.is_open and pipe.writable:
+        while packer and window.is_open and pipe.writable:
             if not self._target.may_write():
                 self._await_lease()
                 return
@@ -164,7 +162,7 @@ class Outlet:
                 return
             pipe.hold()
             size = 0
-            while packer and pipe.in_flight < IN_FLIGHT and window.is_open and size < WRITE_BYTES:
+            while packer and window.is_open and size < WRITE_BYTES:
                 size += self._send(connection, packer.take())
             pipe.send_held()
 
@@ -241,9 +239,12 @@ class Outlet:
 
     def answered(self, items: Sequence[Item], errors: Sequence[tuple[int, int]]) -> None:
         """Tell the lanes, and send what this made room for."""
+        is_far = self._window.is_far
         for (sender, number, batch), (error, base_offset) in zip(items, errors, strict=True):
             if error:
                 self._target.view.produces.failed(error)
+            if sender.lane.is_far is not is_far:
+                sender.tell(TargetFar(is_far))
             sender.tell(Answer(number, batch, error, base_offset))
         if self._packer:
             self._flush_soon()

@@ -37,6 +37,7 @@ from mirrord.flow.signals import (
     Released,
     SaveProgress,
     StopFetch,
+    TargetFar,
     TargetMoved,
     Wake,
 )
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 LANE = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22)).id
 TTL_S, REQUEST_S = 6.0, 8.0
 NETWORK, LOADING = 13, 14
-NEWS = (TargetMoved, Fenced, Drain, Released)
+NEWS = (TargetMoved, TargetFar, Fenced, Drain, Released)
 """Inputs that answer nothing: each counts by what it says, however often it is said."""
 
 
@@ -97,6 +98,8 @@ class Shape:
     """What goes wrong more often in this world."""
     handed: bool = False
     """Who drains a lane tells its last mark to whoever gets it next, and that one need not have read the ledger."""
+    far: bool = False
+    """The target is far away now and then: much is written and on its way, far more than a broker remembers."""
     window: int = 8
     expiry_ms: int = 86_400_000
     mode: Mode = "sequence"

@@ -71,7 +71,7 @@ def _parked_at_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def _full_window_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flight, "window", lambda state: state.limits.window_batches)
+    patch.setattr(flight, "window", lambda state: state.reach.batches)
 
 
 def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 import random
 
-from mirrord.flow.signals import AppendFailed, Drain
+from mirrord.flow.signals import AppendFailed, Drain, TargetFar
 from mirrord.flow.state import Phase
 from tests.sim import toy, truth
 from tests.sim.host import LANE, Host, Shape
@@ -101,6 +101,12 @@ THEMES: dict[str, Shape] = {
             "takeover", "elect", "disconnect", "bounce", "follower-lag", "learn", "foreign", "compact")),
     "handed over, old records": Shape(record_age_ms=OLD_MS, handed=True, forgetting=True, elections=False,
                                       faults=("forget", "takeover", "disconnect")),
+    "far": Shape(far=True, slow_wire=True, transactions=True, window=4,
+                 faults=("disconnect", "takeover", "elect", "refuse", "late")),
+    "far, old records": Shape(record_age_ms=OLD_MS, far=True, slow_wire=True, forgetting=True, late=True, window=4,
+                              faults=("disconnect", "takeover", "forget", "refuse-and-forget", "elect")),
+    "far, unclean": Shape(far=True, slow_wire=True, unclean=True, twice=True, ledger_faults=False, window=4,
+                          faults=("disconnect", "bounce", "follower-lag", "elect", "learn")),
 }  # fmt: skip
 
 
@@ -109,7 +115,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     "policies", "policies of old records", "unclean, beside others",
-    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks),
+    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
@@ -165,6 +171,8 @@ class Story:
         world, rng = self.world, self.rng
         if self.shape.handed:
             self._move()
+        if self.shape.far:
+            self._go_far()
         if rng.random() < self.fault_rate:
             self._fault()
         elif self.writing and rng.random() < 0.08:
@@ -187,6 +195,16 @@ class Story:
             world.start_host(former_dead=False)
         elif copying and copying[-1].lane.acked > 0 and rng.random() < 0.1:
             copying[-1].take(Drain())
+
+    def _go_far(self) -> None:
+        """Much is written, and now and then a broker is far away from now on, or near."""
+        world, rng = self.world, self.rng
+        if self.writing and rng.random() < 0.3:
+            self._write()
+        running = [host for host in world.hosts if host.alive and not host.paused]
+        if running and rng.random() < 0.1:
+            host = rng.choice(running)
+            host.take(TargetFar(not host.lane.is_far))
 
     def settle(self) -> None:
         """All faults are over: the target becomes whole, a host is there, and the lane must come to the end."""

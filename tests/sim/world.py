@@ -46,7 +46,7 @@ from mirrord.flow.signals import (
     Woken,
     Writer,
 )
-from mirrord.flow.state import Lane, Limits, Phase
+from mirrord.flow.state import NEAR, Lane, Limits, Phase, Reach
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
@@ -160,7 +160,8 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        limits = Limits(window_batches=self.shape.window, producer_expiry_ms=self.shape.expiry_ms)
+        near = Reach(self.shape.window, NEAR.bytes)
+        limits = Limits(near=near, producer_expiry_ms=self.shape.expiry_ms)
         limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from mirrord.flow.byte_window import LEAST_BYTES, MOST_BYTES, ByteWindow
+from mirrord.flow.byte_window import LEAST_BYTES, LEAST_REQUESTS, MOST_BYTES, MOST_REQUESTS, ByteWindow
 
 MIB = 1 << 20
 
@@ -28,7 +28,7 @@ class Broker:
 def catch_up(broker: Broker, window: ByteWindow, seconds: float, request: int = MIB) -> tuple[float, list[float]]:
     """Send all the time what the window lets through; bytes per second in the second half, and for each answer of it
     how long a small request that is sent then waits."""
-    on_their_way: deque[tuple[float, float, int]] = deque()
+    on_their_way: deque[tuple[float, float, tuple[int, int]]] = deque()
     answered, waits, until = 0, [], broker.now + seconds
     half = broker.now + seconds / 2
     while broker.now < until:
@@ -88,3 +88,25 @@ def test_what_is_larger_than_the_window_goes_alone_and_what_is_small_says_nothin
     window.answered(2 * LEAST_BYTES, 0.001, told)
     assert window.is_open
     assert window.limit_bytes == MOST_BYTES
+
+
+def test_small_requests_keep_a_far_broker_busy_and_are_few_at_a_near_one() -> None:
+    far, near = ByteWindow(), ByteWindow()
+    reached, waits = catch_up(Broker(100 * MIB, 0.1), far, 10.0, request=64 << 10)
+    assert reached >= 0.9 * 100 * MIB
+    assert max(waits) <= 0.16
+    assert far.is_far
+    assert far.limit_requests <= MOST_REQUESTS
+    catch_up(Broker(4 * MIB, 0.001), near, 1.0, request=1 << 10)
+    assert near.limit_requests == LEAST_REQUESTS
+    assert not near.is_far
+
+
+def test_a_far_broker_that_stands_still_for_a_moment_is_kept_busy_when_it_goes_on() -> None:
+    window, broker = ByteWindow(), Broker(100 * MIB, 0.1)
+    catch_up(broker, window, 5.0, request=64 << 10)
+    wide = window.limit_requests, window.limit_bytes
+    broker.free_at = broker.now + 0.5
+    catch_up(broker, window, 0.7, request=64 << 10)
+    assert window.limit_requests >= 0.6 * wide[0]
+    assert window.limit_bytes >= 0.6 * wide[1]

@@ -30,11 +30,12 @@ from mirrord.flow.signals import (
     ProducersTold,
     Start,
     StartTold,
+    TargetFar,
     VisibleTold,
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
+from mirrord.flow.state import FAR, NEAR, Lane, Phase
 from mirrord.model.assignment import SourceTold
 from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, SourceRun, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
@@ -138,6 +139,16 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     if outcome is Produced.DENIED:
         (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
         assert wake.at == 10.0 + lane.limits.denied_s
+
+
+def test_far_away_more_is_on_its_way_once_something_was_acknowledged() -> None:
+    lane, produce = in_flight()
+    assert step(lane, 0.0, TargetFar(is_far=True)) == []
+    assert window(lane) == 1
+    step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+    assert (window(lane), lane.reach) == (FAR.batches, FAR)
+    step(lane, 0.0, TargetFar(is_far=False))
+    assert (window(lane), lane.reach) == (NEAR.batches, NEAR)
 
 
 def test_without_faith_in_the_brokers_memory_one_batch_at_a_time() -> None:

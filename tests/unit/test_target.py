@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrord.flow.byte_window import LEAST_BYTES
+from mirrord.flow.byte_window import LEAST_BYTES, LEAST_REQUESTS
 from mirrord.flow.packing import REQUEST_BYTES
-from mirrord.flow.signals import Answer, Batch, Input, Produce
+from mirrord.flow.signals import Answer, Batch, Input, Produce, TargetFar
 from mirrord.flow.state import Lane
 from mirrord.model.names import LaneId, TopicId
 from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.target import IN_FLIGHT, NOT_SENT, UNKNOWN, Outlet, Target
+from mirrord.shell.target import NOT_SENT, UNKNOWN, Outlet, Target
 from mirrord.wire.primitives import uuid_text
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, produced, until
 
@@ -79,11 +79,11 @@ async def test_lanes_share_requests_and_are_told_apart(rig: Rig) -> None:
 
 async def test_a_lost_connection_is_doubt_for_what_was_sent_and_none_for_what_was_not(rig: Rig) -> None:
     sender = Sender(0)
-    await rig.produce(sender, sender.batches(*range(IN_FLIGHT + 3)))
-    assert len(rig.pipe.requests) == IN_FLIGHT
+    await rig.produce(sender, sender.batches(*range(LEAST_REQUESTS + 3)))
+    assert len(rig.pipe.requests) == LEAST_REQUESTS
     rig.pipe.lose()
-    expected = [(first, UNKNOWN, -1) for first in range(IN_FLIGHT)]
-    assert sender.answers == expected + [(first, NOT_SENT, -1) for first in range(IN_FLIGHT, IN_FLIGHT + 3)]
+    expected = [(first, UNKNOWN, -1) for first in range(LEAST_REQUESTS)]
+    assert sender.answers == expected + [(first, NOT_SENT, -1) for first in range(LEAST_REQUESTS, LEAST_REQUESTS + 3)]
     assert rig.view.refreshes > 0
 
 
@@ -192,3 +192,26 @@ async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> N
     rig.pipe.answer(produced(TOPIC, (1, 0, 9)))
     assert one.answers == [(0, UNKNOWN, -1)]
     assert other.answers == [(0, 0, 9)]
+
+
+async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("mirrord.shell.target.time.monotonic", lambda: now[0])
+    sender = Sender(0)
+    heard: list[Input] = []
+
+    def take(signal: Input) -> None:
+        heard.append(signal)
+        if isinstance(signal, TargetFar):
+            sender.lane.is_far = signal.is_far
+
+    sender.tell = take
+    for first, took_s in enumerate((0.1, 0.1, 0.001, 0.1)):
+        await rig.produce(sender, sender.batches(first))
+        now[0] += took_s
+        rig.pipe.answer(produced(TOPIC, (0, 0, first)))
+    told: list[bool | int] = []
+    for signal in heard:
+        assert isinstance(signal, TargetFar | Answer)
+        told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batch.first)
+    assert told == [True, 0, 1, False, 2, 3]
