@@ -19,6 +19,7 @@ from mirrord.flow.signals import (
     Produce,
     SaveProgress,
     StopFetch,
+    Taken,
 )
 from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.telling import note
@@ -128,6 +129,40 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
         effects = _doubted(lane, now, batch, answer, produced(answer.error))
     if not lane.in_flight:
         effects += _settled(lane, now)
+    return effects
+
+
+def taken(lane: Lane, now: float, told: Taken) -> Effects:
+    """The target took several batches: what is as expected is counted together, and the lane goes on once behind it.
+
+    Whatever is not as expected is one of the answers that `answered` judges, and so is all that comes behind it.
+    """
+    if told.round != lane.round:
+        return []
+    flying, expected = lane.in_flight, lane.expected
+    usual = lane.pipelined and lane.failure is None and lane.phase is Phase.COPYING
+    count = records = size = 0
+    batch = None
+    for each, base_offset in zip(told.batches, told.base_offsets, strict=True) if usual else ():
+        if base_offset != expected or not flying or flying[0] is not each:
+            break
+        batch = flying.popleft()
+        expected += batch.count
+        records += batch.count
+        size += batch.end - batch.start
+        count += 1
+    effects: Effects = []
+    if batch is not None:
+        lane.in_flight_bytes -= size
+        lane.expected = expected
+        lane.acked = batch.first + batch.count
+        lane.copied_records += records
+        lane.copied_bytes += size
+        lane.last_record_ms = batch.newest_ms
+    if count == len(told.batches):
+        return _go_on(lane, now, effects)
+    for each, base_offset in zip(told.batches[count:], told.base_offsets[count:], strict=True):
+        effects += answered(lane, now, Answer(told.round, each, NONE, base_offset))
     return effects
 
 

@@ -49,6 +49,7 @@ from mirrord.flow.signals import (
     Scanned,
     Start,
     StartTold,
+    Taken,
     TargetFar,
     TargetMoved,
     VisibleTold,
@@ -62,10 +63,10 @@ STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
     """Take one input; the effects are to be performed in this order."""
     match signal:
+        case Taken():
+            return flight.taken(lane, now, signal) if lane.phase not in STILL else []
         case Answer():
-            # The hot path pays for the first comparison only.
-            copies = lane.phase is Phase.COPYING or lane.phase not in STILL
-            return flight.answered(lane, now, signal) if copies else []
+            return flight.answered(lane, now, signal) if lane.phase not in STILL else []
         case Chunk():
             copies = lane.phase is Phase.COPYING and answers(lane, signal.question)
             return _chunk(lane, now, signal) if copies else handed.fetched(lane, signal)

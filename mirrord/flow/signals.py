@@ -242,6 +242,15 @@ class Answer(msgspec.Struct, frozen=True):
     base_offset: int
 
 
+class Taken(msgspec.Struct, frozen=True):
+    """The target took these batches, which were sent one after the other; where each begins. The same as an `Answer`
+    without an error for each of them, told in one step."""
+
+    round: int
+    batches: list[Batch]
+    base_offsets: list[int]
+
+
 class Woken(msgspec.Struct, frozen=True):
     """The time that a `Wake` named has come."""
 
@@ -290,6 +299,7 @@ Input = (
     | OriginsTold
     | Chunk
     | Answer
+    | Taken
     | Woken
     | Fenced
     | TargetMoved

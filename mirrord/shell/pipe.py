@@ -235,8 +235,11 @@ class FramePipe(asyncio.BufferedProtocol):
             self._wake_for(WAKE_BYTES)
 
     def _wake_for(self, size: int) -> None:
-        """Never for more than is still to come."""
         self._wakes_late = size > 1
+        self.wake_for(size)
+
+    def wake_for(self, size: int) -> None:
+        """Read when so many bytes are there; never for more than is still to come."""
         if self._low_mark is None:
             assert self._transport is not None  # noqa: S101
             self._low_mark = LowMark(self._transport)

@@ -12,8 +12,9 @@ from typing import Protocol
 
 from mirrord.flow.byte_window import ByteWindow
 from mirrord.flow.packing import Packer
-from mirrord.flow.signals import Answer, Batch, Input, Produce, TargetFar
+from mirrord.flow.signals import Answer, Batch, Input, Produce, Taken, TargetFar
 from mirrord.flow.state import Lane
+from mirrord.flow.wakes import Owed
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.connections import Connection
 from mirrord.shell.frames import Frame
@@ -29,6 +30,8 @@ WRITE_BYTES = 1 << 20
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
+LATEST_S = 0.1
+"""An answer that came is looked at within so long, though more are waited for."""
 _LINGER_S = 1.0
 
 
@@ -113,10 +116,14 @@ class Outlet:
         self._packer: Packer[Item] = Packer()
         self.answering = False
         """Answers are being taken in; what they lead to is sent behind the last of them."""
+        self._taken: dict[Sender, Taken] = {}
+        """What of these answers is a success, by lane: each lane is told of its batches in one step."""
         self._scheduled = False
         self._opening = False
         self._connection: Connection | None = None
         self._window = ByteWindow()
+        self._owed = Owed()
+        self._hurries = False
         self._version = 0
         self._awaiting_lease = False
         self.throttle = Throttle(target.view.produces)
@@ -140,9 +147,11 @@ class Outlet:
                 self._loop.call_soon(self._flush)
 
     def _answers_taken(self) -> None:
+        self._tell_taken()
         self.answering = False
         if self._scheduled:
             self._flush()
+        self._mind_owed()
 
     def _flush(self) -> None:
         self._scheduled = False
@@ -165,6 +174,25 @@ class Outlet:
             while packer and window.is_open and size < WRITE_BYTES:
                 size += self._send(connection, packer.take())
             pipe.send_held()
+        self._mind_owed()
+
+    def _mind_owed(self) -> None:
+        """Wake for several answers at once, but soon: the last of them may be long in coming."""
+        if self._owed.moved():
+            self._set_mark()
+            if self._owed.mark_bytes > 1 and not self._hurries:
+                self._hurries = True
+                self._loop.call_later(LATEST_S, self._hurry)
+
+    def _hurry(self) -> None:
+        self._hurries = False
+        if self._owed.mark_bytes > 1:
+            self._owed.mark_bytes = 1
+            self._set_mark()
+
+    def _set_mark(self) -> None:
+        if self._connection is not None and self._connection.pipe.lost is None:
+            self._connection.pipe.wake_for(self._owed.mark_bytes)
 
     def _await_lease(self) -> None:
         """What waits is old when the lease holds again: it is refused then, and the lanes look at the log anew."""
@@ -197,7 +225,7 @@ class Outlet:
         if not sent:
             return 0
         parts, size = encode(self._version, self._target.request_timeout_ms, entries)
-        pending = _Pending(self, connection, self._version, sent, (self._window, size))
+        pending = _Pending(self, connection, self._version, sent, (self._window, size, self._owed))
         connection.pipe.request(PRODUCE, self._version, parts, size, pending)
         return size
 
@@ -215,6 +243,7 @@ class Outlet:
             return
         self._connection = connection = task.result()
         self._window = ByteWindow()
+        self._owed = Owed()
         self._version = connection.version(PRODUCE)
         connection.pipe.on_writable = self._flush
         connection.pipe.on_read = self._answers_taken
@@ -230,6 +259,7 @@ class Outlet:
 
     def _give_up(self) -> None:
         """Whoever is bound to this connection needs a new round; what was not sent will not be."""
+        self._tell_taken()
         self.connections += 1
         self.answering = self._scheduled = False
         self._connection = None  # the link opens another one if this one is lost or overdue
@@ -238,32 +268,56 @@ class Outlet:
         self._target.refuse(waiting)
 
     def answered(self, items: Sequence[Item], errors: Sequence[tuple[int, int]]) -> None:
-        """Tell the lanes, and send what this made room for."""
-        is_far = self._window.is_far
-        for (sender, number, batch), (error, base_offset) in zip(items, errors, strict=True):
+        """Tell the lanes, of successes when the last of the answers that came together is taken in, and send what this
+        made room for."""
+        taken = self._taken
+        for item, (error, base_offset) in zip(items, errors, strict=True):
+            sender, number, batch = item
+            told = taken.get(sender)
             if error:
                 self._target.view.produces.failed(error)
-            if sender.lane.is_far is not is_far:
-                sender.tell(TargetFar(is_far))
-            sender.tell(Answer(number, batch, error, base_offset))
+                if told is not None:
+                    sender.tell(taken.pop(sender))
+                sender.tell(Answer(number, batch, error, base_offset))
+            elif told is not None and told.round == number:
+                told.batches.append(batch)
+                told.base_offsets.append(base_offset)
+            else:
+                if told is not None:
+                    sender.tell(told)
+                taken[sender] = Taken(number, [batch], [base_offset])
         if self._packer:
             self._flush_soon()
+
+    def _tell_taken(self) -> None:
+        taken, self._taken = self._taken, {}
+        is_far = self._window.is_far
+        for sender, told in taken.items():
+            if sender.lane.is_far is not is_far:
+                sender.tell(TargetFar(is_far))
+            sender.tell(told)
 
 
 class _Pending:
     """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
 
-    __slots__ = ("_connection", "_items", "_outlet", "_sent", "_size", "_told", "_version", "_window")
+    __slots__ = ("_connection", "_items", "_outlet", "_owed", "_sent", "_size", "_told", "_version", "_window")
 
     def __init__(
-        self, outlet: Outlet, connection: Connection, version: int, items: list[Item], load: tuple[ByteWindow, int]
+        self,
+        outlet: Outlet,
+        connection: Connection,
+        version: int,
+        items: list[Item],
+        load: tuple[ByteWindow, int, Owed],
     ) -> None:
-        """`load`: the window that its bytes count in, and how many they are."""
+        """`load`: the window that its bytes count in, how many they are, and what its answer counts in."""
         self._outlet = outlet
         self._connection = connection
         self._version = version
         self._items = items
-        self._window, self._size = load
+        self._window, self._size, self._owed = load
+        self._owed.sent(len(items))
         self._told = self._window.sent(self._size)
         self._sent = time.monotonic()
 
@@ -275,6 +329,7 @@ class _Pending:
             self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
             return
         self._outlet.answering = True
+        self._owed.answered(len(items))
         took_s = time.monotonic() - self._sent
         self._window.answered(self._size, took_s, self._told)
         self._outlet.took(took_s)

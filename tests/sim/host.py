@@ -94,6 +94,8 @@ class Shape:
     twice: bool = False
     """What was delivered may be delivered once more: answers to the lane, requests to a broker, entries of the
     ledger."""
+    together: bool = False
+    """Of batches that the target took, the lane is often told in one step."""
     faults: tuple[str, ...] = ()
     """What goes wrong more often in this world."""
     handed: bool = False

@@ -33,6 +33,7 @@ from mirrord.flow.signals import (
     Located,
     ProducerEntry,
     ProducersTold,
+    Taken,
 )
 from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
 from mirrord.model.facts import LaneFact, Progress, Reason
@@ -55,6 +56,19 @@ def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
         return true(state, now, msgspec.structs.replace(answer, base_offset=expected))
 
     patch.setattr(flight, "answered", answered)
+
+
+def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
+    true = flight.taken
+
+    def taken(state: Lane, now: float, told: Taken) -> Effects:
+        expected = state.expected
+        for at, batch in enumerate(told.batches):
+            told.base_offsets[at] = expected
+            expected += batch.count
+        return true(state, now, told)
+
+    patch.setattr(flight, "taken", taken)
 
 
 def _any_word_is_that_it_is_parked(patch: pytest.MonkeyPatch) -> None:
@@ -295,6 +309,7 @@ def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
 
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
+    Mutation("1 two witnesses, told together", _blind_to_base_offsets_told_together, "told together"),
     Mutation("2 window 1 until a first acknowledgement", _full_window_at_once, "new topic"),
     Mutation("2 a success after a failure is a hole", _no_hole_after_a_failure, "refused and forgotten"),
     Mutation("3 the sandwich: one leader epoch around it", _any_leader_will_do, "deposed, young topic"),

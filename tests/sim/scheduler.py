@@ -107,6 +107,9 @@ THEMES: dict[str, Shape] = {
                               faults=("disconnect", "takeover", "forget", "refuse-and-forget", "elect")),
     "far, unclean": Shape(far=True, slow_wire=True, unclean=True, twice=True, ledger_faults=False, window=4,
                           faults=("disconnect", "bounce", "follower-lag", "elect", "learn")),
+    "told together": Shape(together=True, twice=True, foreign=True, faults=("disconnect", "elect", "foreign", "again")),
+    "told together, old records": Shape(record_age_ms=OLD_MS, together=True, forgetting=True, handed=True, seeks=True,
+                                        faults=("forget", "takeover", "disconnect", "seek")),
 }  # fmt: skip
 
 
@@ -115,7 +118,7 @@ YOUNG = {
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
     "policies", "policies of old records", "unclean, beside others",
-    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far),
+    *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""

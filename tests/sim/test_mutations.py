@@ -7,6 +7,7 @@ from tests.sim.scheduler import STEPS, THEMES, Story
 
 SEEDS = {
     "1 two witnesses: the base offset": 3,
+    "1 two witnesses, told together": 28,
     "2 window 1 until a first acknowledgement": 10,
     "2 a success after a failure is a hole": 5,
     "3 the sandwich: one leader epoch around it": 100,

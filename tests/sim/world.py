@@ -41,6 +41,7 @@ from mirrord.flow.signals import (
     Scanned,
     Start,
     StartTold,
+    Taken,
     TargetMoved,
     VisibleTold,
     Woken,
@@ -322,7 +323,23 @@ class World:
             error, base = NOT_LEADER, -1
         if error:
             host.leader = self.target.leader
-        host.take(Answer(request.round, request.batch, error, base))
+        if error or not self.shape.together:
+            host.take(Answer(request.round, request.batch, error, base))
+            return
+        told = Taken(request.round, [request.batch], [base])
+        while host.answers and self.rng.random() < 0.8:
+            request, error, base, epoch = host.answers[0]
+            if (
+                error
+                or request.round != told.round
+                or not self.target.committed(request.broker, base + request.batch.count, epoch)
+            ):
+                break
+            host.answers.popleft()
+            host.sent.remove(request)
+            told.batches.append(request.batch)
+            told.base_offsets.append(base)
+        host.take(told)
 
     def _do_append(self, host: Host) -> None:
         tag, entry = host.appends.popleft()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.flow.answers import FETCHED, PRODUCED, Fetched, Produced
 from mirrord.flow.flight import window
@@ -30,6 +31,7 @@ from mirrord.flow.signals import (
     ProducersTold,
     Start,
     StartTold,
+    Taken,
     TargetFar,
     VisibleTold,
     Wake,
@@ -139,6 +141,29 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     if outcome is Produced.DENIED:
         (wake,) = [effect for effect in effects if isinstance(effect, Wake)]
         assert wake.at == 10.0 + lane.limits.denied_s
+
+
+@pytest.mark.parametrize("base_offsets", [(2, 4, 6), (2, 5, 7), (2, 4, 0), (9, 11, 13)])
+def test_what_is_told_together_is_what_is_told_one_by_one(base_offsets: tuple[int, ...]) -> None:
+    """Also where the middle one stands elsewhere, the last one below the end, and none where it should."""
+    ends: list[tuple[object, ...]] = []
+    for together in (True, False):
+        lane, produce = in_flight()
+        step(lane, 0.0, Answer(produce.round, produce.batches[0], 0, 0))
+        asked = min(lane.questions)  # the fetch came before the comparison behind the first acknowledgement
+        step(lane, 0.0, replace(chunk(lane, first=4, high_watermark=8), question=asked))
+        batches = list(lane.in_flight)
+        assert len(batches) == 3
+        if together:
+            effects = step(lane, 1.0, Taken(lane.round, batches, list(base_offsets)))
+            step(lane, 1.0, Taken(lane.round, batches, list(base_offsets)))
+        else:
+            number, effects = lane.round, []
+            for batch, base_offset in zip(batches, base_offsets, strict=True):
+                effects += step(lane, 1.0, Answer(number, batch, 0, base_offset))
+        state = (lane.phase, lane.acked, lane.expected, lane.copied_records, lane.copied_bytes, lane.in_flight_bytes)
+        ends.append((*state, lane.suspicious, lane.unread, lane.round, [type(effect) for effect in effects]))
+    assert ends[0] == ends[1]
 
 
 def test_far_away_more_is_on_its_way_once_something_was_acknowledged() -> None:

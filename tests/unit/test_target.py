@@ -7,7 +7,7 @@ import pytest
 
 from mirrord.flow.byte_window import LEAST_BYTES, LEAST_REQUESTS
 from mirrord.flow.packing import REQUEST_BYTES
-from mirrord.flow.signals import Answer, Batch, Input, Produce, TargetFar
+from mirrord.flow.signals import Answer, Batch, Input, Produce, Taken, TargetFar
 from mirrord.flow.state import Lane
 from mirrord.model.names import LaneId, TopicId
 from mirrord.shell.metadata import Leader, PartitionId
@@ -29,9 +29,19 @@ class Sender:
         self.outlet_round = -1
         self.connections = 0
         self.answers: list[tuple[int, int, int]] = []
+        self.steps = 0
+        """How often it was told of successes."""
         self.tell: Callable[[Input], None] = self.take
 
     def take(self, signal: Input) -> None:
+        if isinstance(signal, Taken):
+            told = zip(signal.batches, signal.base_offsets, strict=True)
+            self.answers += [(batch.first, 0, base_offset) for batch, base_offset in told]
+            self.steps += 1
+            return
+        if isinstance(signal, TargetFar):
+            self.lane.is_far = signal.is_far
+            return
         assert isinstance(signal, Answer)
         self.answers.append((signal.batch.first, signal.error, signal.base_offset))
 
@@ -75,6 +85,45 @@ async def test_lanes_share_requests_and_are_told_apart(rig: Rig) -> None:
     rig.pipe.answer(produced(TOPIC, (0, 6, -1)))
     assert one.answers == [(10, 0, 400), (11, 6, -1)]
     assert other.answers == [(20, 0, 500)]
+
+
+async def test_of_what_comes_together_a_lane_is_told_in_one_step_and_of_failures_in_their_turn(rig: Rig) -> None:
+    one, other = Sender(0), Sender(1)
+    rig.target.produce(as_any(one), one.batches(0, 1, 2, 3))
+    rig.target.produce(as_any(other), other.batches(0, 1))
+    await rig.settle()
+    told = [produced(TOPIC, (0, 0, 0), (1, 0, 0)), produced(TOPIC, (0, 0, 1), (1, 0, 1)), produced(TOPIC, (0, 6, -1))]
+    rig.pipe.answer(*told, produced(TOPIC, (0, 0, 3)))
+    assert one.answers == [(0, 0, 0), (1, 0, 1), (2, 6, -1), (3, 0, 3)]
+    assert other.answers == [(0, 0, 0), (1, 0, 1)]
+    assert (one.steps, other.steps) == (2, 1)
+
+
+async def test_for_many_answers_it_sleeps_longer_but_looks_soon_at_those_that_came(rig: Rig) -> None:
+    sender = Sender(0)
+    await rig.produce(sender, sender.batches(*range(LEAST_REQUESTS)))
+    pipe, marks = rig.pipe, [rig.pipe.wakes_for]
+    assert pipe.wakes_for > 1
+    await until(lambda: pipe.wakes_for == 1)
+    for first in range(LEAST_REQUESTS):
+        pipe.answer(produced(TOPIC, (0, 0, first)))
+        marks.append(pipe.wakes_for)
+        assert pipe.wakes_for <= max(1, 33 * len(pipe.requests))
+    assert len(set(marks)) > 2
+    assert pipe.wakes_for == 1
+
+
+async def test_successes_are_told_though_the_connection_ends_in_the_same_read(rig: Rig) -> None:
+    one, other = Sender(0), Sender(1)
+    rig.target.produce(as_any(one), one.batches(0, 1))
+    rig.target.produce(as_any(other), other.batches(0))
+    await rig.settle()
+    rig.pipe.on_read = None
+    rig.pipe.answer(produced(TOPIC, (0, 0, 0), (1, 0, 0)))
+    assert one.answers == other.answers == []
+    rig.pipe.lose()
+    assert one.answers == [(0, 0, 0), (1, UNKNOWN, -1)]
+    assert other.answers == [(0, 0, 0)]
 
 
 async def test_a_lost_connection_is_doubt_for_what_was_sent_and_none_for_what_was_not(rig: Rig) -> None:
@@ -212,6 +261,6 @@ async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypat
         rig.pipe.answer(produced(TOPIC, (0, 0, first)))
     told: list[bool | int] = []
     for signal in heard:
-        assert isinstance(signal, TargetFar | Answer)
-        told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batch.first)
+        assert isinstance(signal, TargetFar | Taken)
+        told.append(signal.is_far if isinstance(signal, TargetFar) else signal.batches[0].first)
     assert told == [True, 0, 1, False, 2, 3]
