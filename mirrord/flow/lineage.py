@@ -31,6 +31,19 @@ def epoch_at(epochs: Epochs, ordinal: int) -> int:
     return max(told_at(epochs, ordinal), UNKNOWN)
 
 
+def follows(record: LaneRecord, ordinal: int) -> bool:
+    """An ordinal stands for the source offset behind that of the ordinal in front of it."""
+    offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
+    return offset is not None and former is not None and offset == former + 1
+
+
+def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
+    """What is told of the epoch of the source's record in front of the one that an ordinal stands for. Where nothing
+    counts any more that was told from this ordinal on (`tell_anew`), what is told of the ordinal in front of it does."""
+    is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
+    return told_at(epochs, ordinal - 1 if is_anew else ordinal)
+
+
 def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     """What is told of ordinals, or of source offsets, as it is to be told of the ordinals to which they come: `pieces`
     are (ordinal, ordinal or offset so far, length)."""
@@ -134,7 +147,7 @@ def recall(lane: Lane) -> None:
     """
     record = lane.record
     told = record.epochs if record is not None else ()
-    known = told_at(told, lane.resume_ordinal)
+    known = told_in_front(record, told, lane.resume_ordinal) if record is not None else UNTOLD
     lane.told_since = lane.resume_ordinal
     if known == UNTOLD and lane.resume_ordinal == 0:
         lane.seen.begin(0, UNKNOWN)  # what was fetched before was not copied, and the word on it was lost
@@ -147,6 +160,7 @@ def recall(lane: Lane) -> None:
     if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
         lane.epoch = lane.found_epoch[1]
         lane.seen.begin(*lane.found_epoch)
+    known = told_at(told, lane.resume_ordinal)
     lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
     lane.epochs_told = True
     lane.new_epochs.clear()
@@ -235,7 +249,8 @@ def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # what is copied again has the epochs that it had
-    return any(first > ordinal or (first == ordinal and told != epoch) for first, told in record.epochs)
+    nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
+    return any(first > ordinal or (first == ordinal and told not in nothing) for first, told in record.epochs)
 
 
 def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
@@ -243,7 +258,10 @@ def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs
     (`carried`)."""
     record = lane.record
     epochs = carried(record.epochs, pieces) if record is not None and record.epochs else ()
-    epochs = epochs or ((lane.resume_ordinal, max(lane.epoch, UNKNOWN)),)
+    if not epochs:
+        # What was told to follow may arrive yet, so nothing is said of its epoch before a record follows.
+        is_open = record is not None and follows(record, lane.resume_ordinal)
+        epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
     lane.told_epoch = epochs[0][1]
     return epochs
 
@@ -277,4 +295,6 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
 
 def ends_short(lane: Lane, told: Checked, position: int) -> bool:
     """The source ends in front of the position, and no epoch is known that would tell which of its records are new."""
-    return 0 <= told.source_end < position and epoch_at(known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0
+    if lane.record is None or not 0 <= told.source_end < position:
+        return False
+    return told_in_front(lane.record, known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0
