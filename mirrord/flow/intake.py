@@ -149,6 +149,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = cutting.bounds(lane)
+    looks = bool(lane.plan) or lane.told_epoch == lineage.UNKNOWN
     while end - at >= HEADER_LENGTH:
         header = unpack(buffer, at)
         base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
@@ -162,7 +163,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         if next_offset <= position:
             at = batch_end
             continue
-        if epoch != lane.epoch or lane.plan:
+        if looks or epoch != lane.epoch:
             _look_at_epoch(lane, runs, epoch, base)
         while aborted_ahead and aborted_ahead[0][0] <= base:
             aborted.add(heappop(aborted_ahead)[1])
@@ -226,16 +227,18 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
     """The next batch begins at offset `base`, and is of this epoch of the source."""
     if lane.plan and base <= lane.position and lineage.is_another(lane, epoch):
         raise Parted(f"records of epoch {epoch}", lane.position, lane.position + 1)
-    if epoch != lane.epoch:
+    if epoch != lane.epoch or (lane.told_epoch == lineage.UNKNOWN and epoch >= 0 and not lane.plan):
         _new_epoch(lane, runs, epoch, max(base, lane.position))
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """The next batch, which begins at this offset, is of another epoch of the source."""
+    """The next batch, which begins at this offset, is of another epoch of the source, or the first one since nothing is
+    known of it."""
     if lineage.is_news(lane, epoch) and limbo.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
-    lane.seen.note(lane.position, epoch)
-    lane.epoch = epoch
+    if epoch != lane.epoch:
+        lane.seen.note(lane.position, epoch)
+        lane.epoch = epoch
     if lineage.tell(lane, epoch):
         _begin_run(lane, runs, offset)
 
