@@ -39,7 +39,7 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """What is told of the epoch of the source's record in front of the one that an ordinal stands for. Where nothing
-    counts any more that was told from this ordinal on (`tell_anew`), what is told of the ordinal in front of it does."""
+    counts that was told from this ordinal on (`tell_anew`), what is told of the ordinal in front of it does."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return told_at(epochs, ordinal - 1 if is_anew else ordinal)
 

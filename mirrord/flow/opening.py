@@ -143,6 +143,8 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.dirty_until = max(lane.dirty_until, lane.former_until)
             lane.check_first_ack = True
             lane.check_later = lane.barrier_s > 0
+        if record.regiven >= 0:
+            lane.trusted = min(lane.trusted, record.regiven)  # a mark tells of numbers, and not of which records
     if len(record.source_runs) == 0:
         return [AskStart(ask(lane))]
     return resume.begin(lane, now) if lane.handed is None else handed.bound(lane, now, record.grant)

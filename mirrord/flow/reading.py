@@ -7,7 +7,7 @@ import msgspec
 from mirrord.flow.halting import halt
 from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import Effects, OwnBatch
-from mirrord.flow.state import Lane, Mark
+from mirrord.flow.state import NEVER, Lane, Mark
 from mirrord.model.facts import HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
@@ -24,15 +24,21 @@ class Reading(msgspec.Struct, frozen=True):
     """Where batches stand elsewhere than the ledger says."""
     doubled: tuple[int, int, int] | None
     """(first ordinal, behind the last, target offset) of what stands there a second time."""
+    begins: int = NEVER
+    """The lowest target offset at which ordinals stand that are not trusted."""
+    void: int = NEVER
+    """The first ordinal of a hole in which batches stand, though their records are to follow under later ordinals."""
 
 
 def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:
     """Follow the own batches from the one that should begin with the ordinal `expected`."""
     record = lane.record
     known = {(hole.first, hole.last) for hole in record.holes} if record is not None else set[tuple[int, int]]()
+    again = [hole for hole in record.holes if hole.again < hole.until] if record is not None else []
     runs = record.target_runs.copy() if record is not None else Runs()
     holes: list[tuple[int, int]] = []
     facts: list[LaneFact] = []
+    begins = void = NEVER
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
         if ordinal < expected:
@@ -42,7 +48,9 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:
             holes.append((expected, ordinal - 1))
         facts += placed(lane, runs, ordinal, batch.base_offset)
         expected = ordinal + batch.count
-    return Reading(expected, tuple(holes), tuple(facts), None)
+        begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
+        void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void)
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:

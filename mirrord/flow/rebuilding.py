@@ -16,7 +16,7 @@ ledger, so the next holder begins with step 2 and never with copying.
 
 from collections.abc import Sequence
 
-from mirrord.flow import limbo, lineage, reading, resume, sequences
+from mirrord.flow import limbo, lineage, reading, resume, sequences, telling
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.located import Located
@@ -38,30 +38,30 @@ from mirrord.model.runs import Run, Runs
 
 
 def differ(lane: Lane, now: float, told: Checked) -> Effects:
-    """A comparison found a difference."""
+    """A comparison found a difference, or what stands there may be something else than the map names."""
     # Behind a take-over even an acknowledgement may have been for another holder's batch.
     first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
-    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, told.outcome, told.note)
+    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     return doubt(lane, now)
 
 
-def left_open(lane: Lane, told: Checked) -> tuple[LaneFact, ...]:
-    """The source no longer has what stands under some ordinals, under which other records may have been sent: nothing
-    tells which stand there, so the map must not name them. What it goes on with is behind all that they may be."""
+def is_open(lane: Lane, told: Checked) -> bool:
+    """The source no longer has what the map names under some ordinals, under which other records may have been sent:
+    one of those may stand there, and the source still have it. So the map is made anew by what both logs hold."""
     record = lane.record
     # Where policies change records a lane waits before each write (`resume.decide`).
     if record is None or lane.shaped or not told.first <= record.regiven <= told.last:
-        return ()
-    found = [(max(start, record.regiven), end) for start, end in told.gone if end > record.regiven]
-    pieces = [piece for start, end in found for piece in record.source_runs.between(start, end - 1)]
-    if not pieces:
-        return ()
-    verdicts = tuple(Verdict(offset, offset + length, "unexplained") for _, offset, length in pieces)
-    note = "the source no longer has what stands there, and other records may have been sent under these ordinals"
-    holes = (HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in found)
-    return (*holes, VerdictGiven(lane.id, lane.grant, verdicts, note))
+        return False
+    return any(end > record.regiven for _, end in told.gone)
+
+
+def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:
+    """Batches stand in a hole, in a log that went back: their records were to be copied again under later ordinals."""
+    note = "records stand in a hole, and were to follow under later ordinals"
+    told = Checked(-1, 0, found.void, found.next_ordinal - 1, "different", note)
+    return telling.note(lane, found.facts) + differ(lane, now, told)
 
 
 def vanished(lane: Lane, now: float) -> Effects:
@@ -197,12 +197,12 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
     return found
 
 
-def _epochs(lane: Lane, runs: Runs, located: Located) -> lineage.Epochs:
-    """The source's epochs of what is told anew. What follows it goes on in the one in front of it."""
-    begin, last = runs.first, runs.last
-    if begin is None or last is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
+def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> lineage.Epochs:
+    """The source's epochs of what is told anew up to `end`. What follows it goes on in the one in front of it."""
+    begin = runs.first
+    if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
-    pieces = (*runs.between(begin.ordinal, last.ordinal - 1), (last.ordinal, last.offset - 1, 1))
+    pieces = (*runs.between(begin.ordinal, end.ordinal - 1), (end.ordinal, end.offset - 1, 1))
     return lineage.carried(located.epochs, pieces)
 
 
@@ -212,7 +212,8 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
     for start, end in located.missing:
         runs.append(Run(ordinal, start))
         ordinal += end - start
-    runs.append(Run(ordinal, located.next_offset))
+    behind = Run(ordinal, located.next_offset)
+    told = Runs([*runs, behind])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
     verdicts: list[Verdict] = []
     at = located.start
@@ -231,7 +232,7 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
     return [
-        SourceRun(lane.id, lane.grant, tuple(Runs(runs)), (), _epochs(lane, Runs(runs), located)),
+        SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located)),
         # What is told anew fills all holes behind its beginning; those that are there still are told once more.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         # What stands there is not known: for the map nothing does.

@@ -155,12 +155,13 @@ def locate(
     before: int,
     searched: Range,
     opens: Callable[[int], bool] = lambda _: False,
+    named: Callable[[int], int | None] = lambda _: None,
 ) -> Located:
     """Where each ordinal stands in the source, what stands there twice, and what the target lacks.
 
     `standing` are in the order of the target log, `originals` are all source batches in `searched`, `covered` are the
     offsets that earlier ordinals stand for, `before` is the one of the last of them. `opens` says of an ordinal that
-    its record is not to be placed without the source. Raises Unplaced.
+    its record is not to be placed without the source, `named` which offset stands for it so far. Raises Unplaced.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -168,14 +169,16 @@ def locate(
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
-    top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1)
+    left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
+    # What is left open may be any record up to there; what the source still holds of those, and nobody copied, follows.
+    furthest = max((named(end - 1) or 0 for _, end in left), default=-1)
+    top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))
     told_twice = ranges(sorted(twice))
     runs = Runs()
     for ordinal, offset in placed:
         runs.add(ordinal, offset)
-    left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
     return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals), left)
 

@@ -11,9 +11,8 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from collections.abc import Iterator
-
 from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking
+from mirrord.flow.ahead import decided, planned
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -38,7 +37,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Wake,
 )
-from mirrord.flow.state import NEVER, NOT_YET, Decided, Lane, Mark, Phase, Stage
+from mirrord.flow.state import NEVER, NOT_YET, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
 from mirrord.model.runs import Run
@@ -256,9 +255,11 @@ def _read(lane: Lane, now: float, found: Reading) -> Effects:
             f"its log ends with {found.next_ordinal - 1}"
         )
         return halt(lane, "unexplained", line, lane.position, lane.position)
+    if found.void < NEVER:
+        return rebuilding.filled(lane, now, found)
     if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
-    return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal)
+    return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal, found.begins)
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
@@ -310,6 +311,8 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
         found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found)
+    if found.void < NEVER:
+        return rebuilding.filled(lane, now, found)
     if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     ordinal = found.next_ordinal
@@ -318,7 +321,7 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
     lane.told = min(lane.told, lane.mark, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)
     verdict = VerdictGiven(lane.id, lane.grant, (), went)
-    return _keep(lane, found, (verdict,)) + _resume_at(lane, ordinal)
+    return _keep(lane, found, (verdict,)) + _resume_at(lane, ordinal, found.begins)
 
 
 def _tell_anew(lane: Lane, ordinal: int) -> Effects:
@@ -333,12 +336,13 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     return [effect]
 
 
-def _resume_at(lane: Lane, ordinal: int) -> Effects:
+def _resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
     lane.resume_ordinal = ordinal
     if must_check(lane):
         lane.stage = Stage.CHECK
         first = min(lane.trusted, ordinal)
-        start = min(lane.mark.target_offset, lane.end)
+        begun = Mark(min(first, lane.mark.ordinal), lane.mark.target_offset, lane.mark.leader_epoch)
+        start = min(reading.stands_from(lane, begun), lane.end, begins)
         epochs = lineage.known_epochs(lane, first)
         return [AskCheck(ask(lane), lane.producer_id, first, ordinal - 1, start, lane.end, _goes_on_at(lane), epochs)]
     return _bind_holes(lane)
@@ -363,10 +367,9 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         return _again(lane, now) if waiting else []
     if told.question == lane.later_check:
         lane.check_later, lane.check_from = False, None
-    if told.outcome == "different":
+    if told.outcome == "different" or rebuilding.is_open(lane, told):
         return rebuilding.differ(lane, now, told)
-    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note)
-    effects = note(lane, (fact, *rebuilding.left_open(lane, told)))
+    effects = note(lane, (TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note),))
     if waiting:
         position = _goes_on_at(lane)
         if lineage.ends_short(lane, told, position) or (lane.on_loss == "halt" and 0 <= told.source_end < position):
@@ -417,38 +420,6 @@ def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     epochs = lineage.carried(record.epochs, pieces) if record.epochs else ()
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]
-
-
-def planned(record: LaneRecord, ordinal: int) -> list[Run]:
-    """The jumps behind an ordinal that the mending of holes still has to make."""
-    return list(record.source_runs.beginning_in(ordinal + 1, lineage.mended_until(record, ordinal)))
-
-
-def decided(record: LaneRecord, ordinal: int) -> Decided:
-    """What the ledger says of records behind an ordinal: of those in front of the last run that it was told of."""
-    last = record.source_runs.last
-    if last is None or last.ordinal <= ordinal:
-        return NOT_YET
-    pieces = sorted((offset, length) for _, offset, length in record.source_runs.between(ordinal, last.ordinal - 1))
-    return Decided(tuple(pieces), last.offset, tuple(torn(record, ordinal)))
-
-
-def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
-    """Source offsets behind an ordinal of which the ledger tells neither that they are copied nor that they are not:
-    their fact was lost, and a later one was bound. Nothing behind it was produced."""
-    last = record.source_runs.last
-    if last is None or last.ordinal <= ordinal:
-        return
-    told = sorted((verdict.start, verdict.end) for verdict in record.newest_verdicts)
-    known = NEVER
-    for _, offset, length in (*record.source_runs.between(ordinal, last.ordinal - 1), (last.ordinal, last.offset, 0)):
-        for start, end in told:
-            if known < start < offset:
-                yield known, start
-            known = max(known, end) if start < offset else known
-        if known < offset:
-            yield known, offset
-        known = offset + length
 
 
 def facts_bound(lane: Lane) -> Effects:

@@ -64,7 +64,9 @@ class Relocation:
             searched = Range(start, max(min(searched.end, end), start))
             originals = await self._originals(searched, timed=timed)
             covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
-            located = locate(standing, originals, covered, before, searched, partial(is_open, record))
+            located = locate(
+                standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
+            )
         except (Unplaced, ValueError) as why:
             return Relocated(wanted.question, 0, tuple(own), None, str(why))
         return Relocated(wanted.question, 0, tuple(own), located)

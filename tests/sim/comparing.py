@@ -77,7 +77,7 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
     ]
     try:
         below = covered_below(record, first), last_below(record, first)
-        located = locate(standing, originals, *below, searched, partial(is_open, record))
+        located = locate(standing, originals, *below, searched, partial(is_open, record), record.source_runs.offset_of)
     except Unplaced as why:
         return Relocated(question.question, 0, own, None, str(why))
     return Relocated(question.question, 0, own, located)

@@ -40,6 +40,14 @@ ONCE_FAILED = (
     (113541351808, "source truncated twice"),
     (448273008033, "policies of old records"),
     (1020271772129, "policies of old records"),
+    (114212319922, "late"),
+    (933325228211, ""),
+    (695832436548, "source truncated"),
+    (376183311626, "source truncated twice"),
+    (225242119867, "unclean, beside others"),
+    (442469045271, "unclean, beside others, handed over"),
+    (691059098992, "unclean, beside others, handed over"),
+    (800991003600, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

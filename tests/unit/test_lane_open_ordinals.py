@@ -1,0 +1,116 @@
+"""Ordinals under which other records may have been sent: nothing is taken for known before it is seen."""
+
+import msgspec
+import pytest
+
+from mirrord.flow.lane import step
+from mirrord.flow.lineage import UNKNOWN, told_in_front
+from mirrord.flow.reading import walk
+from mirrord.flow.signals import Append, AskCheck, AskRebuild, FetchFrom, OwnBatch, Scanned
+from mirrord.flow.state import NEVER, Mark, Phase
+from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
+from mirrord.model.runs import Run
+from tests.fixtures.ledger import FLOW, HOLDER
+from tests.unit.test_lane_epochs import chunk, data
+from tests.unit.test_rebuilding import LANE, Play
+
+
+@pytest.fixture
+def play() -> Play:
+    """Ten ordinals stand for the offsets 0 to 9; the ledger tells that epoch 4 begins with ordinal 10."""
+    play = Play()
+    play.fold(FLOW)
+    play.fold(LeaseTaken(1, HOLDER, 6000))
+    play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3), (10, 4))), TargetRun(LANE, 1, 0, 0, 1))
+    return play
+
+
+def resumed_at_its_end(play: Play) -> tuple[SourceRun, FetchFrom]:
+    """The next holder finds nothing behind ordinal 9, and copies."""
+    play.begin("second")
+    effects = play.sandwich(10)
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    play.bind(effects)
+    (run,) = told.facts
+    assert isinstance(run, SourceRun)
+    return run, fetch
+
+
+def test_of_what_may_arrive_yet_no_epoch_is_told(play: Play) -> None:
+    run, fetch = resumed_at_its_end(play)
+    assert (run.runs, run.epochs) == ((Run(10, 10),), ((10, UNKNOWN),))
+    assert (fetch.position, fetch.last_epoch) == (10, 3)  # the one in front is known
+
+
+@pytest.mark.parametrize("epoch", [3, 4])
+def test_the_first_record_that_follows_tells_its_epoch(play: Play, epoch: int) -> None:
+    _, fetch = resumed_at_its_end(play)
+    effects = step(play.lane, 0.0, chunk(fetch, data((10, 2, epoch, 0), (12, 1, epoch, 0))))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    assert told.facts == (SourceRun(LANE, 2, (Run(10, 10),), (), ((10, epoch),)),)
+
+
+def test_what_stands_in_front_is_known_after_another_take_over(play: Play) -> None:
+    resumed_at_its_end(play)
+    assert told_in_front(play.record, play.record.epochs, 10) == 3
+    assert told_in_front(play.record, play.record.epochs, 11) == UNKNOWN
+    play.begin("third")
+    effects = play.sandwich(10)
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, fetch.last_epoch) == (10, 3)
+    assert not [each for each in effects if isinstance(each, Append)]  # it is told already
+
+
+def test_a_mark_is_not_trusted_where_other_records_may_have_been_sent(play: Play) -> None:
+    play.fold(SourceRun(LANE, 1, (Run(6, 7),), regiven=True))
+    play.begin("second")
+    (check,) = play.sandwich(10)
+    assert isinstance(check, AskCheck)
+    assert (check.first, check.last, check.start, check.end) == (6, 9, 6, 10)
+
+
+def test_a_comparison_begins_where_batches_were_read(play: Play) -> None:
+    """The log went back and grew again: the last ordinals stand further in front than ledger and mark say."""
+    play.begin("second")
+    play.lane.mark = Mark(10, 12, 0)
+    play.lane.acked = play.lane.trusted = 8
+    play.sandwich(11)
+    own = (OwnBatch(0, 7, 0, 0), OwnBatch(7, 4, 7, 0))
+    (check,) = [
+        each for each in play.tell(Scanned(play.lane.asked, 0, "verify", 0, 11, own)) if isinstance(each, AskCheck)
+    ]
+    assert (check.first, check.last, check.start, check.end) == (8, 10, 7, 11)
+
+
+def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
+    """The log went back to the middle of a hole, and bytes of one of its records came late."""
+    hole = HoleFound(LANE, 1, 4, 5, 8, 10)
+    play.fold(hole, SourceRun(LANE, 1, (Run(8, 4), Run(10, 8)), (), ((8, 3),)))
+    play.begin("second")
+    own = (OwnBatch(0, 4, 0, 0), OwnBatch(4, 1, 4, 0))
+    assert walk(play.lane, own[:1], 0).void == NEVER
+    assert walk(play.lane, own, 0).void == 4
+    play.lane.mark = Mark(10, 12, 0)
+    play.sandwich(5)
+    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, own))
+    assert play.lane.phase is Phase.REBUILDING
+    for effect in [each for each in effects if isinstance(each, Append)]:
+        play.bind([effect])
+    (ask,) = play.sandwich(5)
+    assert isinstance(ask, AskRebuild)
+    assert (ask.first, ask.end) == (4, 5)
+
+
+def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
+    """What was told anew up to its end is one run with what follows, and the epoch changes within it."""
+    play.bind(play.differ())
+    play.sandwich(16)
+    told = play.relocated()
+    assert told.located is not None
+    located = msgspec.structs.replace(
+        told.located, runs=(Run(10, 10),), doubled=(), missing=(), next_offset=16, epochs=((0, 3), (13, 4)), end=16
+    )
+    play.bind(play.tell(msgspec.structs.replace(told, located=located)))
+    assert play.record.epochs == ((0, 3), (10, 3), (13, 4))
