@@ -143,7 +143,8 @@ def recall(lane: Lane) -> None:
     """The lane goes on at `resume_ordinal`, from the source offset `position`: what is known of the epoch there.
 
     The ledger's word comes first. Without one nothing has changed since the mark, if whoever wrote that told of every
-    change. What a comparison has read in the source comes last: it may be of another history than what was copied.
+    change. What a comparison has read in the source comes last: it may be of another history than what was copied, unless
+    all of that was equal.
     """
     record = lane.record
     told = record.epochs if record is not None else ()
@@ -157,7 +158,8 @@ def recall(lane: Lane) -> None:
         lane.seen.reach(lane.position)
         lane.told_since = 0  # a change would stand in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
-    if lane.epoch < 0 and lane.found_epoch[0] == lane.position:
+    counts = lane.epoch < 0 or (lane.found_equal and lane.found_epoch[1] >= 0)
+    if counts and lane.found_epoch[0] == lane.position and lane.epoch != lane.found_epoch[1]:
         lane.epoch = lane.found_epoch[1]
         lane.seen.begin(*lane.found_epoch)
     known = told_at(told, lane.resume_ordinal)

@@ -376,7 +376,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
             line = f"the source log ends at offset {told.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
-        lane.found_epoch = (position, told.source_epoch)
+        lane.found_epoch, lane.found_equal = (position, told.source_epoch), told.outcome == "equal"
         return effects + _bind_holes(lane)
     return effects
 

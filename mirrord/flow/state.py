@@ -330,6 +330,8 @@ class Lane:
     """(ordinal, epoch) that the ledger is to be told with the next runs."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch in front of it), as the last comparison with the source read it."""
+    found_equal: bool = False
+    """That comparison found everything equal."""
     fetching: bool = False
     source_end: int = -1
     """The source's high watermark as the last chunk told it, or -1."""

@@ -102,7 +102,9 @@ class Comparison:
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
             return self._compare_records(batch, first, originals, pairs)
-        return together([self._compare_records(batch, first, originals, same), LOST])
+        # Where the source uses an offset again for the very same record, nothing is lost.
+        finding = self._compare_records(batch, first, originals, pairs)
+        return finding if finding == EQUAL else together([self._compare_records(batch, first, originals, same), LOST])
 
     def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
         base, changing = batch.header.base_offset, self._changing

@@ -39,7 +39,8 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
             offset = runs.offset_of(ordinal) or 0
             gone += [ordinal] if world.source.at(offset) is None and offset < world.source.end else []
             there, epoch = world.source.at(offset), epoch_at(question.epochs, ordinal)
-            if is_cut(record, ordinal, offset) or (epoch >= 0 and world.source.epoch_of(offset) != epoch):
+            is_another = epoch >= 0 and world.source.epoch_of(offset) != epoch
+            if is_cut(record, ordinal, offset) or (is_another and there != number):
                 there = None
             if there is None and outcome == "equal":
                 outcome = "unverifiable"

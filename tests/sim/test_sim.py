@@ -41,6 +41,7 @@ ONCE_FAILED = (
     (448273008033, "policies of old records"),
     (1020271772129, "policies of old records"),
     (114212319922, "late"),
+    (269325018474, "late"),
     (933325228211, ""),
     (695832436548, "source truncated"),
     (376183311626, "source truncated twice"),
