@@ -143,8 +143,8 @@ def recall(lane: Lane) -> None:
     """The lane goes on at `resume_ordinal`, from the source offset `position`: what is known of the epoch there.
 
     The ledger's word comes first. Without one nothing has changed since the mark, if whoever wrote that told of every
-    change. What a comparison has read in the source comes last: it may be of another history than what was copied, unless
-    all of that was equal.
+    change. What a comparison has read in the source comes last, for it may be of another history than what was copied;
+    where all of that was equal it comes first.
     """
     record = lane.record
     told = record.epochs if record is not None else ()
