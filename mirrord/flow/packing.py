@@ -26,12 +26,13 @@ class Packer(Generic[Item]):
     Per batch one dictionary look-up and store, a few integer comparisons and one append.
     """
 
-    __slots__ = ("_first", "_last", "_limit", "_open", "_requests", "_sizes", "_small")
+    __slots__ = ("_first", "_last", "_limit", "_open", "_sizes", "_small", "waiting")
 
     def __init__(self, request_bytes: int = REQUEST_BYTES) -> None:
         self._limit = request_bytes
         self._small = request_bytes // SMALL_SHARE
-        self._requests: deque[list[Item]] = deque()
+        self.waiting: deque[list[Item]] = deque()
+        """The requests' batches: to be looked at, and to be taken by `take` alone."""
         self._sizes: deque[int] = deque()
         self._first = 0
         """Number of the request that is sent next. Numbers ascend for ever."""
@@ -42,7 +43,7 @@ class Packer(Generic[Item]):
 
     def __len__(self) -> int:
         """How many requests wait."""
-        return len(self._requests)
+        return len(self.waiting)
 
     def add(self, lane: object, size: int, item: Item) -> None:
         """Put a batch of this many bytes behind all other batches of its lane."""
@@ -50,7 +51,7 @@ class Packer(Generic[Item]):
         last = self._last.get(lane, -1)
         first, sizes = self._first, self._sizes
         if last < first and size <= self._small and sizes and sizes[0] + size <= 2 * self._limit:
-            self._requests[0].append(item)
+            self.waiting[0].append(item)
             sizes[0] += size
             self._last[lane] = first
             return
@@ -64,16 +65,16 @@ class Packer(Generic[Item]):
             number += 1
             at += 1
         if at == len(sizes):
-            self._requests.append([item])
+            self.waiting.append([item])
             sizes.append(size)
         else:
-            self._requests[at].append(item)
+            self.waiting[at].append(item)
             sizes[at] += size
         self._last[lane] = number
 
     def take(self) -> list[Item]:
         """The next request's batches. Raises IndexError when none waits."""
-        request = self._requests.popleft()
+        request = self.waiting.popleft()
         self._sizes.popleft()
         self._first += 1
         self._open = max(self._open, self._first)

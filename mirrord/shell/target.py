@@ -160,7 +160,8 @@ class Outlet:
             self._open()
             return
         pipe, packer, window = connection.pipe, self._packer, self._window
-        while packer and window.is_open and pipe.writable:
+        waiting = packer.waiting
+        while waiting and window.is_open and pipe.writable:
             if not self._target.may_write():
                 self._await_lease()
                 return
@@ -171,7 +172,7 @@ class Outlet:
                 return
             pipe.hold()
             size = 0
-            while packer and window.is_open and size < WRITE_BYTES:
+            while waiting and window.is_open and size < WRITE_BYTES:
                 size += self._send(connection, packer.take())
             pipe.send_held()
         self._mind_owed()

@@ -6,7 +6,7 @@ one or the other. Version 10 added the current leader as a tagged field of the a
 
 from collections.abc import Sequence
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, calcsize
 
 import msgspec
 
@@ -21,8 +21,14 @@ _INDEX = Struct(">i")
 # are usually no record errors, no message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
-# The whole answer for one batch: one topic by id, one partition, that tail, no tags, throttle time, no tags.
-_ONE = Struct(">B16sBihqqq3sBiB")
+# An answer for one topic by its id: a count, the id, a count; such partitions; no tags, throttle time, no tags.
+_ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
+_BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
+_FIELDS = 6
+_MOST_COUNTED = 0x7F - 1
+"""So many have their count in one byte."""
+# A partition, and the length of a batch of 16 KiB to 2 MiB as a varint of three bytes.
+_LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
 _LEADER = Struct(">ii")
 
@@ -62,8 +68,12 @@ def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[lis
     if len(entries) == 1:  # what a lane with small batches sends
         ((topic, partition, batch),) = entries
         length = len(batch)
-        head = _single(timeout_ms, topic, by_id) + _INDEX.pack(partition) + unsigned_varint(length + 1)
+        head = _beginning(timeout_ms, topic, by_id, 1) + _INDEX.pack(partition) + unsigned_varint(length + 1)
         return [head, batch, _END], len(head) + length + len(_END)
+    topic = entries[0][0] if entries else ""
+    partitions_of_one = {partition for name, partition, _ in entries if name == topic}
+    if 0 < len(partitions_of_one) == len(entries):
+        return _of_one_topic(_beginning(timeout_ms, topic, by_id, len(entries)), entries)
     topics: dict[str, dict[int, Bytes]] = {}
     for topic, partition, batch in entries:
         partitions = topics.setdefault(topic, {})
@@ -88,6 +98,24 @@ def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[lis
     return parts, size + len(between)
 
 
+def _of_one_topic(between: bytes, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
+    """What most requests are."""
+    parts: list[Bytes] = []
+    size = len(_END)
+    for _, partition, batch in entries:
+        length = len(batch)
+        value = length + 1
+        if 0x4000 <= value < 0x200000:
+            between += _LONG.pack(partition, value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
+        else:
+            between += _INDEX.pack(partition) + unsigned_varint(value)
+        parts += (between, batch)
+        size += len(between) + length
+        between = NO_TAGS
+    parts.append(_END)
+    return parts, size
+
+
 def _head(timeout_ms: int, topics: int) -> bytes:
     return NULL + _HEAD.pack(ALL_REPLICAS, timeout_ms) + unsigned_varint(topics + 1)
 
@@ -97,21 +125,15 @@ def _topic(topic: str, by_id: bool, partitions: int) -> bytes:
 
 
 @lru_cache(maxsize=4096)
-def _single(timeout_ms: int, topic: str, by_id: bool) -> bytes:
-    return _head(timeout_ms, 1) + _topic(topic, by_id, 1)
+def _beginning(timeout_ms: int, topic: str, by_id: bool, partitions: int) -> bytes:
+    return _head(timeout_ms, 1) + _topic(topic, by_id, partitions)
 
 
 def decode(version: int, reader: Reader) -> ProduceResponse:
-    """The answer in a frame. Raises WireError. About 1.5 µs for one batch by topic id, else 3 µs and 1 µs for each."""
+    """The answer in a frame. Raises WireError."""
     by_id = version >= PRODUCE_BY_TOPIC_ID
-    if by_id and reader.remaining == _ONE.size:
-        topics, raw, count, index, error, base_offset, log_append_ms, log_start, tail, tags, throttle_ms, more_tags = (
-            reader.unpack(_ONE)
-        )
-        if topics == count == 2 and tail == _USUAL_TAIL and tags == more_tags == 0:
-            answer = ProducedPartition(uuid_text(raw), index, error, base_offset, log_append_ms, log_start)
-            return ProduceResponse([answer], throttle_ms)
-        reader.position -= _ONE.size
+    if by_id and (usual := _decode_usual(reader)) is not None:
+        return usual
     partitions: list[ProducedPartition] = []
     for _ in range(reader.compact_count()):
         topic = reader.uuid() if by_id else reader.compact_string()
@@ -127,6 +149,36 @@ def decode(version: int, reader: Reader) -> ProduceResponse:
     reader.skip_tags()
     reader.expect_end()
     return ProduceResponse(partitions, throttle_ms)
+
+
+def _decode_usual(reader: Reader) -> ProduceResponse | None:
+    """An answer for batches of one topic without a word on errors; None when it is another one."""
+    count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
+    if rest or not 0 < count <= _MOST_COUNTED:
+        return None
+    told = _of_partitions(count).unpack_from(reader.buffer, reader.position)
+    tags, throttle_ms, more_tags = told[-3:]
+    if told[0] != 2 or told[2] != count + 1 or tags or more_tags:
+        return None
+    if count == 1:
+        _, raw, _, index, error, base_offset, log_append_ms, log_start, tail, _, _, _ = told
+        if tail != _USUAL_TAIL:
+            return None
+        reader.position = reader.end
+        answer = ProducedPartition(uuid_text(raw), index, error, base_offset, log_append_ms, log_start)
+        return ProduceResponse([answer], throttle_ms)
+    if told[8::_FIELDS] != (_USUAL_TAIL,) * count:
+        return None
+    reader.position = reader.end
+    topic = uuid_text(told[1])
+    partitions = [ProducedPartition(topic, *told[at : at + 5]) for at in range(3, len(told) - 3, _FIELDS)]
+    return ProduceResponse(partitions, throttle_ms)
+
+
+@lru_cache(maxsize=_MOST_COUNTED)
+def _of_partitions(count: int) -> Struct:
+    beginning, partition, end = _ONE_TOPIC
+    return Struct(beginning + partition * count + end)
 
 
 def _details(reader: Reader, answer: ProducedPartition) -> None:
