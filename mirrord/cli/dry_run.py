@@ -11,7 +11,7 @@ from rich.table import Table
 from mirrord.cli.watching import console
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.beginnings import Beginning, find_beginnings
+from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
@@ -20,6 +20,7 @@ _WORDS = {
     "history": "goes on by its own history",
     "start": "",
     "trouble": "[red]does not begin[/]",
+    "unknown": "[red]does not begin[/]",
     "verified": "[green]behind MirrorMaker 2, the ends agree[/]",
     "behind": "[yellow]the target ends in front of MirrorMaker 2's word[/]",
     "unverifiable": "[yellow]behind MirrorMaker 2's word, nothing to compare[/]",
@@ -35,7 +36,7 @@ def run(config: Config, *, as_json: bool) -> int:
         print(msgspec.json.encode(found).decode())
     else:
         console().print(_table(found))
-    return 3 if any(each.by in {"trouble", "strange"} for each in found) else 0
+    return 3 if any(each.by in DOES_NOT_BEGIN for each in found) else 0
 
 
 async def _gather(config: Config) -> list[Beginning]:

@@ -56,6 +56,7 @@ OnLoss = Literal["continue", "halt"]
 OnReject = Literal["halt", "skip", "skip-unparked"]
 OnDeletedCopy = Literal["create", "halt"]
 OnRecreated = Literal["keep", "fresh"]
+OnUnknownCopies = Literal["wait", "begin"]
 Engine = Literal["ray", "process"]
 
 ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -65,6 +66,7 @@ _ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncomm
 _ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
 _ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip", "skip-unparked")
 _ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
+_ON_UNKNOWN_COPIES: read.Convert[OnUnknownCopies] = read.choice("wait", "begin")
 _ON_RECREATED: read.Convert[OnRecreated] = read.choice("keep", "fresh")
 _ENGINE: read.Convert[Engine] = read.choice("ray", "process")
 _PORT = read.integer(1, 65_535)
@@ -132,6 +134,9 @@ class FlowConfig(msgspec.Struct, frozen=True):
     on_recreated: OnRecreated = "keep"
     """Where a source topic was deleted and created again: its copy goes on with the new one's records behind the former
     one's, or the new one gets a copy of its own."""
+    on_unknown_copies: OnUnknownCopies = "wait"
+    """Where the target holds records of the source that the ledger knows nothing of: the partition waits until somebody
+    decides, or begins as if they were not there."""
     propagate_deletes: bool = False
     """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
     delete_grace_ms: int = 86_400_000
@@ -415,6 +420,7 @@ def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
         replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
         on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
         on_recreated=table.optional("on_recreated", _ON_RECREATED, "keep"),
+        on_unknown_copies=table.optional("on_unknown_copies", _ON_UNKNOWN_COPIES, "wait"),
         propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
         delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
         groups=read_groups(table.table("groups")),

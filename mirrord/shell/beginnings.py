@@ -1,6 +1,7 @@
 """Where each lane of a flow would begin if it were started now: looks at both clusters, and alters nothing."""
 
 import asyncio
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import msgspec
@@ -14,20 +15,25 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import InheritedBy
 from mirrord.shell.asks import Asks
 from mirrord.shell.connections import ConnectionOptions
+from mirrord.shell.found_copies import FoundCopies
 from mirrord.shell.frames import BufferPool
-from mirrord.shell.hazards import read_state
-from mirrord.shell.inheritance import Inheritance, Legacy, Sides
+from mirrord.shell.hazards import producers_back, read_state
+from mirrord.shell.inheritance import NO_LEGACY, Inheritance, Legacy, Sides
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.reading import Stretches
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
+from mirrord.wire.batch import HeaderTuple
 
 LANE_S = 60.0
 """For one lane, and all that are looked at in front of it: both clusters have answered already."""
 
-By = InheritedBy | Literal["history", "start", "trouble"]
+By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
+
+DOES_NOT_BEGIN: frozenset[By] = frozenset(("trouble", "strange", "unknown"))
+"""Such a partition waits for somebody to decide."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,7 +44,8 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     target_topic: str
     by: By
-    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how that was found."""
+    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how that was found.
+    "unknown": the target holds copies that the ledger knows nothing of."""
     position: int | None = None
     """The source offset at which it begins; None for a lane with a history, and where there is trouble."""
     said: int | None = None
@@ -63,7 +70,13 @@ async def find_beginnings(config: Config, survey: FlowSurvey) -> list[Beginning]
     committed = (flow.isolation == "read_committed", False)
     asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
     sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
-    look = _Look(survey, ledger, Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S))
+    foreign = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
+
+    async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
+        return {at for at, header in enumerate(headers) if header[9] in foreign}
+
+    found = FoundCopies(flow, sides[0], sides[1], brought_back)
+    look = _Look(survey, ledger, Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S), found)
     for view in views:
         view.start()
     try:
@@ -80,10 +93,11 @@ async def find_beginnings(config: Config, survey: FlowSurvey) -> list[Beginning]
 class _Look:
     """At the lanes of one flow."""
 
-    def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance) -> None:
+    def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance, found: FoundCopies) -> None:
         self._flow = survey.flow
         self._ledger = ledger
         self._inheritance = inheritance
+        self._found = found
 
     async def at(self, lane: PlannedLane) -> Beginning:
         known = self._ledger.lanes.get(lane.lane)
@@ -96,7 +110,9 @@ class _Look:
         if first is not None:
             again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
             return self._beginning(lane, "start", note=again)
-        legacy = await self._legacy(lane)
+        legacy, unknown = await self._before(lane)
+        if unknown:
+            return self._beginning(lane, "unknown", note=unknown)
         found = legacy.inherited
         if found is None:
             return self._beginning(lane, "trouble" if legacy.trouble else "start", note=legacy.trouble)
@@ -111,7 +127,8 @@ class _Look:
             note=legacy.trouble,
         )
 
-    async def _legacy(self, lane: PlannedLane) -> Legacy:
+    async def _before(self, lane: PlannedLane) -> tuple[Legacy, str]:
+        """What MirrorMaker 2 left, and what stands there that nobody knows of."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")
@@ -119,7 +136,9 @@ class _Look:
             async with asyncio.timeout(LANE_S):
                 while True:
                     try:
-                        return await self._inheritance.of(lane.lane, source, target)
+                        legacy = await self._inheritance.of(lane.lane, source, target)
+                        known = legacy is not NO_LEGACY
+                        return legacy, "" if known else await self._found.of(lane.lane, source, target)
                     except EnvironmentFault as error:  # leaders and coordinators that are not there yet
                         fault = error
                     await asyncio.sleep(backoff.next_s())

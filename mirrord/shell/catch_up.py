@@ -20,7 +20,8 @@ from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 UNCOVERED_S = 30.0
-"""How long a selected partition may be without a lane while its flow runs: its target topic cannot be created."""
+"""How long a selected partition may be without a lane while its flow runs (its target topic cannot be created), or its
+lane tell why it does not begin."""
 
 Ends = Mapping[TopicPartition, int]
 
@@ -96,11 +97,12 @@ class CatchUp:
     def _flow_reached(self, flow: FlowStatus | None, ends: Ends) -> bool:
         if flow is None or flow.state != "running":
             return False
-        uncovered = missing(flow.lanes, ends)
+        uncovered = [str(each) for each in missing(flow.lanes, ends)]
+        uncovered += [lane.note for lane in flow.lanes if lane.state == "opening" and lane.note]
         if not uncovered:
             self._since.pop(flow.name, None)
         elif asyncio.get_running_loop().time() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
-            names = ", ".join(map(str, uncovered[:3]))
+            names = ", ".join(uncovered[:3])
             raise EnvironmentFault(f"flow {flow.name}: not copied: {names}{f': {flow.note}' if flow.note else ''}")
         still = [lane for lane in flow.lanes if lane.state in {"halted", "paused"}]
         if still:

@@ -14,6 +14,7 @@ from mirrord.model.facts import FlowOpened
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias
 from mirrord.shell.backlog import backlog_findings, clock_findings
+from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.shell.check_rights import rights_findings
 from mirrord.shell.check_settings import expiry_ms, settings_findings
 from mirrord.shell.cluster_look import ClusterSeen, look_at
@@ -106,6 +107,7 @@ async def _check_flow(
         "settings": settings_findings(config, survey, seen[flow.target]),
         "how old the backlog is": _backlog(config, surroundings, survey, ledger, seen),
         "clocks": clock_findings(config, survey, surroundings.clock.wall_ms()),
+        "where partitions begin": _beginnings(config, survey, ledger),
     }
     # At once: most of the time goes by while a broker is waited for.
     answers = await asyncio.gather(*parts.values(), return_exceptions=True)
@@ -161,6 +163,25 @@ async def _backlog(
     if remembered_ms is None:
         return []
     return await backlog_findings(config, survey, ledger, remembered_ms, surroundings.clock.wall_ms())
+
+
+async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
+    """Partitions that would wait for somebody to decide, topic by topic."""
+    if ledger is None:
+        return []
+    waiting: dict[str, list[Beginning]] = {}
+    for each in await find_beginnings(config, survey):
+        if each.by in DOES_NOT_BEGIN:
+            waiting.setdefault(each.target_topic, []).append(each)
+    return [
+        Finding(
+            severity="error",
+            flow=survey.flow.name,
+            where=f"{survey.flow.target}: topic {topic}",
+            what=f"{len(some)} of its partitions would not begin: partition {some[0].partition}: {some[0].note}",
+        )
+        for topic, some in sorted(waiting.items())
+    ]
 
 
 async def _probe(flow: FlowConfig, surroundings: Surroundings) -> Finding:

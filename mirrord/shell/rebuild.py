@@ -27,6 +27,7 @@ from mirrord.model.fact import Origin
 from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseReleased, LeaseTaken, Progress
 from mirrord.model.names import ClusterId, TopicId, TopicPartition
 from mirrord.model.order_facts import CopyingPaused
+from mirrord.shell.beginnings import find_beginnings
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.hazards import producers_back
 from mirrord.shell.lease_holder import this_process
@@ -73,16 +74,34 @@ async def lost(config: Config, flow: FlowConfig) -> str:
     except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
         return str(error)
     try:
-        return "" if store.state.flow else "the ledger is empty"
+        state = store.state
     finally:
         await store.close()
+    if not state.flow:
+        return "the ledger is empty"
+    survey = await _survey(config, flow)
+    lanes = survey.looked.plan.lanes
+    if all(
+        known is not None and len(known.source_runs) for known in map(state.lanes.get, (each.lane for each in lanes))
+    ):
+        return ""
+    unknown = [each for each in await find_beginnings(config, survey) if each.by == "unknown"]
+    if not unknown:
+        return ""
+    first, more = unknown[0], f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"the ledger knows nothing of what stands in {first.target_topic}-{first.partition}{more}"
+
+
+async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
+    survey = (await survey_flows(config.only((flow,)), Surroundings(config, PATIENCE_S)))[flow.name]
+    if not isinstance(survey, FlowSurvey):
+        raise survey
+    return survey
 
 
 async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
     """Where each lane stands by both logs; nothing is altered. Raises EnvironmentFault."""
-    survey = (await survey_flows(config.only((flow,)), Surroundings(config, PATIENCE_S)))[flow.name]
-    if not isinstance(survey, FlowSurvey):
-        raise survey
+    survey = await _survey(config, flow)
     lanes = survey.looked.plan.lanes
     rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
     source, target = survey.looked.source, survey.looked.target
@@ -170,9 +189,12 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
 async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
     """Nothing of the flow may still arrive: a daemon that lost its ledger ends with its lease, and then its requests.
 
-    Raises EnvironmentFault when something came in since the lanes were looked at.
+    Raises EnvironmentFault when something came in since the lanes were looked at, or somebody renews the lease.
     """
+    before = await _beat(config, flow)
     await asyncio.sleep(wait_s)
+    if before is not None and await _beat(config, flow) != before:
+        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it, and begin again")
     topics = {lane.planned.target_topic for lane in found.lanes}
     if not topics:
         return
@@ -183,6 +205,20 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
                 raise EnvironmentFault(
                     f"records of {flow.name} still arrive in {named}: stop its daemon, and begin again"
                 )
+
+
+async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
+    """The newest sign of life of who has the lease; None where nobody has it, or no ledger tells."""
+    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except (LedgerMissing, LedgerWentBack, LedgerCorrupt):
+        return None
+    try:
+        renewal = store.renewal
+        return None if store.state.released or renewal is None else (renewal.epoch, renewal.beat)
+    finally:
+        await store.close()
 
 
 async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:

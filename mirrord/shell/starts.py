@@ -11,7 +11,8 @@ from mirrord.model.assignment import FlowSetup
 from mirrord.model.config_units import Start
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
-from mirrord.shell.inheritance import Inheritance, Sides
+from mirrord.shell.found_copies import BroughtBack, FoundCopies
+from mirrord.shell.inheritance import NO_LEGACY, Inheritance, Sides
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import ReadFailed
 from mirrord.wire.errors import ErrorCode
@@ -31,10 +32,11 @@ class Before(NamedTuple):
 class Starts:
     """Of all lanes of a replicator."""
 
-    def __init__(self, setup: FlowSetup, source: Sides, target: Sides) -> None:
+    def __init__(self, setup: FlowSetup, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
         self._flow = setup.flow
         self._asks = source.asks
         self._inheritance = Inheritance(setup.flow, setup.target, source, target, setup.request_timeout_s)
+        self._found = FoundCopies(setup.flow, source, target, brought_back)
 
     async def find(
         self,
@@ -64,8 +66,11 @@ class Starts:
         tell(told)
 
     async def _of(self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId) -> StartTold:
+        unknown = ""
         try:
             legacy = await self._inheritance.of(lane, source, target)
+            if legacy is NO_LEGACY:
+                unknown = await self._found.of(lane, source, target)
         except ReadFailed as failure:
             return StartTold(wanted.question, failure.error, -1)
         except EnvironmentFault as fault:
@@ -74,8 +79,8 @@ class Starts:
         if legacy.inherited is not None:
             offset = legacy.inherited.position
             return StartTold(wanted.question, 0, offset, legacy.inherited, legacy.trouble)
-        if legacy.trouble:
-            return StartTold(wanted.question, 0, -1, None, legacy.trouble, waits=True)
+        if trouble := legacy.trouble or unknown:
+            return StartTold(wanted.question, 0, -1, None, trouble, waits=True)
         return await self._configured(wanted, source, self._flow.start_at(source.topic))
 
     async def _configured(self, wanted: AskStart, source: PartitionId, start: Start) -> StartTold:

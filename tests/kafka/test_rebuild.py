@@ -121,6 +121,10 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
     assert all(each["left_out"] == 0 for each in lines.values())
     assert not isinstance(view(path), LedgerView)
 
+    begins_nothing(path, target, [f"eu.{topic}" for topic in topics[:-1]])
+    shown = mirrord("rebuild", path)
+    assert shown.returncode == 0, shown.stderr
+    assert "the ledger knows nothing of what stands in eu." in shown.stdout
     broken_off(path, monkeypatch)
     done = mirrord("rebuild", path, "--apply")
     assert done.returncode == 0, done.stderr
@@ -137,6 +141,27 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
         assert daemon.stop() == 0
     assert_same(source, target, [transactions, appended, empty], 2 * 24 + 100 + 10)
     assert dict(all_ends(target, f"eu.{mixed}"))[f"eu.{mixed}", 0] == 2 * 100 + 100 + 1
+
+
+def begins_nothing(path: Path, target: Cluster, copies: list[str]) -> None:
+    """A daemon that finds no ledger does not copy once more what stands at the target."""
+    before = all_ends(target, *copies)
+    with Daemon(path) as daemon:
+
+        def waiting() -> set[str]:
+            lanes = [lane for lane in daemon.flow().lanes if "the ledger knows nothing of" in lane.note]
+            return {lane.target_topic for lane in lanes if lane.state == "opening"}
+
+        daemon.until(lambda: waiting() == set(copies))
+        assert daemon.stop() == 0
+    assert all_ends(target, *copies) == before
+    told = mirrord("start", path, "--dry-run", "--json")
+    assert told.returncode == 3, told.stderr
+    assert {each["target_topic"] for each in json.loads(told.stdout) if each["by"] == "unknown"} == set(copies)
+    told = mirrord("check", path, "--json")
+    assert told.returncode == 1, told.stderr
+    wrong = [each for each in json.loads(told.stdout)["findings"] if each["severity"] == "error"]
+    assert {each["where"] for each in wrong} == {f"us: topic {topic}" for topic in copies}
 
 
 def broken_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

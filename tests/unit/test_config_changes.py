@@ -76,7 +76,7 @@ def test_the_number_of_replicators_changes_for_all_flows() -> None:
 def test_every_field_of_a_flow_is_known_to_be_one_or_the_other() -> None:
     lanes_work_by = {"name", "source", "target", "naming", "naming_settings", "separator", "start", "isolation"}
     lanes_work_by |= {"limits", "start_of", "from_mm2", "on_loss", "on_reject", "records", "transaction_alarm_ms"}
-    lanes_work_by |= {"archive"}
+    lanes_work_by |= {"archive", "on_unknown_copies"}
     assert LIVE | lanes_work_by == set(FlowConfig.__struct_fields__)
     assert not LIVE & lanes_work_by
 

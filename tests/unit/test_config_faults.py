@@ -58,6 +58,7 @@ def flow(**keys: str) -> str:
         ),
         ("on_loss", '"stop"', 'allowed: "continue" or "halt"'),
         ("on_reject", '"park"', 'allowed: "halt", "skip" or "skip-unparked"'),
+        ("on_unknown_copies", '"copy"', 'allowed: "wait" or "begin"'),
         ("isolation", '"read_comitted"', 'did you mean "read_committed"?'),
         ("refresh", "5", 'flows[0].refresh: found 5; allowed: "never" or a duration such as "500ms"'),
         ("refresh", '"1ms"', 'flows[0].refresh: found "1ms"; allowed: "never" or from "100ms" to "30d"'),

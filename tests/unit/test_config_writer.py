@@ -65,6 +65,7 @@ FLOWS = st.builds(
     transaction_alarm_ms=st.integers(1_000, MONTH_MS),
     refresh_ms=REFRESH,
     replication_factor=FACTORS | st.just("source"),
+    on_unknown_copies=st.sampled_from(["wait", "begin"]),
     on_deleted_copy=st.sampled_from(["create", "halt"]),
     propagate_deletes=st.booleans(),
     groups=st.builds(

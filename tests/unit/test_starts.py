@@ -40,7 +40,9 @@ async def begin(before: Before, log_start: int = 20, error: int = 0) -> tuple[in
     asks = Asks(log_start, error)
     sides = Sides(as_any(None), as_any(asks), as_any(None))
     told: list[StartTold] = []
-    await Starts(setup, sides, sides).find(AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before)
+    await Starts(setup, sides, sides, as_any(None)).find(
+        AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before
+    )
     assert asks.asked == ["earliest"]
     return told[0].error, told[0].offset
 

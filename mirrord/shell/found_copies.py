@@ -1,0 +1,216 @@
+"""Copies at the target that the ledger knows nothing of: it was lost, or the flow has another name than it had.
+
+A lane that begins would copy them once more. So before one without a history begins, some places of both logs are
+looked at: records of the source are looked up at the target by their times, and those of the target in the source.
+What others write there is let pass: it does not stand in the source. What the source has got from the target by a flow
+back is no copy either.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import structlog
+
+from mirrord.flow.compare import Record
+from mirrord.flow.found import FoundRow, What, in_common, may_be_a_lanes
+from mirrord.model.config import FlowConfig
+from mirrord.model.names import LaneId
+from mirrord.shell.compare import bounds
+from mirrord.shell.digest import digest
+from mirrord.shell.inheritance import Sides
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadBatch, ReadFailed
+from mirrord.shell.records import decode
+from mirrord.shell.shaping import Shaping
+from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
+from mirrord.wire.errors import ErrorCode
+
+log = structlog.get_logger()
+
+LOOK_OFFSETS = 500
+LOOK_BYTES = 2 << 20
+"""A place is so large, whatever comes first."""
+PLACES = 4
+"""In each log, evenly spread: the first one is its beginning, the last one its end."""
+_AT_ONCE = 4
+
+BroughtBack = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
+"""Which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
+
+
+class _Place:
+    """What stands at a place, as far as it can have to do with a copy."""
+
+    def __init__(self, batches: Sequence[ReadBatch]) -> None:
+        self.batches: list[ReadBatch] = []
+        self.records: list[Record] = []
+        for batch in batches:
+            try:
+                self.records += decode(batch.buffer, batch.start, batch.end)
+            except ValueError:
+                continue  # it agrees with nothing
+            self.batches.append(batch)
+        self._rows: dict[What, list[FoundRow]] = {}
+
+    @property
+    def newest_ms(self) -> int:
+        return max((record.time_ms for record in self.records), default=-1)
+
+    def rows(self, what: What) -> list[FoundRow]:
+        """What is compared."""
+        if what not in self._rows:
+            self._rows[what] = [_row(record, what) for record in self.records]
+        return self._rows[what]
+
+
+def _row(record: Record, what: What) -> FoundRow:
+    held = b"%d" % record.time_ms if what == "times" else digest(record, timed=what == "records")
+    return FoundRow(record.offset, held)
+
+
+class FoundCopies:
+    """Of the lanes of one flow."""
+
+    def __init__(self, flow: FlowConfig, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
+        self._flow = flow
+        self._shaping = Shaping(flow)
+        self._sides = source, target
+        self._brought_back = brought_back
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._found: dict[LaneId, str] = {}
+        """Lanes ask again and again; what stands there once is not looked for each time."""
+
+    async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
+        """Why a lane without a history must not begin; empty when it may. Raises ReadFailed: then ask again."""
+        if self._flow.on_unknown_copies == "begin":
+            return ""
+        end, begin = await bounds(self._sides[1].asks, target)
+        if end <= begin:
+            return ""
+        if lane not in self._found:
+            is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
+            # Where the names differ, they tell what came from the target.
+            brought_back = self._brought_back if source.topic == target.topic else None
+            async with self._slots:
+                look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), brought_back)
+                found = await look.look("times" if is_transformed else "records")
+            if found is None:
+                return ""
+            self._found[lane] = _line(*found)
+            log.warning("copies_unknown_to_the_ledger", lane=lane, reason=self._found[lane])
+        return self._found[lane]
+
+
+class _End(NamedTuple):
+    """A log of the two."""
+
+    side: Sides
+    partition: PartitionId
+
+    async def bounds(self) -> tuple[int, int]:
+        """(begin, end)."""
+        end, begin = await bounds(self.side.asks, self.partition)
+        return begin, end
+
+
+class _Look:
+    """At a source partition and its target."""
+
+    def __init__(self, source: _End, target: _End, brought_back: BroughtBack | None) -> None:
+        self._source = source
+        self._target = target
+        self._brought_back = brought_back
+
+    async def look(self, what: What) -> tuple[int, int] | None:
+        """A source offset and a target offset that hold the same record."""
+        at_source, at_target = await self._source.bounds(), await self._target.bounds()
+        heres = [await self._here(at, at_source) for at in _places(*at_source)]
+        theres = [await self._there(at, at_target) for at in _places(*at_target)]
+        appends = any(batch.header.attributes & LOG_APPEND_TIME for place in theres for batch in place.batches)
+        what = "contents" if appends else what
+        for here in heres:
+            for there in theres:
+                if found := await self._same(here, there, what):
+                    return found
+        for here in heres if not appends else ():
+            if here.records:
+                at = await _first_of(self._target, here.newest_ms)
+                there = await self._there(max(at_target[0], at - LOOK_OFFSETS // 2), at_target)
+                if found := await self._same(here, there, what):
+                    return found
+        for there in theres:
+            if there.records:
+                at = await _first_of(self._source, there.newest_ms)
+                # An append is later than the record.
+                before = LOOK_OFFSETS - 1 if appends else LOOK_OFFSETS // 2
+                here = await self._here(max(at_source[0], at - before), at_source)
+                if found := await self._same(here, there, what):
+                    return found
+        return None
+
+    async def _same(self, here: _Place, there: _Place, what: What) -> tuple[int, int] | None:
+        found = in_common(here.rows(what), there.rows(what), what)
+        if found is None or self._brought_back is None:
+            return found
+        back = await self._brought_back(self._source.partition, [batch.header for batch in here.batches])
+        if not back:
+            return found
+        left = _Place([batch for at, batch in enumerate(here.batches) if at not in back])
+        return in_common(left.rows(what), there.rows(what), what)
+
+    async def _here(self, start: int, log: tuple[int, int]) -> _Place:
+        batches = await _read(self._source, start, log[1])
+        return _Place([batch for batch in batches if batch.is_old or not batch.header.attributes & CONTROL])
+
+    async def _there(self, start: int, log: tuple[int, int]) -> _Place:
+        batches = await _read(self._target, start, log[1])
+        return _Place([batch for batch in batches if not batch.is_old and may_be_a_lanes(batch.header)])
+
+
+def _places(begin: int, end: int) -> Iterator[int]:
+    last = max(begin, end - LOOK_OFFSETS)
+    if end > begin:
+        yield from sorted({begin + (last - begin) * number // (PLACES - 1) for number in range(PLACES)})
+
+
+async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
+    batches: list[ReadBatch] = []
+    size = 0
+    until = min(end, start + LOOK_OFFSETS)
+    try:
+        async with aclosing(log.side.stretches.read(log.partition, start, until)) as found:
+            async for batch in found:
+                batches.append(batch)
+                size += batch.end - batch.start
+                if size > LOOK_BYTES:
+                    break
+    except ReadFailed as failed:
+        # A cleaner may have left nothing up to the end.
+        if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
+            raise
+    return batches
+
+
+async def _first_of(log: _End, time_ms: int) -> int:
+    """Where the first record of that time or a later one stands; else where the log ends. Raises ReadFailed."""
+    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, offset: int) -> None:
+        if not answer.done():
+            answer.set_result((error, offset))
+
+    log.side.asks.start(log.partition, max(time_ms, 0), told)
+    error, offset = await answer
+    if error:
+        raise ReadFailed(error)
+    return offset
+
+
+def _line(here: int, there: int) -> str:
+    return (
+        f"the target holds records of this source that the ledger knows nothing of, such as the one at source offset "
+        f"{here} at target offset {there}: stop the daemon, and `mirrord rebuild` lets it go on behind them; "
+        'on_unknown_copies = "begin" begins all the same, and may copy them once more'
+    )
