@@ -26,16 +26,17 @@ from mirrord.shell.translating import time_words
 _LEVELS = ("ledger", "digest", "records")
 _EPILOG = """FOLDER is what `mirrord audit --out FOLDER` has kept. Records that are missing at the target, or altered
 there, are copied from the source into the topic mirrord.<flow>.repair of the target cluster, with headers that tell
-where each stood: in the copy itself they would stand out of order, and twice where they are only altered. Without
---apply it shows what it would do, and what lies there already. Each record is copied once, however often it is run, and
-wherever it is broken off. What the source has deleted since cannot be repaired: its line says so.
+where each stood: in the copy itself they would stand out of order, and twice where they are only altered. With
+--plan, as without an option, it shows what it would do, and what lies there already. Each record is copied once,
+however often it is run, and wherever it is broken off. What the source has deleted since cannot be repaired: its line
+says so.
 The ledger keeps what was repaired, where it lies, by whom and when; audits explain it from then on, and it is no
 difference any more.
 
 Exit code 0: all of it lies there; 3: something does not.
 
   mirrord audit conf.toml --out results
-  mirrord repair results conf.toml
+  mirrord repair results conf.toml --plan
   mirrord repair results conf.toml --apply"""
 
 
@@ -45,7 +46,9 @@ def register(verbs: Verbs) -> None:
     parser.add_argument("folder", metavar="FOLDER", help="the results of an audit")
     add_conf(parser)
     add_some_flows(parser)
-    parser.add_argument("--apply", action="store_true", help="do it; else it is only shown")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--plan", action="store_true", help="only show what it would do; the default")
+    what.add_argument("--apply", action="store_true", help="do it")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 

@@ -40,6 +40,13 @@ def test_ranges_are_joined_and_none_comes_twice() -> None:
     ]
 
 
+def test_to_plan_and_to_do_it_exclude_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["repair", "results", "conf.toml", "--plan", "--apply"])
+    assert ended.value.code == 2
+    assert "not allowed with argument --plan" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("is_there", "line"), [(False, "is no folder of an audit"), (True, "holds no results")])
 def test_without_results_there_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], is_there: bool, line: str
