@@ -13,12 +13,14 @@ import confluent_kafka
 import msgspec
 import psutil
 
-from bench import front, tables
+from bench import front, plots, tables
 from mirrord.lab.jars import KAFKA_VERSION
 
 _ROOT = Path(__file__).parents[1]
 RESULTS = _ROOT / "bench" / "results"
 PAGE = _ROOT / "docs" / "measurements.md"
+PROFILE = _ROOT / "docs" / "profile.md"
+FIGURES = ("<!-- figures: bench/report.py writes what stands here -->", "<!-- end of figures -->")
 
 Result = dict[str, Any]
 
@@ -45,6 +47,7 @@ _WORDS = {
     "kills": "Killing a busy replicator",
     "discovery": "A thousand topics",
     "groups": "A thousand groups",
+    "growth": "Growth",
     "map": "The offset map",
     "compact": "The offset map in files",
     "audit": "An audit",
@@ -74,6 +77,18 @@ def write_page() -> None:
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text("\n".join([_HEAD, *(_SECTIONS[kind](results) for kind, results in kept.items())]))
     front.write(kept)
+    if "throughput" in kept:
+        write_profile(kept["throughput"][-1])
+    for name, drawn in plots.growth(kept["growth"][-1]["results"]).items() if "growth" in kept else ():
+        (PAGE.parent / name).write_text(drawn)
+
+
+def write_profile(last: Result) -> None:
+    """The figures of docs/profile.md; all else on that page is written by hand."""
+    begin, end = FIGURES
+    head, _, rest = PROFILE.read_text().partition(begin)
+    told = f"{last['at']}, commit {last['commit']}.\n\n{tables.profile(last['results']).for_page()}"
+    PROFILE.write_text(f"{head}{begin}\n\n{told}\n{_where(last)}\n{end}{rest.partition(end)[2]}")
 
 
 def _read(file: Path) -> list[Result]:
@@ -167,6 +182,9 @@ def _question(question: str, results: list[Result]) -> str:
     """The last run alone; those before it stay in the file."""
     last = results[-1]
     parts = "\n".join(table.for_page() for table in tables.TABLES[question](last["results"]))
+    if question == "growth":
+        kinds = dict.fromkeys(each["what"] for each in last["results"])
+        parts += "".join(f"\n![over {kind}]({plots.file_name(kind)})\n" for kind in kinds)
     share = "" if last["share"] == 1 else f" A short run: {last['share']:g} of what a whole one counts."
     return (
         f"## {_WORDS[question]}\n\n`python -m bench.run --question {question}`, {last['at']}, commit {last['commit']}, "

@@ -22,6 +22,7 @@ from bench import (
     fairness,
     far,
     groups,
+    growth,
     idle,
     kills,
     latency,
@@ -54,6 +55,7 @@ Question = Literal[
     "kills",
     "discovery",
     "groups",
+    "growth",
     "map",
     "compact",
     "audit",
@@ -133,6 +135,10 @@ def _groups(source: Cluster, target: Cluster, order: Order, tell: Callable[[str]
     return [groups.measure(source, target, engine, order.share, tell) for engine in order.engines]
 
 
+def _growth(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
+    return list(growth.measure(source, target, order.share, order.seed, tell))
+
+
 def _map(source: Cluster, target: Cluster, order: Order, tell: Callable[[str], None]) -> list[msgspec.Struct]:
     return list(map_cost.measure(source, target, order.share, order.seed, tell))
 
@@ -175,6 +181,7 @@ _MEASURES: dict[str, Measure] = {
     "kills": _kills,
     "discovery": _discovery,
     "groups": _groups,
+    "growth": _growth,
     "map": _map,
     "compact": _compact,
     "audit": _audit,

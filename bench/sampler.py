@@ -61,6 +61,7 @@ _WHERE: dict[str, str] = {
     "wire/produce.py": "produce requests",
     "shell/target.py:__call__": "produce answers",
     "shell/target.py:answered": "produce answers",
+    "shell/target.py:_tell_taken": "produce answers",
     "shell/target.py": "produce requests",
     "shell/host.py": "shell",
     "shell/replicator.py": "shell",

@@ -9,6 +9,9 @@ from bench.table import Result, Table
 _OF_MM2_GOALS = {"none": "8", "lz4": "10", "zstd": "20"}
 """Times the stored bytes per CPU-second of MirrorMaker 2 tuned, in batches of 64 KiB."""
 _FAR_GOAL = "80"
+_TRANSACTIONS_GOAL = "50 %"
+_PLAIN = "the same without transactions"
+"""The backlog that is that of transactions otherwise."""
 _P99_GOALS = {1_000: "10", 20_000: "25"}
 """Milliseconds by records a second."""
 
@@ -54,7 +57,31 @@ def catch_up(results: Sequence[Result]) -> list[Table]:
             ["backlog", "of the relay", "times MM2", "times MM2 tuned", "goal", "records per CPU-second"],
             ratios,
         ),
+        *_transactions(results),
     ]
+
+
+def _transactions(results: Sequence[Result]) -> list[Table]:
+    """What is written in transactions, beside the same batches without them."""
+    told = next((each for each in results if each["transactional"]), None)
+    plain = next((each for each in results if each["name"].endswith(_PLAIN)), None)
+    if told is None or plain is None:
+        return []
+    rows: list[list[str]] = []
+    for one, other in zip(told["copied"], plain["copied"], strict=True):
+        rates = [each["records"] / each["seconds"] for each in (one, other)]
+        efforts = [each["records"] / each["cpu_s"] for each in (one, other)]
+        rows.append(
+            [
+                one["copier"],
+                *(f"{rate:,.0f}" for rate in rates),
+                f"{rates[0] / rates[1]:.0%}",
+                _TRANSACTIONS_GOAL if one["copier"] == "mirrord" else "-",
+                f"{efforts[0] / efforts[1]:.0%}",
+            ]
+        )
+    head = ["copier", "records/s", "without", "of the plain rate", "goal at least", "the same by CPU"]
+    return [Table(f"{told['name']}, beside the same batches without transactions", head, rows)]
 
 
 def far(results: Sequence[Result]) -> list[Table]:

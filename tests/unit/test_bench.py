@@ -1,12 +1,15 @@
 """The pages that `make bench` writes, and the looks at where CPU time goes."""
 
 import time
+import xml.etree.ElementTree as ET
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from bench import front, groups, recovery, tables
+from bench import front, groups, plots, recovery, report, tables
+from bench.growth import Grown
 from bench.idle import Idle
 from bench.sampler import PARTS, PATCH, Sampler
 from mirrord.wire.batch import HEADER, patch
@@ -103,3 +106,63 @@ def test_the_table_of_groups() -> None:
     )
     (table,) = tables.TABLES["groups"](msgspec.to_builtins([found]))
     assert table.rows == [["ray", "120,000", "120", "180", "300", "12.0%", "1.1%", "60"]]
+
+
+def grown(what: str, size: int, start_s: float) -> dict[str, Any]:
+    found = Grown(
+        what=what,
+        size=size,
+        start_s=start_s,
+        start_cpu_s=2 * start_s,
+        cpu_s_per_gb=1.5,
+        bytes_per_s=50e6,
+        peak_bytes=120_000_000,
+    )
+    return msgspec.to_builtins(found)
+
+
+def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
+    results = [grown("partitions", 4, 2.0), grown("partitions", 2_048, 6.0), grown("groups", 0, 4.0)]
+    (table,) = tables.TABLES["growth"](results)
+    same = ["1.50", "1.0", "120", "1.0", "50"]
+    assert table.rows == [
+        ["4 partitions", "2.0", "1.0", "4.00", "1.0", *same],
+        ["2,048 partitions", "6.0", "3.0", "12.00", "3.0", *same],
+        ["0 groups", "4.0", "1.0", "8.00", "1.0", *same],
+    ]
+    drawn = plots.growth(results)
+    assert list(drawn) == ["growth-partitions.svg", "growth-groups.svg"]
+    for svg in drawn.values():
+        texts = [each.text or "" for each in ET.fromstring(svg).iter() if each.tag.endswith("text")]
+        assert sum("over" in text for text in texts) == 3
+
+
+def test_transactions_are_told_beside_the_same_batches_without_them() -> None:
+    def copied(name: str, records: int, *, transactional: bool) -> dict[str, Any]:
+        each = {"stored_bytes": 1e9, "cpu_s": 2.0, "beside_cpu_s": 0.0, "seconds": 1.0, "peak_bytes": 1, "first_s": 1.0}
+        copiers = [each | {"copier": copier, "records": records} for copier in ("mirrord", "MM2", "MM2 tuned")]
+        told = {"name": name, "codec": "lz4", "stored_bytes": 1e9, "records": records, "records_per_batch": 25}
+        return told | {"transactional": transactional, "relay_bytes_per_cpu_s": 1e9, "copied": copiers}
+
+    told = copied("lz4, transactions of 100 records", 600, transactional=True)
+    plain = copied("lz4, the same without transactions", 1_000, transactional=False)
+    (_, _, table) = tables.TABLES["catch-up"]([told, plain])
+    assert table.rows[0] == ["mirrord", "600", "1,000", "60%", "50 %", "60%"]
+    assert len(tables.TABLES["catch-up"]([told])) == 2
+
+
+def test_the_page_of_the_profile_keeps_what_was_written_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, kept = report.PROFILE.read_text(), tmp_path / "profile.md"
+    kept.write_text(page)
+    monkeypatch.setattr(report, "PROFILE", kept)
+    cell = {"name": "64 KiB batches", "parts_us": {PATCH: 2.0}, "profiled_us": 8.0, "step_share": 0.2, "ticks": 1_000}
+    last = {"at": "2026-11-22", "commit": "0123456", "machine": "2 cores", "versions": {"kafka": "4.3.0"}}
+    for _ in range(2):
+        report.write_profile(last | {"results": [cell]})
+    written = kept.read_text()
+    assert "| patch and checksum | 2.00 (25%) |" in written
+    begin, end = report.FIGURES
+    assert written.partition(begin)[0] == page.partition(begin)[0]
+    assert written.partition(end)[2] == page.partition(end)[2]

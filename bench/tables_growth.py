@@ -1,0 +1,24 @@
+"""Figures over what grows."""
+
+from collections.abc import Sequence
+
+from bench.table import Result, Table
+
+
+def growth(results: Sequence[Result]) -> list[Table]:
+    """CPU, memory and start time; what they are of their own first size beside them."""
+    first = {each["what"]: each for each in reversed(results)}
+    rows: list[list[str]] = []
+    for each in results:
+        least = first[each["what"]]
+        row = [f"{each['size']:,} {each['what']}"]
+        for name, unit, digits in (
+            ("start_s", 1, 1),
+            ("start_cpu_s", 1, 2),
+            ("cpu_s_per_gb", 1, 2),
+            ("peak_bytes", 1e6, 0),
+        ):
+            row += [f"{each[name] / unit:,.{digits}f}", f"{each[name] / least[name]:.1f}"]
+        rows.append([*row, f"{each['bytes_per_s'] / 1e6:,.0f}"])
+    head = ["what", "start, s", "times", "CPU-s of it", "times", "then CPU-s per GB", "times", "memory, MB", "times"]
+    return [Table("A daemon of one process; `times` is beside the first of its kind", [*head, "MB/s"], rows)]
