@@ -16,6 +16,7 @@ from bench.daemon import Daemon, Settings, target_name
 from bench.mirror_maker import MirrorMaker, Reached, properties
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.status import FlowStatus
 
 Engine = Literal["ray", "process"]
 
@@ -47,6 +48,10 @@ class Copier(Protocol):
         """So far. Raises EnvironmentFault when it has ended."""
         ...
 
+    def await_partitions(self, partitions: int, patience_s: float) -> None:
+        """Until it copies so many, as far as it tells. Raises EnvironmentFault when it does not come to that."""
+        ...
+
 
 class Mirrord:
     """`mirrord start` with one replicator and its own defaults."""
@@ -68,6 +73,12 @@ class Mirrord:
             raise EnvironmentFault(f"a replicator has ended: {error!r}") from error
         return Used(_cpu_s(copying), _cpu_s(family.values()), _peak_bytes(copying))
 
+    def await_partitions(self, partitions: int, patience_s: float) -> None:
+        def copies(flow: FlowStatus) -> bool:
+            return sum(lane.state == "copying" for lane in flow.lanes) >= partitions
+
+        self._daemon.wait_for(f"copying of {partitions:,} partitions", copies, patience_s)
+
 
 class Mm2:
     """MirrorMaker 2, dedicated."""
@@ -81,6 +92,9 @@ class Mm2:
             raise EnvironmentFault(f"MirrorMaker 2 has ended:\n{self._maker.log_tail()}")
         process = [psutil.Process(self._maker.pid)]
         return Used(_cpu_s(process), 0.0, _peak_bytes(process))
+
+    def await_partitions(self, partitions: int, patience_s: float) -> None:
+        """It does not tell."""
 
 
 @contextmanager

@@ -58,6 +58,7 @@ def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: 
 def _measure(target: Cluster, copier: Copier, name: str, copies: Sequence[str], share: float, tell: Tell) -> Idle:
     copier.used()
     _await_copies(target, copies)
+    copier.await_partitions(len(copies) * PARTITIONS, START_S)
     time.sleep(SETTLE_S)
     tell(f"idle, {name}: {len(copies) * PARTITIONS:,} partitions for {MEASURED_S * share:.0f} s")
     began, before = time.monotonic(), copier.used()

@@ -37,6 +37,7 @@ _RIGHT_GOAL = "1,000 at most"
 _FOLLOW_GOAL = "25 % of a core"
 _REST_GOALS = {bench_discovery.STEADY: "5 %"}
 _NEW_GOAL = f"{bench_topics.REFRESH_S + 1:g}"
+_MEMORY_GOAL = "1.50"
 _IDLE_GOALS = {5_000: "15 %"}
 _STEP_GOAL = "at most 25 %"
 
@@ -98,7 +99,16 @@ def memory(results: Sequence[Result]) -> list[Table]:
     return [
         Table(
             "Memory of a replicator that catches up",
-            ["batches", "in flight at most", "idle", "peak", "peak over idle", "of the limit", "copied"],
+            [
+                "batches",
+                "in flight at most",
+                "idle",
+                "peak",
+                "peak over idle",
+                "of the limit",
+                "goal at most",
+                "copied",
+            ],
             [
                 [
                     each["name"],
@@ -107,6 +117,7 @@ def memory(results: Sequence[Result]) -> list[Table]:
                     f"{each['peak_bytes'] / mib:.0f} MiB",
                     f"{(each['peak_bytes'] - each['idle_bytes']) / mib:.0f} MiB",
                     f"{(each['peak_bytes'] - each['idle_bytes']) / each['in_flight_bytes']:.2f}",
+                    _MEMORY_GOAL,
                     f"{each['copied_bytes'] / 1e6:,.0f} MB",
                 ]
                 for each in results

@@ -11,6 +11,8 @@ def mark(lane: Lane) -> Mark:
     known = lane.mark
     if lane.acked > known.ordinal:
         known = Mark(lane.acked, lane.expected, lane.end_epoch)
+    if lane.unread is None and lane.check_from is None:
+        return known  # nearly always, and each lane is asked every second
     limits = [each for each in (lane.unread, lane.check_from) if each is not None]
     return min([*limits, known], key=lambda each: each.ordinal)
 

@@ -14,12 +14,54 @@ from mirrord.model.facts import Verdict, VerdictGiven
 from mirrord.model.names import LaneId, LaneKey, TopicId
 
 
-def is_again(state: FlowState, source_topic: str, source_topic_id: TopicId) -> bool:
-    """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
-    return source_topic in state.forgotten_topics or any(
-        lane.source_topic == source_topic and lane.key.source_topic_id != source_topic_id
-        for lane in state.lanes.values()
-    )
+class Incarnations:
+    """What the ledger tells of former topics, for as long as nothing is added to it.
+
+    Thousands of lanes ask when they begin together, so each looks at those of its own topics only.
+    """
+
+    def __init__(self, state: FlowState) -> None:
+        self._forgotten = state.forgotten_topics
+        self._sources: dict[str, set[TopicId]] = {}
+        self._copies: dict[tuple[str, TopicId, int], list[LaneState]] = {}
+        for lane in state.lanes.values():
+            key = lane.key
+            self._sources.setdefault(lane.source_topic, set()).add(key.source_topic_id)
+            self._copies.setdefault((lane.target_topic, key.source_topic_id, key.partition), []).append(lane)
+
+    def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
+        """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
+        ids = self._sources.get(source_topic, ())
+        return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
+
+    def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
+        """The first source offset that stood in a former target topic of this name; None: there was none, or it was
+        empty.
+
+        What MirrorMaker 2 had left there went with it, so then nothing is too old.
+        """
+        firsts = [
+            0 if lane.inherited is not None else first.offset
+            for lane in self._copies.get((target_topic, key.source_topic_id, key.partition), ())
+            if lane.key.target_topic_id != key.target_topic_id and (first := lane.source_runs.first) is not None
+        ]
+        return min(firsts, default=None)
+
+
+class Lately:
+    """The newest of them."""
+
+    def __init__(self) -> None:
+        self._read: tuple[FlowState, int] | None = None
+        self._found: Incarnations | None = None
+
+    def of(self, state: FlowState) -> Incarnations:
+        """As the ledger tells now."""
+        found, read = self._found, self._read
+        if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
+            found = self._found = Incarnations(state)
+            self._read = (state, state.next_offset)
+        return found
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
@@ -42,22 +84,6 @@ def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[To
         where = (lane.key.source_topic_id, lane.target_topic)
         found[where] = found.get(where, frozenset()) | {lane.key.target_topic_id}
     return found
-
-
-def copied_from(state: FlowState, key: LaneKey, target_topic: str) -> int | None:
-    """The first source offset that stood in a former target topic of this name; None: there was none, or it was empty.
-
-    What MirrorMaker 2 had left there went with it, so then nothing is too old.
-    """
-    firsts = [
-        0 if lane.inherited is not None else first.offset
-        for lane in state.lanes.values()
-        if lane.target_topic == target_topic  # first: it is asked for every lane, and tells nearly all others apart
-        and (lane.key.source_topic_id, lane.partition) == (key.source_topic_id, key.partition)
-        and lane.key.target_topic_id != key.target_topic_id
-        and (first := lane.source_runs.first) is not None
-    ]
-    return min(firsts, default=None)
 
 
 def left_behind(state: FlowState, source: Mapping[str, Topic], hosted: Container[LaneId]) -> list[VerdictGiven]:

@@ -8,7 +8,7 @@ import msgspec
 
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.incarnations import copied_from, is_again
+from mirrord.ledger.incarnations import Lately
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
@@ -96,6 +96,7 @@ class _Look:
     def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance, found: FoundCopies) -> None:
         self._flow = survey.flow
         self._ledger = ledger
+        self._former = Lately()
         self._inheritance = inheritance
         self._found = found
 
@@ -103,10 +104,11 @@ class _Look:
         known = self._ledger.lanes.get(lane.lane)
         if known is not None and len(known.source_runs):
             return self._beginning(lane, "history")
-        if is_again(self._ledger, lane.source_topic, lane.key.source_topic_id):
+        former = self._former.of(self._ledger)
+        if former.is_again(lane.source_topic, lane.key.source_topic_id):
             again = "the source topic was deleted and created again: begins at its first record"
             return self._beginning(lane, "start", note=again)
-        first = copied_from(self._ledger, lane.key, lane.target_topic)
+        first = former.copied_from(lane.key, lane.target_topic)
         if first is not None:
             again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
             return self._beginning(lane, "start", note=again)

@@ -1,5 +1,5 @@
 """How many bytes of records a replicator holds, and how fast it may take more: received frames until their last batch
-is answered, and what fetches that are under way may bring.
+is answered, with what Python needs for the batches in them, and what fetches that are under way may bring.
 
 Who was refused comes before who asks later: a broker whose partitions catch up must not keep the others' from moving.
 """
@@ -9,6 +9,9 @@ import time
 from collections.abc import Callable
 
 from mirrord.shell.frames import Frame
+
+BATCH_BYTES = 384
+"""Of Python's objects for one batch. It is more than a batch has that holds a single small record."""
 
 
 class Rate:
@@ -132,12 +135,20 @@ class HeldFrame:
     transport may still be reading the bytes.
     """
 
-    __slots__ = ("_budget", "frame")
+    __slots__ = ("_budget", "beside_bytes", "frame")
 
     def __init__(self, frame: Frame, budget: Budget) -> None:
         self.frame = frame
+        self.beside_bytes = 0
+        """What is held for the batches in it, beside the buffer."""
         self._budget = budget
 
+    def count(self, batches: int) -> None:
+        """So many batches are in it, about."""
+        size = batches * BATCH_BYTES
+        self.beside_bytes += size
+        self._budget.held_bytes += size
+
     def __del__(self) -> None:
-        self._budget.give_back(len(self.frame.buffer))
+        self._budget.give_back(len(self.frame.buffer) + self.beside_bytes)
         self.frame.release()

@@ -57,7 +57,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.ledger.incarnations import copied_from, is_again
+from mirrord.ledger.incarnations import Lately
 from mirrord.ledger.state import LaneState
 from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
 from mirrord.model.errors import MirrordError
@@ -125,6 +125,7 @@ class Host:
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
         self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
         self._lanes: dict[LaneId, Hosted] = {}
+        self._former = Lately()
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_saves: set[asyncio.Task[None]] = set()
@@ -226,7 +227,8 @@ class Host:
                 break
             except IndexError:  # asked from another thread, while the lane took a batch from a queue
                 continue
-        report = replace(report, open_transaction=self._open.of(hosted.lane.id))
+        if (transaction := self._open.of(hosted.lane.id)) is not None:
+            report = replace(report, open_transaction=transaction)
         if report.note:
             return report
         for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
@@ -305,9 +307,8 @@ class Host:
         self._begin(self._read(hosted, effect.question, read, partial(PartingTold, effect.question)))
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
-        state, key = self._store.state, hosted.assignment.key
-        again = is_again(state, hosted.source.topic, key.source_topic_id)
-        before = Before(again, copied_from(state, key, hosted.target.topic))
+        former, key, topic = self._former.of(self._store.state), hosted.assignment.key, hosted.source.topic
+        before = Before(former.is_again(topic, key.source_topic_id), former.copied_from(key, hosted.target.topic))
         self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
 
     # target

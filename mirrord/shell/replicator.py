@@ -19,7 +19,7 @@ from mirrord.model.names import LaneId
 from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import Clock, SystemClock
 from mirrord.shell.connections import ConnectionOptions
-from mirrord.shell.frames import BufferPool
+from mirrord.shell.frames import BufferPool, keep_large_memory_apart
 from mirrord.shell.host import Host
 from mirrord.shell.hosted import Hosted
 from mirrord.shell.lease import LeaseKeeper
@@ -68,6 +68,7 @@ class Replicator:
         """
         setup = self._setup
         _settle_collector()
+        keep_large_memory_apart()
         await self._store.open()
         await self._lease.join(setup.lease_epoch)
         request_s, ttl_s = setup.runtime.request_timeout_ms / 1000, setup.runtime.lease_ttl_ms / 1000

@@ -27,7 +27,7 @@ from mirrord.shell.pipe import ConnectionLost
 from mirrord.shell.tap import Tap
 from mirrord.shell.throttle import Throttle
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
-from mirrord.wire.batch import first_batch_bytes
+from mirrord.wire.batch import HEADER_LENGTH, first_batch_bytes
 from mirrord.wire.errors import ErrorCode, WireError
 from mirrord.wire.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
 from mirrord.wire.fetch_session import FetchSession
@@ -41,6 +41,7 @@ HOT_S = 1.0
 REQUEST_BYTES = 8 << 20
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
+MOST_GROWTH = 4.0
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
@@ -282,12 +283,16 @@ class Channel:
         self._version = 0
         self._by_id = True
         self._promised = 0
+        self._asked_bytes = 0
+        self._growth = 1.0
+        """So many times its bytes are held of an answer: with small batches it is several times."""
         self._asked = 0.0
         self._backoff = Backoff()
 
     def request_bytes(self) -> int:
         """How much its next request may bring."""
-        return self.size.wanted(self._source.request_bytes(), self._source.far_bytes())
+        usual = self.size.wanted(self._source.request_bytes(), self._source.far_bytes())
+        return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
     def key(self, tap: Tap) -> TopicPartition:
         """How this connection names a tap's partition."""
@@ -316,9 +321,10 @@ class Channel:
         if connection is not self._connection:
             self._adopt(connection)
         size = self.request_bytes()
-        if not self._source.budget.promise(size, self):
+        promised = int(size * self._growth)
+        if not self._source.budget.promise(promised, self):
             return False
-        self._promised = size
+        self._promised, self._asked_bytes = promised, size
         self._asked = asked = time.monotonic()
         wanted = {key: tap.position for key, tap in self.taps.items()}
         # A broker fills its answer in the order of a request.
@@ -381,7 +387,7 @@ class Channel:
             self._feed.failed(self, self._backoff.next_s())
             return
         size, now = end.end - end.start, time.monotonic()
-        self.size.answered(self._promised, size, now - self._asked)
+        self.size.answered(self._asked_bytes, size, now - self._asked)
         brought = self._hand_out(response, end)
         self.throttle.told(response.throttle_ms)
         if not response.throttle_ms:
@@ -418,6 +424,7 @@ class Channel:
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 tap.batch_bytes = first_batch_bytes(buffer, fetched.records_start)
+                held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
                 continue  # a broker tells of each partition that is new to its session; the wish stands
@@ -440,6 +447,8 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones tell nothing of a large one
+            self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought
 
     def _find_bounds(self, tap: Tap, wish: FetchFrom) -> None:

@@ -1,7 +1,7 @@
 """Copies of which nothing is left are forgotten, and no others."""
 
 from mirrord.ledger.fold import FORGOTTEN_KEPT, fold
-from mirrord.ledger.incarnations import is_again
+from mirrord.ledger.incarnations import Incarnations
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import CopyForgotten, LaneOpened, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
@@ -56,7 +56,7 @@ async def test_what_is_gone_on_both_sides_for_an_hour_is_forgotten() -> None:
     assert scene.state.lanes == {}
     assert len(scene.state.forgotten_lanes) == 2
     assert not scene.write(told), "once"
-    assert is_again(scene.state, "orders", TopicId("a new one")), "a topic of this name was copied before"
+    assert Incarnations(scene.state).is_again("orders", TopicId("a new one")), "a topic of this name was copied before"
     assert await scene.due_after_an_hour() == []
 
 
@@ -119,5 +119,5 @@ def test_of_very_many_forgotten_topics_the_newest_names_are_known() -> None:
         fold(state, entry(opened, CopyForgotten(name, source, f"eu.{name}", target)), 2 + number)
     assert state.lanes == {}
     assert len(state.forgotten_topics) == FORGOTTEN_KEPT
-    assert not is_again(state, "topic-4", TopicId("new"))
-    assert is_again(state, "topic-5", TopicId("new"))
+    assert not Incarnations(state).is_again("topic-4", TopicId("new"))
+    assert Incarnations(state).is_again("topic-5", TopicId("new"))

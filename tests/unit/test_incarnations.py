@@ -2,7 +2,7 @@
 
 from mirrord.cluster.topics import Topic
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import copied_from, former_copies, is_again, left_behind
+from mirrord.ledger.incarnations import Incarnations, Lately, former_copies, left_behind
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
 from mirrord.model.names import LaneKey, TopicId
@@ -55,9 +55,9 @@ def test_nothing_is_told_where_all_was_copied() -> None:
 
 
 def test_a_topic_of_a_former_name_is_there_again() -> None:
-    assert is_again(state(), "orders", NEW)
-    assert not is_again(state(), "orders", OLD)
-    assert not is_again(state(), "payments", NEW)
+    assert Incarnations(state()).is_again("orders", NEW)
+    assert not Incarnations(state()).is_again("orders", OLD)
+    assert not Incarnations(state()).is_again("payments", NEW)
 
 
 def test_where_a_target_topic_that_was_created_again_begins() -> None:
@@ -65,11 +65,21 @@ def test_where_a_target_topic_that_was_created_again_begins() -> None:
     made = state()
     assert former_copies(made) == {(OLD, "eu.orders"): {TopicId("target-topic")}}
     new = LaneKey(OLD, 0, TopicId("new-target"))
-    assert copied_from(made, new, "eu.orders") == 0
-    assert copied_from(made, new, "dr-orders") is None
-    assert copied_from(made, LaneKey(OLD, 1, TopicId("new-target")), "eu.orders") is None
-    assert copied_from(made, LaneKey(NEW, 0, TopicId("new-target")), "eu.orders") is None
-    assert copied_from(made, LaneKey(OLD, 0, TopicId("target-topic")), "eu.orders") is None, "it is there"
+    assert Incarnations(made).copied_from(new, "eu.orders") == 0
+    assert Incarnations(made).copied_from(new, "dr-orders") is None
+    assert Incarnations(made).copied_from(LaneKey(OLD, 1, TopicId("new-target")), "eu.orders") is None
+    assert Incarnations(made).copied_from(LaneKey(NEW, 0, TopicId("new-target")), "eu.orders") is None
+    assert Incarnations(made).copied_from(LaneKey(OLD, 0, TopicId("target-topic")), "eu.orders") is None, "it is there"
+
+
+def test_what_is_asked_often_is_looked_up_anew_when_the_ledger_has_grown() -> None:
+    made, lately = state(), Lately()
+    assert not lately.of(made).is_again("payments", NEW)
+    assert lately.of(made) is lately.of(made)
+    other = LaneKey(OLD, 0, TopicId("elsewhere")).id
+    assert all(fold(made, entry(LaneOpened(other, "payments", "eu.payments", 0, 9, 0, "all")), 3))
+    assert lately.of(made).is_again("payments", NEW)
+    assert not lately.of(state()).is_again("payments", NEW), "another flow's"
 
 
 def test_the_lowest_first_offset_of_all_former_target_topics_counts() -> None:
@@ -78,8 +88,8 @@ def test_the_lowest_first_offset_of_all_former_target_topics_counts() -> None:
     opening = (LaneOpened(second, "orders", "eu.orders", 0, 9, 0, "all"), LaneTaken(second, 1, "r"))
     assert all(fold(made, entry(*opening, SourceRun(second, 1, (Run(0, 30),))), 3))
     third = LaneKey(OLD, 0, TopicId("third"))
-    assert copied_from(made, third, "eu.orders") == 0
+    assert Incarnations(made).copied_from(third, "eu.orders") == 0
     del made.lanes[LANE]
-    assert copied_from(made, third, "eu.orders") == 30
+    assert Incarnations(made).copied_from(third, "eu.orders") == 30
     made.lanes[second].source_runs = type(made.lanes[second].source_runs)()
-    assert copied_from(made, third, "eu.orders") is None, "it never held anything"
+    assert Incarnations(made).copied_from(third, "eu.orders") is None, "it never held anything"

@@ -7,7 +7,7 @@ import pytest
 
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.names import TopicId
-from mirrord.shell.budget import Budget, Rate
+from mirrord.shell.budget import BATCH_BYTES, Budget, Rate
 from mirrord.shell.frames import BufferPool, Frame
 from mirrord.shell.metadata import Leader, PartitionId
 from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source
@@ -17,7 +17,14 @@ from mirrord.wire.primitives import uuid_text
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
 
 TOPIC = b"0123456789abcdef"
-RECORDS = bytes(100)
+
+
+def batch_of(size: int) -> bytes:
+    """So many bytes that say that they are one batch."""
+    return bytes(8) + (size - 12).to_bytes(4) + bytes(size - 12)
+
+
+RECORDS = batch_of(100)
 
 
 class Asks:
@@ -296,7 +303,7 @@ async def test_a_lane_of_a_far_broker_is_asked_for_more(rig: Rig) -> None:
     assert tap.position.max_bytes == 4 << 20
     channel = tap.feed._hot  # type: ignore[union-attr]
     channel.size.answered(8 << 20, 8 << 20, 0.15)
-    batch = bytes(8) + (8_192 - 12).to_bytes(4) + bytes(8_192 - 12)
+    batch = batch_of(8_192)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, batch)))
     await rig.want(tap, 6)
     assert tap.position.max_bytes == 4 << 20  # some answers come soon
@@ -316,7 +323,7 @@ async def test_memory_is_bounded() -> None:
         await rig.want(rig.tap(partition), 0)
         while rig.hot.in_flight:
             assert rig.budget.held_bytes + rig.budget.promised_bytes <= rig.budget.limit_bytes
-            rig.hot.answer(fetched(TOPIC, (partition, 0, 9, bytes(400_000))))
+            rig.hot.answer(fetched(TOPIC, (partition, 0, 9, batch_of(400_000))))
             await settle()
     # Two frames fit and the third does not, until one is given back.
     assert rig.budget.held_bytes + size > rig.budget.limit_bytes
@@ -324,8 +331,28 @@ async def test_memory_is_bounded() -> None:
     rig.chunks.pop(0)
     await settle()
     assert rig.hot.in_flight == 1
-    rig.hot.answer(fetched(TOPIC, (3, 0, 9, bytes(400_000))))
+    rig.hot.answer(fetched(TOPIC, (3, 0, 9, batch_of(400_000))))
     assert len(rig.chunks) == fetched_so_far
+
+
+async def test_what_python_needs_for_small_batches_counts_and_makes_requests_smaller() -> None:
+    rig = Rig(limit_bytes=64 << 20)
+    tap = rig.tap(0)
+    usual = rig.source.request_bytes()
+    batch = batch_of(192)
+    await rig.want(tap, 0)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, batch)))
+    rig.chunks.clear()
+    assert rig.budget.held_bytes == 0
+    await rig.want(tap, 9)
+    assert tap.position.max_bytes == min(usual, tap.lane_bytes), "a single batch tells nothing of many"
+    rig.hot.answer(fetched(TOPIC, (0, 9, 9_999, 10_000 * batch)))
+    assert rig.budget.held_bytes >= 10_000 * (192 + BATCH_BYTES)
+    await rig.want(tap, 9_999)
+    assert rig.budget.promised_bytes <= usual
+    assert tap.position.max_bytes <= usual / 2.9
+    rig.chunks.clear()
+    assert rig.budget.held_bytes == 0
 
 
 async def test_a_broker_that_brings_much_does_not_keep_others_waiting() -> None:
@@ -342,7 +369,7 @@ async def test_a_broker_that_brings_much_does_not_keep_others_waiting() -> None:
             pipe = rig.view.pipe("fetch-hot", node=node)
             if pipe.in_flight:
                 # Each answer takes all the room there is.
-                pipe.answer(fetched(TOPIC, (partition, 0, 9, bytes((2 << 20) - 4_096))))
+                pipe.answer(fetched(TOPIC, (partition, 0, 9, batch_of((2 << 20) - 4_096))))
                 served.append(partition)
                 await settle()
         # The target takes the oldest.
