@@ -7,8 +7,7 @@ import pytest
 
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.names import TopicId
-from mirrord.shell.budget import BATCH_BYTES, Budget, Rate
-from mirrord.shell.frames import BufferPool, Frame
+from mirrord.shell.budget import BATCH_BYTES, Budget
 from mirrord.shell.metadata import Leader, PartitionId
 from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source
 from mirrord.shell.tap import Tap
@@ -389,74 +388,6 @@ async def test_lanes_that_catch_up_share_a_request(rig: Rig) -> None:
         rig.source.want(tap, FetchFrom(1, 1, 0, -1))
     assert taps[0].position.max_bytes == 4 << 20
     assert {tap.position.max_bytes for tap in taps[8:]} == {1 << 20}
-
-
-async def test_who_lost_interest_gives_its_place_away() -> None:
-    budget = Budget(10)
-    asked: list[int] = []
-    budget.on_room = lambda: asked.append(1)
-    assert budget.promise(10, "a")
-    assert not budget.promise(10, "b")
-    assert not budget.promise(10, "c")
-    budget.settle(10)
-    assert not budget.promise(10, "a"), "others were refused before"
-    assert not budget.promise(10, "c")
-    budget.leave("b")
-    assert budget.promise(10, "c")
-    assert len(asked) >= 3
-
-
-async def test_a_rate_is_kept_in_the_long_run_and_shared() -> None:
-    now = 0.0
-    rate = Rate(1_000, lambda: now)
-    passed = 0
-    for _ in range(10_000):
-        if rate.wait_s() == 0:
-            rate.spend(700)
-            passed += 700
-        now += 0.01
-    assert 100_000 <= passed <= 100_000 + 1_000 + 700
-    budget = Budget(1 << 20, 100_000)
-    budget.share(4)
-    assert budget.most_bytes == 25_000
-    frame = budget.hold(Frame(bytearray(200_000), 0, 200_000))
-    assert not budget.promise(1, "a"), "the rate is used up"
-    del frame
-
-
-async def test_a_rate_lets_go_on_by_itself() -> None:
-    budget = Budget(4 << 20, 1_000_000)
-    room = asyncio.Event()
-    budget.on_room = room.set
-    del_me = budget.hold(Frame(bytearray(1_050_000), 0, 1_050_000))
-    assert not budget.promise(1, "a")
-    del del_me
-    room.clear()
-    async with asyncio.timeout(10):
-        await room.wait()
-    assert budget.promise(1, "a")
-
-
-def test_what_is_held_and_what_is_kept_for_later_are_no_more_than_the_limit_together() -> None:
-    pool, budget = BufferPool(4 << 20), Budget(4 << 20)
-    small = [budget.hold(Frame(pool.acquire(1 << 20), 0, 1 << 20, pool)) for _ in range(4)]
-    small.clear()
-    assert (budget.held_bytes, pool.idle_bytes) == (0, 4 << 20)
-    large = budget.hold(Frame(pool.acquire(3 << 20), 0, 3 << 20, pool))
-    assert (budget.held_bytes, pool.idle_bytes) == (3 << 20, 1 << 20)
-    del large
-    assert (budget.held_bytes, pool.idle_bytes) == (0, 4 << 20), "and are used again"
-
-
-def test_a_buffer_goes_back_to_its_pool_when_nobody_needs_it() -> None:
-    pool, budget = BufferPool(), Budget(1 << 20)
-    buffer = pool.acquire(100_000)
-    held = budget.hold(Frame(buffer, 0, 100_000, pool))
-    assert budget.held_bytes == len(buffer)
-    assert pool.idle_bytes == 0
-    del held
-    assert budget.held_bytes == 0
-    assert pool.idle_bytes == len(buffer)
 
 
 async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_piece(rig: Rig) -> None:
