@@ -1,9 +1,8 @@
 """How do CPU, memory and start time grow with partitions, topics, groups, and with the length of the ledger?
 
-A daemon of one process with its defaults starts until it has copied a first batch of each partition; then the same
-bytes are written: into one topic of more and more partitions, into more and more topics, beside more and more groups
-that have committed, behind a ledger of more and more runs. Each figure should be flat, or grow no faster than what it
-grows with.
+A daemon of one process with its defaults starts three times: to copy a first batch of each partition, with nothing to
+copy, and with a backlog, which is as large each time. Partitions, topics, groups that have committed, and the runs of
+the ledger grow, one of them at a time. Each figure should be flat, or grow no faster than what it grows with.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka.admin import AdminClient
 
 from bench.clusters import Admin
-from bench.copiers import Mirrord
+from bench.copiers import Mirrord, Used
 from bench.daemon import Daemon, Settings, target_name
 from bench.load import Topic, noise, send
 from bench.map_cost import fill as fill_map
@@ -44,9 +43,9 @@ PARTITIONS = 4
 """Of a topic, where something else grows."""
 COPIED_BYTES = 800_000_000
 LEAST_BYTES = 100_000_000
-RECORDS = 16
-"""Of a batch; with values of 1 KB that is 16 KiB."""
-VALUE_BYTES = 1_010
+RECORDS = 4
+"""Of a batch; with values of 4 KB that is 16 KiB."""
+VALUE_BYTES = 4_060
 START_S = 300.0
 STILL_S = 120.0
 _AT_ONCE = 64
@@ -62,13 +61,16 @@ class Grown(msgspec.Struct, frozen=True, kw_only=True):
 
     what: str
     size: int
+    first_s: float
+    """From the first start until a first batch of each partition is copied: the copies are created meanwhile."""
     start_s: float
-    """From the start until a first batch of each partition is copied."""
+    """From the second start until nothing is behind."""
     start_cpu_s: float
+    """Of the second start."""
     cpu_s_per_gb: float
-    """Of records that are written from then on."""
+    """What the third start and the backlog behind it took beyond the second start."""
     bytes_per_s: float
-    """By the clock, beside both brokers and the writer."""
+    """By the clock, from the third start on."""
     peak_bytes: int
 
 
@@ -132,33 +134,41 @@ def _measure(source: Cluster, target: Cluster, case: _Case, batches: int, seed: 
     with tempfile.TemporaryDirectory(prefix="mirrord-growth-") as folder:
         daemon = Daemon(Path(folder), settings)
         try:
-            began = time.monotonic()
-            daemon.start()
-            daemon.wait_for("copy of all partitions", all_copied, START_S)
-            opened_s, copier = time.monotonic() - began, Mirrord(daemon, names[0])
-            before, began = copier.used(), time.monotonic()
+            first_s, _ = _started(daemon, lambda: daemon.wait_for("copy of all partitions", all_copied, START_S))
+            start_s, start = _started(daemon, lambda: daemon.wait_for("copy of all partitions", all_copied, START_S))
             records = _fill(source.bootstrap, names, case.partitions, batches)
-            _until_copied(target.bootstrap, copier, copies, first + records)
-            after, seconds = copier.used(), time.monotonic() - began
+            seconds, whole = _started(daemon, lambda: _until_copied(target.bootstrap, daemon, copies, first + records))
         finally:
             daemon.stop()
     for cluster, parts in ((source, names), (target, list(copies))):
         for at in range(0, len(parts), _AT_ONCE):
             Admin(cluster.bootstrap).delete(parts[at : at + _AT_ONCE])
+    copied_bytes = records * VALUE_BYTES
     grown = Grown(
         what=case.what,
         size=case.size,
-        start_s=opened_s,
-        start_cpu_s=before.cpu_s,
-        cpu_s_per_gb=(after.cpu_s - before.cpu_s) / (records * VALUE_BYTES) * 1e9,
-        bytes_per_s=records * VALUE_BYTES / seconds,
-        peak_bytes=after.peak_bytes,
+        first_s=first_s,
+        start_s=start_s,
+        start_cpu_s=start.cpu_s,
+        cpu_s_per_gb=(whole.cpu_s - start.cpu_s) / copied_bytes * 1e9,
+        bytes_per_s=copied_bytes / seconds,
+        peak_bytes=whole.peak_bytes,
     )
     tell(
-        f"growth: {case.size:,} {case.what}: all copied after {grown.start_s:.1f} s and {grown.start_cpu_s:.2f} CPU-s, "
-        f"then {grown.cpu_s_per_gb:.2f} CPU-s per GB, {grown.peak_bytes / 1e6:,.0f} MB"
+        f"growth: {case.size:,} {case.what}: first start {first_s:.1f} s, start {start_s:.1f} s and {start.cpu_s:.2f} "
+        f"CPU-s, {grown.cpu_s_per_gb:.2f} CPU-s per GB, {grown.peak_bytes / 1e6:,.0f} MB"
     )
     return grown
+
+
+def _started(daemon: Daemon, wait: Callable[[], object]) -> tuple[float, Used]:
+    """Starts it and ends it when something is reached: the seconds until then, and what it used."""
+    began = time.monotonic()
+    daemon.start()
+    wait()
+    seconds, used = time.monotonic() - began, Mirrord(daemon, "").used()
+    daemon.stop()
+    return seconds, used
 
 
 def _fill(bootstrap: str, names: Sequence[str], partitions: int, batches: int) -> int:
@@ -211,13 +221,12 @@ async def _told(flow: str, bootstrap: str, ids: tuple[ClusterId, ClusterId], run
         await store.close()
 
 
-def _until_copied(bootstrap: str, copier: Mirrord, copies: Mapping[str, int], wanted: int) -> None:
+def _until_copied(bootstrap: str, daemon: Daemon, copies: Mapping[str, int], wanted: int) -> None:
     admin = Admin(bootstrap)
     seen, moved = -1, time.monotonic()
     while (arrived := sum(admin.ends(copies, timeout_s=10.0).values())) < wanted:
         if arrived > seen:
             seen, moved = arrived, time.monotonic()
         elif time.monotonic() - moved > STILL_S:
-            _ = copier.used()
-            raise EnvironmentFault(f"{arrived:,} of {wanted:,} records are copied, and no more come")
+            raise EnvironmentFault(f"{arrived:,} of {wanted:,} records are copied, and no more come:\n{daemon.tail()}")
         time.sleep(_LOOK_S)

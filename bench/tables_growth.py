@@ -13,6 +13,7 @@ def growth(results: Sequence[Result]) -> list[Table]:
         least = first[each["what"]]
         row = [f"{each['size']:,} {each['what']}"]
         for name, unit, digits in (
+            ("first_s", 1, 1),
             ("start_s", 1, 1),
             ("start_cpu_s", 1, 2),
             ("cpu_s_per_gb", 1, 2),
@@ -20,5 +21,17 @@ def growth(results: Sequence[Result]) -> list[Table]:
         ):
             row += [f"{each[name] / unit:,.{digits}f}", f"{each[name] / least[name]:.1f}"]
         rows.append([*row, f"{each['bytes_per_s'] / 1e6:,.0f}"])
-    head = ["what", "start, s", "times", "CPU-s of it", "times", "then CPU-s per GB", "times", "memory, MB", "times"]
+    head = [
+        "what",
+        "first start, s",
+        "times",
+        "start, s",
+        "times",
+        "CPU-s of it",
+        "times",
+        "then CPU-s per GB",
+        "times",
+        "memory, MB",
+        "times",
+    ]
     return [Table("A daemon of one process; `times` is beside the first of its kind", [*head, "MB/s"], rows)]

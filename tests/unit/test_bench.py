@@ -112,6 +112,7 @@ def grown(what: str, size: int, start_s: float) -> dict[str, Any]:
     found = Grown(
         what=what,
         size=size,
+        first_s=3.0,
         start_s=start_s,
         start_cpu_s=2 * start_s,
         cpu_s_per_gb=1.5,
@@ -126,9 +127,9 @@ def test_growth_is_told_beside_the_first_of_its_kind_and_drawn() -> None:
     (table,) = tables.TABLES["growth"](results)
     same = ["1.50", "1.0", "120", "1.0", "50"]
     assert table.rows == [
-        ["4 partitions", "2.0", "1.0", "4.00", "1.0", *same],
-        ["2,048 partitions", "6.0", "3.0", "12.00", "3.0", *same],
-        ["0 groups", "4.0", "1.0", "8.00", "1.0", *same],
+        ["4 partitions", "3.0", "1.0", "2.0", "1.0", "4.00", "1.0", *same],
+        ["2,048 partitions", "3.0", "1.0", "6.0", "3.0", "12.00", "3.0", *same],
+        ["0 groups", "3.0", "1.0", "4.0", "1.0", "8.00", "1.0", *same],
     ]
     drawn = plots.growth(results)
     assert list(drawn) == ["growth-partitions.svg", "growth-groups.svg"]
