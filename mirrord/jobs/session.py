@@ -20,6 +20,8 @@ from mirrord.model.errors import EnvironmentFault
 
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Is set by spark-submit: the way to the Java that it has started (pyspark.java_gateway)."""
 _RAISED = re.compile(r"[\w.]*(Error|Exception|Fault|Exit|Interrupt)(: |$)")
 _CLOSED = {
     "spark.ui.enabled": "false",
@@ -38,17 +40,18 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     """A session; `settings` are Spark's own, `spark.master` among them. One that runs in this process already is taken
     as it is, and goes on. Raises EnvironmentFault in one line.
     """
-    master = settings.get("spark.master", LOCAL)
+    # spark-submit has chosen the master, and all that a Java must know before it starts.
+    is_submitted = _SUBMITTED in os.environ
+    master = settings.get("spark.master", "what spark-submit was told" if is_submitted else LOCAL)
     find_java(f"Spark needs Java {OLDEST_JAVA} or newer")
     # The workers have what we have.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    merged = _QUIET | (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
     # Spark has no public way to ask; the session that is active is a matter of the thread.
     is_shared = SparkContext._active_spark_context is not None  # pyright: ignore[reportPrivateUsage]
     builder: Any = SparkSession.builder
-    for key, value in merged.items():
+    for key, value in merged_settings(settings, is_submitted=is_submitted).items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile() as words:
         try:
@@ -66,6 +69,14 @@ def open_session(name: str, settings: Mapping[str, str]) -> Generator[Any]:
     finally:
         if not is_shared:
             session.stop()
+
+
+def merged_settings(settings: Mapping[str, str], *, is_submitted: bool) -> dict[str, str]:
+    """What a session is made with: ours where nothing else is said; nothing of ours where spark-submit has begun it."""
+    if is_submitted:
+        return dict(settings)
+    master = settings.get("spark.master", LOCAL)
+    return _QUIET | (_CLOSED if master.startswith("local") else {}) | {"spark.master": master} | dict(settings)
 
 
 @contextmanager

@@ -24,6 +24,10 @@ from mirrord.wire.batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTION
 MOST_RECORDS = 2_000_000
 """What is decoded of either side of a lane: about 250 bytes a record are held."""
 
+RIVAL_BATCHES = 20
+"""So many of the first and of the last batches of somebody else are looked for in the source, record by record."""
+ORIGINALS_AT_ONCE = 1_000
+
 Outcome = Literal["rebuilt", "new", "refused"]
 """What becomes of a lane. "rebuilt": it goes on where it stood; "new": nothing of what the source holds was ever
 copied, so it begins as every new one; "refused": nobody can tell, and it is paused."""
@@ -99,7 +103,7 @@ class LaneLook:
             for producer in reversed(list(found.producers)):
                 told = await lane_of.of(producer)
                 if told is not None:
-                    lane_of.refuse_rivals(producer)
+                    await lane_of.refuse_rivals(producer)
                     told = await self._filtered(source, told, rules)
                     return msgspec.structs.replace(made, outcome="rebuilt", told=told, producer=producer)
         except (Unplaced, ValueError) as why:
@@ -243,17 +247,38 @@ class _Lane:
             return None
         return standing(placed, self._others, self._log_start)
 
-    def refuse_rivals(self, producer: tuple[int, int]) -> None:
+    async def refuse_rivals(self, producer: tuple[int, int]) -> None:
         """Raise Unplaced when somebody else's records stand between the lane's, and come from the source, too."""
         begin = self._found.producers[producer].batches[0].offset
         held = {each.key for each in self._originals}
         for other, own in self._found.producers.items():
-            last = own.batches[-1].offset
-            if other != producer and last > begin and not held.isdisjoint(own.keys):
+            if other == producer or own.batches[-1].offset <= begin:
+                continue
+            if not held.isdisjoint(own.keys) or await self._is_from_source(own, begin):
                 raise Unplaced(
                     f"the producers {producer[0]} and {other[0]} both hold records of the source at the target, "
                     f"from offset {begin} on"
                 )
+
+    async def _is_from_source(self, own: _Own, begin: int) -> bool:
+        """Whether records of somebody whose batches are none of the source's come from there all the same, because the
+        batches were made anew. Some of them are looked for."""
+        late = [batch for batch in own.batches if batch.offset > begin]
+        some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
+        wanted = [Copied(0, batch.offset, batch.length, None) for batch in some]
+        is_timed = own.timed == {True}
+        found = await self._look.copies(self._target, wanted, timed=is_timed)
+        theirs = {copy.key for copies in found for copy in copies}
+        records = 0
+        for at in range(0, len(self._originals), ORIGINALS_AT_ONCE):
+            part = self._originals[at : at + ORIGINALS_AT_ONCE]
+            for originals in await self._look.originals(self._source, part, timed=is_timed):
+                if any(original.key in theirs for original in originals):
+                    return True
+                records += len(originals)
+            if records > MOST_RECORDS:
+                break
+        return False
 
     def _copies(self, producer: tuple[int, int]) -> list[Copied]:
         own, found = self._found.producers[producer], self._found

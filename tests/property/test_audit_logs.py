@@ -5,7 +5,6 @@ What a task of the Spark job does, without Spark and brokers; tests/spark/test_b
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Sequence
 from typing import cast
 
 import pytest
@@ -19,36 +18,13 @@ from mirrord.model.names import TopicPartition
 from mirrord.shell import records
 from mirrord.shell.auditing import AuditedLane, RangeReader
 from mirrord.shell.log_reader import LogReader
-from mirrord.shell.reading import ReadBatch
-from mirrord.wire.batch import HEADER, Header
+from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import CopiedLog, damaged, is_ascending, own_rows
 from tests.fixtures.naive_audit import naive
 from tests.fixtures.reference_log import Batch, LogByChance, committed, contents, decode, encode
 
 SEEDS = st.integers(0, 2**32)
 NAMED = TopicPartition("orders", 0)
-
-
-class Log:
-    """As `LogReader` reads it."""
-
-    def __init__(self, batches: Sequence[Batch], end: int) -> None:
-        self._batches = [(batch, encode(batch)) for batch in batches]
-        self._committed = {batch.base for batch in committed(batches)}
-        self._end = end
-
-    async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
-        del named, committed
-        return 0, self._end
-
-    async def read(
-        self, named: TopicPartition, start: int, end: int, *, committed: bool
-    ) -> AsyncGenerator[ReadBatch, None]:
-        del named
-        for batch, data in self._batches:
-            if batch.last >= start and batch.base < end:
-                aborted = committed and not batch.is_control and batch.base not in self._committed
-                yield ReadBatch(Header(*HEADER.unpack_from(data)), data, 0, len(data), aborted)
 
 
 @given(SEEDS)
@@ -79,7 +55,7 @@ def test_an_audit_of_batches_finds_what_their_records_say(
     copy = CopiedLog(chance, source, foreign=chance.random() < 0.5)
     target = damaged(chance, copy.batches) if is_damaged else copy.batches
     target = decode(b"".join(map(encode, target)))
-    both = cast(LogReader, Log(source, made.end)), cast(LogReader, Log(target, copy.end))
+    both = cast(LogReader, ByteLog(source, made.end)), cast(LogReader, ByteLog(target, copy.end))
     reader = RangeReader(*both, by_records=by_records)
     lane = AuditedLane(source=NAMED, target=NAMED, committed=True)
     known: dict[tuple[object, ...], int] = {}
