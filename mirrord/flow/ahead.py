@@ -1,10 +1,12 @@
 """What the ledger says of the ordinals ahead of the one at which a lane goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from mirrord.flow import lineage
 from mirrord.flow.signals import LaneRecord
 from mirrord.flow.state import NEVER, NOT_YET, Decided
+from mirrord.model.intervals import joined, uncovered
 from mirrord.model.runs import Run
 
 
@@ -38,3 +40,22 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
         if known < offset:
             yield known, offset
         known = offset + length
+
+
+def once(runs: Sequence[Run]) -> tuple[list[Run], list[tuple[int, int, int]]]:
+    """Runs that follow each other, without the offsets that an earlier one of them has; and as pieces (ordinal, ordinal
+    so far, length). What stands under the ordinals of an open hole has its offsets for want of better ones."""
+    kept: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    had: list[tuple[int, int]] = []
+    ordinal = runs[0].ordinal
+    for run, following in pairwise(runs):
+        end = run.offset + following.ordinal - run.ordinal
+        for start, behind in uncovered((run.offset, end), had):
+            kept.append(Run(ordinal, start))
+            pieces.append((ordinal, run.ordinal + start - run.offset, behind - start))
+            ordinal += behind - start
+        had.append((run.offset, end))
+    last = runs[-1]
+    goes_on_at = next((end for start, end in joined(had) if start <= last.offset < end), last.offset)
+    return [*kept, Run(ordinal, goes_on_at)], [*pieces, (ordinal, last.ordinal, 1)]

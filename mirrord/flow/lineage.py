@@ -166,6 +166,23 @@ def recall(lane: Lane) -> None:
     lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
     lane.epochs_told = True
     lane.new_epochs.clear()
+    lane.found_equal = False
+
+
+def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
+    """The epochs of what follows holes. Where a comparison found all records behind them equal, and the last one of
+    another epoch than the ledger tells, bytes of another meaning came late: nothing is known from the first hole on."""
+    record = lane.record
+    if record is None or not record.epochs:
+        return ()
+    told, (position, found) = record.epochs, lane.found_epoch
+    known = told_in_front(record, told, lane.resume_ordinal)
+    counts = lane.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
+    if not counts or known < 0 or found in {known, UNKNOWN}:
+        return carried(told, pieces)
+    first = lane.holes[0][0]
+    told = (*(each for each in told if each[0] < first), (first, UNKNOWN))
+    return ((first, UNKNOWN), *carried(told, pieces))
 
 
 def recall_copied(lane: Lane, offset: int) -> None:

@@ -16,6 +16,8 @@ ledger, so the next holder begins with step 2 and never with copying.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from mirrord.flow import limbo, lineage, reading, resume, sequences, telling
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
@@ -130,6 +132,21 @@ def bound(lane: Lane, now: float) -> Effects:
 
 def locate(lane: Lane) -> Effects:
     """The target log is known to its end: find out what stands in it."""
+    first = lane.differs.first if lane.differs is not None else 0
+    if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or resume.is_another_leader(lane):
+        return resume.look_back(lane)
+    return _locate(lane)
+
+
+def verified(lane: Lane, found: reading.Reading) -> Effects:
+    """The log may have gone back: what it lost in front of the difference has to be found out, too."""
+    lowest = min([found.next_ordinal, *(first for first, _ in found.holes)])
+    if lane.differs is not None and lowest < lane.differs.first:
+        lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
+    return _locate(lane)
+
+
+def _locate(lane: Lane) -> Effects:
     found, record = lane.differs, lane.record
     if found is None or record is None:
         return []

@@ -12,7 +12,7 @@ means unknown, never "nothing was written".
 """
 
 from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking
-from mirrord.flow.ahead import decided, planned
+from mirrord.flow.ahead import decided, once, planned
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
@@ -181,7 +181,7 @@ def decide(lane: Lane) -> Effects:
         lane.mark = Mark(0, lane.end, lane.end_epoch)
         return _resume_at(lane, 0)
     if lane.end < lane.mark.target_offset or went_back(lane):
-        return _look_back(lane)
+        return look_back(lane)
     if must_read(lane):
         # From the last record below the mark on: it has to be there still, or the log went back and grew again. Where
         # there is none, what stands in front of the mark may be the lane's own in a log that went back.
@@ -236,7 +236,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     expected, own = lane.mark.ordinal, told.own
     if told.start < lane.mark.target_offset and lane.mark.ordinal > 0:
         if not reading.holds_mark(lane, own):
-            return _look_back(lane)
+            return look_back(lane)
         own, expected = reading.behind_mark(lane, own)
     elif told.start > lane.mark.target_offset and own:
         # The target has already expired what stood right behind the mark.
@@ -287,7 +287,7 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
     return [] if lane.holes else note(lane, (*more, *found.facts))
 
 
-def _look_back(lane: Lane) -> Effects:
+def look_back(lane: Lane) -> Effects:
     """ "Went back" is not "was lost": read the log at and below the recorded offset before anything is copied again."""
     lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
     lane.stage = Stage.VERIFY
@@ -299,7 +299,7 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
     own = told.own
     is_late = not own or reading.is_later(lane, own[0]) or reading.begins_late(lane, own, told.start)
     if told.start > lane.log_start and is_late:
-        return _look_back(lane)
+        return look_back(lane)
     if not told.own:
         # None of the lane's records is left to read: the runs tell which ordinal stood at the end, or where somebody
         # else's records stand now.
@@ -309,6 +309,8 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
         first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
         late = reading.begins_late(lane, told.own, told.start)
         found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
+    if lane.differs is not None:
+        return rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
         return _read(lane, now, found)
     if found.void < NEVER:
@@ -328,9 +330,10 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     """The log went back below a hole, or below a change of the source's epoch: these ordinals are used again, so what
     the ledger declared behind here is void."""
     lane.open_run = Run(ordinal, lane.position)
-    runs = (lane.open_run, *lane.plan)
-    pieces = ((ordinal, ordinal, lane.plan[-1].ordinal - ordinal + 1),) if lane.plan else ()
-    effect = append(lane, (SourceRun(lane.id, lane.grant, runs, (), lineage.tell_anew(lane, pieces)),))
+    runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
+    lane.plan.clear()
+    lane.plan.extend(runs[1:])
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), lineage.tell_anew(lane, pieces)),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]
@@ -418,7 +421,7 @@ def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     runs += [Run(run.ordinal + ordinal - begin_at, run.offset) for run in older]
     pieces += [(ordinal, begin_at, older[-1].ordinal - begin_at + 1)] if older else []
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
-    epochs = lineage.carried(record.epochs, pieces) if record.epochs else ()
+    epochs = lineage.mended(lane, pieces)
     return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]
 
 

@@ -143,8 +143,8 @@ def _went_back_is_lost(patch: pytest.MonkeyPatch) -> None:
         state.acked = state.trusted = resume.next_by_entry(state)
         return resume._resume_at(state, state.acked)
 
-    true = resume._look_back
-    patch.setattr(resume, "_look_back", lambda state: copy_again(state) if resume.went_back(state) else true(state))
+    true = resume.look_back
+    patch.setattr(resume, "look_back", lambda state: copy_again(state) if resume.went_back(state) else true(state))
 
 
 def _last_fact_wins(patch: pytest.MonkeyPatch) -> None:

@@ -42,13 +42,18 @@ ONCE_FAILED = (
     (1020271772129, "policies of old records"),
     (114212319922, "late"),
     (269325018474, "late"),
+    (114824583481, "late"),
     (933325228211, ""),
     (695832436548, "source truncated"),
+    (632209770272, "source truncated"),
+    (525919707754, "source truncated"),
     (376183311626, "source truncated twice"),
     (225242119867, "unclean, beside others"),
+    (311268686290, "unclean, beside others"),
     (442469045271, "unclean, beside others, handed over"),
     (691059098992, "unclean, beside others, handed over"),
     (800991003600, "unclean, beside others, handed over"),
+    (792471481510, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

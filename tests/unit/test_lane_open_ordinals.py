@@ -3,10 +3,22 @@
 import msgspec
 import pytest
 
+from mirrord.flow.ahead import once
 from mirrord.flow.lane import step
-from mirrord.flow.lineage import UNKNOWN, told_in_front
+from mirrord.flow.lineage import UNKNOWN, mended, told_in_front
 from mirrord.flow.reading import walk
-from mirrord.flow.signals import Append, AskCheck, AskRebuild, FetchFrom, OwnBatch, Scanned
+from mirrord.flow.signals import (
+    Append,
+    AskCheck,
+    AskRebuild,
+    AskScan,
+    EndTold,
+    FetchFrom,
+    OwnBatch,
+    ProducersTold,
+    Scanned,
+    VisibleTold,
+)
 from mirrord.flow.state import NEVER, Mark, Phase
 from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
 from mirrord.model.runs import Run
@@ -98,9 +110,24 @@ def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
     assert play.lane.phase is Phase.REBUILDING
     for effect in [each for each in effects if isinstance(each, Append)]:
         play.bind([effect])
-    (ask,) = play.sandwich(5)
+    (again,) = play.sandwich(5)
+    assert isinstance(again, AskScan)  # the log may have gone back further since
+    (ask,) = play.tell(Scanned(again.question, 0, "verify", 0, 5, own))
     assert isinstance(ask, AskRebuild)
     assert (ask.first, ask.end) == (4, 5)
+
+
+def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:
+    play.bind(play.differ())
+    play.lane.end_epoch = 1
+    play.tell(EndTold(play.lane.asked, 0, 2, 6))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 2, 6))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 6, 0))
+    assert isinstance(scan, AskScan)
+    (ask,) = play.tell(Scanned(scan.question, 0, "verify", 0, 6, (OwnBatch(0, 6, 0, 0),)))
+    assert isinstance(ask, AskRebuild)
+    assert (ask.first, ask.end) == (6, 6)
 
 
 def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
@@ -114,3 +141,25 @@ def test_the_epochs_of_a_map_that_ends_as_it_began(play: Play) -> None:
     )
     play.bind(play.tell(msgspec.structs.replace(told, located=located)))
     assert play.record.epochs == ((0, 3), (10, 3), (13, 4))
+
+
+def test_what_an_open_hole_names_is_not_copied_twice() -> None:
+    # The ordinal of a hole is given again, and its record was to follow under later ones, too.
+    assert once([Run(0, 1), Run(1, 1)]) == ([Run(0, 1), Run(1, 2)], [(0, 0, 1), (1, 1, 1)])
+    runs, pieces = once([Run(4, 10), Run(8, 12), Run(14, 30)])
+    assert runs == [Run(4, 10), Run(8, 14), Run(12, 30)]
+    assert pieces == [(4, 4, 4), (8, 10, 4), (12, 14, 1)]
+
+
+def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
+    """Ordinals 8 and 9 came alone and late; in the source they are of an epoch that the ledger does not tell."""
+    play.begin("second")
+    lane = play.lane
+    lane.resume_ordinal, lane.holes = 10, [(6, 7)]
+    lane.found_epoch = (10, 5)
+    assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((10, 3), (12, 4))
+    play.fold(SourceRun(LANE, 2, (Run(10, 10),), (), ((10, UNKNOWN),)))
+    lane.found_equal = True
+    assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((6, UNKNOWN), (10, UNKNOWN))
+    lane.found_epoch = (10, 3)
+    assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
