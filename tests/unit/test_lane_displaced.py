@@ -15,20 +15,16 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import Mark, Phase
-from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun, VerdictGiven
+from mirrord.model.facts import HoleFound, SourceRun, TargetRun, VerdictGiven
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
-from tests.fixtures.ledger import FLOW, HOLDER
 from tests.unit.test_rebuilding import LANE, Play
 
 
 @pytest.fixture
 def play() -> Play:
     """The lane has copied 10 records; others wrote at 3 and 4, between its ordinals 2 and 3."""
-    play = Play()
-    play.fold(FLOW)
-    play.fold(LeaseTaken(1, HOLDER, 6000))
-    play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+    play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1), TargetRun(LANE, 1, 3, 5, 1))
     play.begin("second")
     play.lane.mark = Mark(10, 12, 1)

@@ -20,9 +20,8 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import NEVER, Mark, Phase
-from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, SourceRun, TargetRun
 from mirrord.model.runs import Run
-from tests.fixtures.ledger import FLOW, HOLDER
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play
 
@@ -30,10 +29,7 @@ from tests.unit.test_rebuilding import LANE, Play
 @pytest.fixture
 def play() -> Play:
     """Ten ordinals stand for the offsets 0 to 9; the ledger tells that epoch 4 begins with ordinal 10."""
-    play = Play()
-    play.fold(FLOW)
-    play.fold(LeaseTaken(1, HOLDER, 6000))
-    play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+    play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3), (10, 4))), TargetRun(LANE, 1, 0, 0, 1))
     return play
 

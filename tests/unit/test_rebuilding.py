@@ -67,6 +67,15 @@ class Play:
     lane: Lane = field(default_factory=lambda: Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild))
     now: float = 0.0
 
+    @staticmethod
+    def opened() -> "Play":
+        """A lane that somebody has opened."""
+        play = Play()
+        play.fold(FLOW)
+        play.fold(LeaseTaken(1, HOLDER, 6000))
+        play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+        return play
+
     def fold(self, *facts: AnyFact) -> tuple[bool, ...]:
         return fold(self.state, Entry(1, 0, facts), self.state.next_offset)
 
@@ -112,10 +121,7 @@ class Play:
 
 @pytest.fixture
 def play() -> Play:
-    play = Play()
-    play.fold(FLOW)
-    play.fold(LeaseTaken(1, HOLDER, 6000))
-    play.fold(LaneOpened(LANE, "orders", "eu.orders", 0, 7, 0, "p"), LaneTaken(LANE, 1, "first"))
+    play = Play.opened()
     play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
     return play
 
