@@ -80,7 +80,8 @@ def _mm2_latency(results: Results) -> str | None:
 
 
 def _latencies(results: Results, copiers: Container[str]) -> list[dict[str, Any]]:
-    found = [each for each in _last(results, "latency") if each["records_per_s"] == _LATENCY_RECORDS_PER_S]
+    latencies = [each for each in _last(results, "latency") if not each.get("transaction_records", 0)]
+    found = [each for each in latencies if each["records_per_s"] == _LATENCY_RECORDS_PER_S]
     return _ray_first([each for each in found if each["engine"] in copiers])
 
 

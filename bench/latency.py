@@ -27,6 +27,8 @@ from mirrord.model.errors import EnvironmentFault
 PARTITIONS = 4
 RATES = (10, 1_000, 20_000)
 """Records a second."""
+TRANSACTIONS = (1_000, 100)
+"""At this rate also in transactions of so many records: they arrive when those are committed."""
 VALUE_BYTES = 200
 WARM_UP_S = 20.0
 MEASURED_S = 30.0
@@ -46,6 +48,8 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """mirrord's, or the name of another copier."""
     records: int
     records_per_s: int
+    transaction_records: int = 0
+    """In one transaction; 0: without any."""
     p50_ms: float
     p99_ms: float
     p999_ms: float
@@ -55,24 +59,29 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
-    """Each engine and MirrorMaker 2 at each rate. Raises EnvironmentFault."""
+    """Each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
     found: list[Latency] = []
     for rate in RATES:
         for name in (*engines, "MM2", "MM2 tuned"):
             tell(f"latency, {name}: {rate:,} records a second")
-            found.append(_measure(source, target, name, rate, share))
+            found.append(_measure(source, target, name, (rate, 0), share))
+    for name in engines:
+        tell(f"latency, {name}: {TRANSACTIONS[0]:,} records a second in transactions of {TRANSACTIONS[1]}")
+        found.append(_measure(source, target, name, TRANSACTIONS, share))
     return found
 
 
-def _measure(source: Cluster, target: Cluster, name: str, rate: int, share: float) -> Latency:
-    topic = Topic(f"latency-{name.replace(' ', '-')}-{rate}", PARTITIONS, "none")
+def _measure(source: Cluster, target: Cluster, name: str, load: tuple[int, int], share: float) -> Latency:
+    """`load`: records a second, and in a transaction."""
+    rate, transaction = load
+    topic = Topic(f"latency-{name.replace(' ', '-')}-{rate}-{transaction}", PARTITIONS, "none")
     Admin(source.bootstrap).create([topic])
     warm_up = int(WARM_UP_S * rate)
     records = warm_up + int(max(MEASURED_S * share * rate, LEAST_RECORDS * share))
     with _copier(source, target, name, topic.name) as copier:
         copier.used()
         _await_topic(target, copier.copy)
-        sent, at_source, at_target = _let_flow((source, topic.name), (target, copier.copy), records, rate)
+        sent, at_source, at_target = _let_flow((source, topic.name), (target, copier.copy), records, load)
     Admin(target.bootstrap).delete([copier.copy])
     added = [(at_target[at] - at_source[at]) / 1e6 for at in range(warm_up, records)]
     through = [(at_source[at] - sent[at]) / 1e6 for at in range(warm_up, records)]
@@ -81,6 +90,7 @@ def _measure(source: Cluster, target: Cluster, name: str, rate: int, share: floa
         engine=name,
         records=len(added),
         records_per_s=rate,
+        transaction_records=transaction,
         p50_ms=cuts[499],
         p99_ms=cuts[989],
         p999_ms=cuts[998],
@@ -108,7 +118,7 @@ def _await_topic(cluster: Cluster, topic: str) -> None:
 
 
 def _let_flow(
-    source: tuple[Cluster, str], target: tuple[Cluster, str], records: int, rate: int
+    source: tuple[Cluster, str], target: tuple[Cluster, str], records: int, load: tuple[int, int]
 ) -> tuple["array[int]", "array[int]", "array[int]"]:
     """For each record when it was sent and when it arrived at either reader, nanoseconds."""
     context = multiprocessing.get_context("spawn")
@@ -118,14 +128,14 @@ def _let_flow(
         context.Process(target=_read, args=(cluster.bootstrap, name, records, pipe[1], event))
         for (cluster, name), pipe, event in zip((source, target), pipes[:2], ready, strict=True)
     ]
-    writer = context.Process(target=_write, args=(source[0].bootstrap, source[1], records, rate, pipes[2][1]))
+    writer = context.Process(target=_write, args=(source[0].bootstrap, source[1], records, load, pipes[2][1]))
     try:
         for reader in readers:
             reader.start()
         if not all(event.wait(PATIENCE_S) for event in ready):
             raise EnvironmentFault("the readers do not start")
         writer.start()
-        patience_s = records / rate + PATIENCE_S
+        patience_s = records / load[0] + PATIENCE_S
         deadline = time.monotonic() + patience_s
         if not all(pipe[0].poll(max(0.0, deadline - time.monotonic())) for pipe in pipes):
             raise EnvironmentFault(f"not all records arrived within {patience_s:.0f} s")
@@ -138,8 +148,12 @@ def _let_flow(
     return sent, at_source, at_target
 
 
-def _write(bootstrap: str, topic: str, records: int, rate: int, pipe: "Connection[Any, Any]") -> None:
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "1"})
+def _write(bootstrap: str, topic: str, records: int, load: tuple[int, int], pipe: "Connection[Any, Any]") -> None:
+    rate, transaction = load
+    options: dict[str, Any] = {"transactional.id": topic} if transaction else {"acks": "1"}
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, **options})
+    if transaction:
+        producer.init_transactions(PATIENCE_S)
     filler = noise(VALUE_BYTES - _SERIAL_BYTES, 1)
     sent = array("q", bytes(8 * records))
     began = time.monotonic_ns()
@@ -150,7 +164,13 @@ def _write(bootstrap: str, topic: str, records: int, rate: int, pipe: "Connectio
         while (now := time.monotonic_ns()) < due:
             time.sleep((due - now) / 1e9)
         sent[serial] = now
+        if transaction and serial % transaction == 0:
+            producer.begin_transaction()
         producer.produce(topic, serial.to_bytes(_SERIAL_BYTES) + filler, partition=serial % PARTITIONS)
+        if transaction and (serial + 1) % transaction == 0:
+            producer.commit_transaction(PATIENCE_S)
+    if transaction and records % transaction:
+        producer.commit_transaction(PATIENCE_S)
     producer.flush(PATIENCE_S)
     pipe.send(sent)
 
