@@ -333,7 +333,8 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
     lane.plan.clear()
     lane.plan.extend(runs[1:])
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), lineage.tell_anew(lane, pieces)),))
+    epochs, regiven = lineage.tell_anew(lane, pieces), limbo.was_given(lane, ordinal)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]

@@ -204,9 +204,7 @@ class Host:
                 self.world.note(f"{self.name} {effect}")
                 if isinstance(effect, Drained | Gone):
                     self.alive = False
-                    self.world.left_cleanly = isinstance(effect, Drained) and effect.clean
-                    word = progress(self.lane, 1, self.world.wall_ms) if self.world.left_cleanly else None
-                    self.world.words += [word] if word is not None else []
+                    self._left(clean=isinstance(effect, Drained) and effect.clean)
             case (
                 AskProducerId()
                 | AskStart()
@@ -232,6 +230,13 @@ class Host:
             else:
                 self.sent.append(request)
                 self.answers.append((request, NETWORK, -1, 0))
+
+    def _left(self, *, clean: bool) -> None:
+        # Of a lane that was given to another one since, this one's word is none (`mirrord.shell.custody`).
+        if self is self.world.hosts[-1]:
+            self.world.left_cleanly = clean
+            word = progress(self.lane, 1, self.world.wall_ms) if clean else None
+            self.world.words += [word] if word is not None else []
 
     def save_progress(self) -> None:
         told = progress(self.lane, 1, self.world.wall_ms)

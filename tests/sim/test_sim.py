@@ -38,6 +38,7 @@ ONCE_FAILED = (
     (971808826696, "unclean, beside others, handed over"),
     (294525202651, "source truncated twice"),
     (113541351808, "source truncated twice"),
+    (172618523800, "policies"),
     (448273008033, "policies of old records"),
     (1020271772129, "policies of old records"),
     (114212319922, "late"),
@@ -54,6 +55,7 @@ ONCE_FAILED = (
     (691059098992, "unclean, beside others, handed over"),
     (800991003600, "unclean, beside others, handed over"),
     (792471481510, "unclean, beside others, handed over"),
+    (796933561235, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 
