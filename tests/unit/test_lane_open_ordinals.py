@@ -159,3 +159,12 @@ def test_the_epochs_behind_a_hole_that_late_bytes_made(play: Play) -> None:
     assert mended(lane, [(10, 6, 2), (12, 10, 1)]) == ((6, UNKNOWN), (10, UNKNOWN))
     lane.found_epoch = (10, 3)
     assert mended(lane, [(10, 6, 2), (12, 9, 1)]) == ((10, 3),)
+
+
+def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(play: Play) -> None:
+    play.begin("second")
+    play.lane.mark = Mark(10, 10, 0)
+    play.sandwich(5)
+    effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
+    runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
+    assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, UNKNOWN),), True)]
