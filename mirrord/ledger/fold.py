@@ -433,10 +433,26 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
         lane.quarantine = park(lane.quarantine, fact)
 
 
+def _is_open(hole: HoleFound) -> bool:
+    return hole.again == hole.until and hole.first <= hole.last
+
+
+def _from(hole: HoleFound, ordinal: int) -> HoleFound:
+    return msgspec.structs.replace(hole, first=max(hole.first, ordinal))
+
+
+def _below(hole: HoleFound, ordinal: int) -> HoleFound:
+    """What is left of a hole when ordinals are told anew: of an open one what lies in front of them."""
+    if not _is_open(hole) or hole.last < ordinal:
+        return hole
+    return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
+
+
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
     lowest = min((run.ordinal for run in fact.runs), default=0)
-    void = (void_ranges(lane.source_runs, hole) for hole in lane.holes if fact.runs and hole.first >= lowest)
+    behind = [_from(hole, lowest) for hole in lane.holes if fact.runs and (hole.first >= lowest or _is_open(hole))]
+    void = (void_ranges(lane.source_runs, hole) for hole in behind if hole.first <= hole.last)
     lane.verdicts.explained([each for ranges in void for each in ranges])
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
@@ -447,7 +463,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
         doubt(lane, lowest)
-        lane.holes = tuple(hole for hole in lane.holes if hole.first < lowest)
+        lane.holes = tuple(_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
         # Told once more before anything was copied behind it, a truncation is the same one.
         known = {each for each in lane.cuts if each[0] == lowest}

@@ -56,6 +56,7 @@ ONCE_FAILED = (
     (800991003600, "unclean, beside others, handed over"),
     (792471481510, "unclean, beside others, handed over"),
     (796933561235, "unclean, beside others, handed over"),
+    (234262469596, "unclean, beside others, handed over"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 
