@@ -175,7 +175,7 @@ def _lane_words(fact: LaneFact) -> str:
 
 def _hole_words(fact: HoleFound) -> str:
     ordinals = f"ordinals {fact.first} to {fact.last}"
-    if fact.again == fact.until:
+    if fact.is_open:
         return f"nothing tells which records stand under {ordinals}"
     return f"the target refused {ordinals}; they follow from ordinal {fact.again} on"
 

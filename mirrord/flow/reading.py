@@ -34,7 +34,8 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:
     """Follow the own batches from the one that should begin with the ordinal `expected`."""
     record = lane.record
     known = {(hole.first, hole.last) for hole in record.holes} if record is not None else set[tuple[int, int]]()
-    again = [hole for hole in record.holes if hole.again < hole.until] if record is not None else []
+    mended = record.holes if record is not None else ()
+    again = [hole for hole in mended if not hole.is_open and hole.first <= hole.last]
     runs = record.target_runs.copy() if record is not None else Runs()
     holes: list[tuple[int, int]] = []
     facts: list[LaneFact] = []

@@ -49,7 +49,7 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
     return doubt(lane, now)
 
 
-def is_open(lane: Lane, told: Checked) -> bool:
+def leaves_open(lane: Lane, told: Checked) -> bool:
     """The source no longer has what the map names under some ordinals, under which other records may have been sent:
     one of those may stand there, and the source still have it. So the map is made anew by what both logs hold."""
     record = lane.record

@@ -371,7 +371,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         return _again(lane, now) if waiting else []
     if told.question == lane.later_check:
         lane.check_later, lane.check_from = False, None
-    if told.outcome == "different" or rebuilding.is_open(lane, told):
+    if told.outcome == "different" or rebuilding.leaves_open(lane, told):
         return rebuilding.differ(lane, now, told)
     effects = note(lane, (TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note),))
     if waiting:

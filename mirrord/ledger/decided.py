@@ -4,7 +4,7 @@ Whoever takes a lane over asks again about what nobody had told the ledger. What
 and answers alike, and is told anew.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mirrord.model.facts import HoleFound, Reason
 from mirrord.model.intervals import Interval
@@ -13,13 +13,28 @@ from mirrord.model.runs import Run, Runs
 DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
+Piece = tuple[int, int, int]
+"""Ordinals that follow each other, with their source offsets: the first ordinal, its offset, how many."""
 
-def void_ranges(runs: Runs, hole: HoleFound) -> list[Interval]:
-    """The source offsets of a hole of which nothing follows: they were told as unexplained, and count as that for as
-    long as nobody tells its ordinals anew."""
-    if hole.again != hole.until:
-        return []
-    return [(offset, offset + length) for _, offset, length in runs.between(hole.first, hole.last)]
+
+def void_pieces(runs: Runs, hole: HoleFound) -> list[Piece]:
+    """The source offsets of an open hole: they were told as unexplained, and count as that for as long as nobody tells
+    its ordinals anew."""
+    return list(runs.between(hole.first, hole.last)) if hole.is_open else []
+
+
+def void_no_longer(pieces: Iterable[Piece], lowest: int) -> tuple[list[Interval], list[Piece]]:
+    """Ordinals from `lowest` on are told anew, and with them what is copied, or not, of the offsets that nobody could
+    explain: these offsets, and the pieces that are left."""
+    ranges: list[Interval] = []
+    left: list[Piece] = []
+    for ordinal, offset, length in pieces:
+        kept = min(max(lowest - ordinal, 0), length)
+        if kept:
+            left.append((ordinal, offset, kept))
+        if kept < length:
+            ranges.append((offset + kept, offset + length))
+    return ranges, left
 
 
 def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:

@@ -20,7 +20,7 @@ What binds:
 
 import msgspec
 
-from mirrord.ledger.decided import answered_anew, void_ranges
+from mirrord.ledger.decided import answered_anew, void_no_longer, void_pieces
 from mirrord.ledger.proof import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
@@ -433,17 +433,9 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
         lane.quarantine = park(lane.quarantine, fact)
 
 
-def _is_open(hole: HoleFound) -> bool:
-    return hole.again == hole.until and hole.first <= hole.last
-
-
-def _from(hole: HoleFound, ordinal: int) -> HoleFound:
-    return msgspec.structs.replace(hole, first=max(hole.first, ordinal))
-
-
 def _below(hole: HoleFound, ordinal: int) -> HoleFound:
     """What is left of a hole when ordinals are told anew: of an open one what lies in front of them."""
-    if not _is_open(hole) or hole.last < ordinal:
+    if not hole.is_open or hole.last < ordinal:
         return hole
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
 
@@ -451,9 +443,8 @@ def _below(hole: HoleFound, ordinal: int) -> HoleFound:
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
     lowest = min((run.ordinal for run in fact.runs), default=0)
-    behind = [_from(hole, lowest) for hole in lane.holes if fact.runs and (hole.first >= lowest or _is_open(hole))]
-    void = (void_ranges(lane.source_runs, hole) for hole in behind if hole.first <= hole.last)
-    lane.verdicts.explained([each for ranges in void for each in ranges])
+    void = [piece for hole in lane.holes if fact.runs for piece in void_pieces(lane.source_runs, hole)]
+    lane.verdicts.explained(void_no_longer(void, lowest)[0])
     for run in fact.runs:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := answered_anew(lane.source_runs, fact.runs, lane.verdicts.decided):

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mirrord.ledger.decided import DECIDED, answered_anew, void_ranges
+from mirrord.ledger.decided import DECIDED, Piece, answered_anew, void_no_longer, void_pieces
 from mirrord.ledger.state import FlowState
 from mirrord.model.facts import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.model.intervals import Interval, uncovered
@@ -40,8 +40,8 @@ class Gaps:
         """No verdict of a lane that somebody decided reaches beyond this offset."""
         self._lanes: dict[LaneId, list[Gap]] = {}
         """By lane, in the order of their offsets."""
-        self._void: dict[LaneId, list[tuple[int, list[Interval]]]] = {}
-        """Holes of which nothing follows: the first ordinal, and the source offsets that are unexplained for it."""
+        self._void: dict[LaneId, list[Piece]] = {}
+        """What open holes leave unexplained."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
@@ -97,16 +97,14 @@ class Gaps:
 
     def _note_void(self, lane: LaneId, hole: HoleFound) -> None:
         known = self._state.lanes.get(lane)
-        if known is not None and (ranges := void_ranges(known.source_runs, hole)):
-            self._void.setdefault(lane, []).append((hole.first, ranges))
+        if known is not None:
+            self._void.setdefault(lane, []).extend(void_pieces(known.source_runs, hole))
 
     def _void_no_longer(self, fact: SourceRun) -> None:
-        """Ordinals are told anew, and with them what is copied, or not, of the offsets that nobody could explain."""
         if fact.lane not in self._void or not fact.runs:
             return
         lowest = min(run.ordinal for run in fact.runs)
-        ranges = [each for first, void in self._void[fact.lane] if first >= lowest for each in void]
-        self._void[fact.lane] = [each for each in self._void[fact.lane] if each[0] < lowest]
+        ranges, self._void[fact.lane] = void_no_longer(self._void[fact.lane], lowest)
         for start, end in ranges:
             stays = [each for each in self._within(fact.lane, (start, end)) if each.reason != "unexplained"]
             self._put(fact.lane, (start, end), stays)

@@ -301,8 +301,7 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     """The target refused some of the lane's batches and then took later ones, having forgotten the producer in between.
 
     The ordinals [first, last] stand nowhere in the target log. Their records follow out of order, under the ordinals
-    from `again` on, as the runs of the `SourceRun` beside this fact say. With `again` = `until` nothing follows:
-    something stands there, the source no longer has it, and nothing tells which records it is (`SourceRun.regiven`).
+    from `again` on, as the runs of the `SourceRun` beside this fact say.
     """
 
     lane: LaneId
@@ -312,6 +311,12 @@ class HoleFound(Fact, frozen=True, tag="hole_found"):
     again: int
     until: int
     """The ordinal at which the lane goes on behind everything that had to be copied again."""
+
+    @property
+    def is_open(self) -> bool:
+        """Nothing follows: something stands there, the source no longer has it, and nothing tells which records it is
+        (`SourceRun.regiven`). It ends where ordinals of it are told anew."""
+        return self.again == self.until and self.first <= self.last
 
 
 class LaneHalted(Fact, frozen=True, tag="lane_halted"):

@@ -121,6 +121,7 @@ async def diverge(
     is_two_way = any(goes_back(flow, other) for other in config.all_flows)
     copied_back = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
     found: list[Diverging] = []
+    committed = flow.isolation == "read_committed"
     sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
     async with (
         open_logs(flow.source, config.clusters[flow.source], sources) as source_log,
@@ -132,7 +133,6 @@ async def diverge(
                 "source": (source_log, TopicPartition(lane.source_topic, lane.partition)),
                 "target": (target_log, TopicPartition(lane.target_topic, lane.partition)),
             }
-            committed = flow.isolation == "read_committed"
             source = _later(
                 await source_log.bounds(places["source"][1], committed=committed), since[0], places["source"][1]
             )
@@ -145,7 +145,6 @@ async def diverge(
                 each = await _read(flow, log, named, stretch, ours[stretch.side], rows, committed=is_committed)
                 if each.records:
                     found.append(each)
-        committed = flow.isolation == "read_committed"
         for named in waiting:
             bounds = _later(await source_log.bounds(named, committed=committed), since[0], named)
             stretch = Stretch("source", *bounds, "not begun")

@@ -6,8 +6,8 @@ asked for what it sends in several round trips, where there is so much room, so 
 its way.
 """
 
-FAR_S = 0.02
-"""A broker none of whose answers came sooner is far away."""
+from mirrord.flow.byte_window import FAR_S
+
 ROUND_TRIPS = 4
 """What is sent in so many, to wait for a fifth of the time."""
 _NEW_SHARE = 0.25

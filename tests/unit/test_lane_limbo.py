@@ -6,7 +6,7 @@ from mirrord.flow import limbo
 from mirrord.flow.asking import ask
 from mirrord.flow.lane import step
 from mirrord.flow.reading import Reading, begins_at, stands_from
-from mirrord.flow.rebuilding import is_open
+from mirrord.flow.rebuilding import leaves_open
 from mirrord.flow.report import mark
 from mirrord.flow.resume import must_wait_to_mend
 from mirrord.flow.signals import (
@@ -167,7 +167,7 @@ def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
     """Whether a comparison of ordinals 2 to 5 leaves open what stands there, when the source no longer has these."""
     lane, record, _ = idle()
     record.regiven = regiven
-    return is_open(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
+    return leaves_open(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
 
 
 def test_what_may_be_another_record_is_looked_for_in_the_source() -> None:

@@ -20,7 +20,7 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import NEVER, Mark, Phase
-from mirrord.model.facts import HoleFound, SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, MapRebuilt, SourceRun, TargetRun
 from mirrord.model.runs import Run
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play
@@ -111,6 +111,13 @@ def test_what_stands_in_a_hole_is_found_in_the_source_anew(play: Play) -> None:
     (ask,) = play.tell(Scanned(again.question, 0, "verify", 0, 5, own))
     assert isinstance(ask, AskRebuild)
     assert (ask.first, ask.end) == (4, 5)
+
+
+def test_the_mending_of_a_map_made_anew_is_no_hole_that_batches_stand_in(play: Play) -> None:
+    play.fold(MapRebuilt(LANE, 1, 6, 9, 12))
+    play.begin("second")
+    assert len(play.record.holes) == 1
+    assert walk(play.lane, (OwnBatch(0, 10, 0, 0),), 0).void == NEVER
 
 
 def test_what_a_log_lost_in_front_of_a_difference_is_found_out_too(play: Play) -> None:

@@ -214,6 +214,38 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(
         assert [(gap.start, gap.end, gap.reason) for gap in told] == [(16, 20, "compacted")]
 
 
+def test_an_open_hole_ends_where_its_ordinals_are_told_anew(ledger: Ledger) -> None:
+    gaps = Gaps(ledger.state)
+
+    def tell(*facts: AnyFact) -> None:
+        ledger.add(*facts)
+        for fact in facts:
+            gaps.take(fact, 0)
+
+    tell(SourceRun(LANE, 1, (Run(0, 10),)))
+    tell(HoleFound(LANE, 1, 2, 7, 8, 8), VerdictGiven(LANE, 1, (Verdict(12, 18, "unexplained"),)))
+    trimmed = Gaps(ledger.state)
+    again = SourceRun(LANE, 1, (Run(5, 15),))
+    tell(again)
+    trimmed.take(again, 0)
+    assert ledger.lane.holes == (HoleFound(LANE, 1, 2, 4, 5, 5),)
+    assert ledger.lane.verdicts.counts["unexplained"] == 3
+    for told in (gaps, trimmed):
+        assert [(gap.start, gap.end, gap.reason) for gap in told] == [(12, 15, "unexplained")]
+    tell(SourceRun(LANE, 1, (Run(3, 13),)))
+    assert [(gap.start, gap.end, gap.reason) for gap in gaps] == [(12, 13, "unexplained")]
+    assert ledger.lane.verdicts.counts["unexplained"] == 1
+
+
+def test_a_hole_that_is_mended_stays_while_what_follows_is_told_anew(ledger: Ledger) -> None:
+    hole = HoleFound(LANE, 1, 2, 7, 8, 14)
+    ledger.add(SourceRun(LANE, 1, (Run(0, 10),)), hole, SourceRun(LANE, 1, (Run(8, 12), Run(14, 18))))
+    ledger.add(SourceRun(LANE, 1, (Run(11, 15),)))
+    assert ledger.lane.holes == (hole,)
+    ledger.add(SourceRun(LANE, 1, (Run(2, 12),)))
+    assert ledger.lane.holes == ()
+
+
 @pytest.mark.parametrize("at", [9, 10])
 @pytest.mark.parametrize("kind", [SourceRun, TargetRun, HoleFound, MapRebuilt])
 def test_a_proof_falls_with_what_it_was_about(ledger: Ledger, kind: type[AnyFact], at: int) -> None:
