@@ -66,11 +66,24 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
     # What is declared behind here was decided, and must not be superseded.
     open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0) and lane.next_ordinal >= lane.limbo
-    if not runs and open_ended and lane.skipped:
-        skipped = sum(verdict.end - verdict.start for verdict in lane.skipped)
-        if skipped >= lane.limits.skipped_offsets_noted:
-            _begin_run(lane, runs, lane.position)
+    if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
+        _begin_run(lane, runs, lane.position)
     return _intend(lane, runs), unreadable
+
+
+def _are_many(lane: Lane, runs: list[Run]) -> bool:
+    """Nothing but skipped offsets came for long: the ledger learns where the lane stands."""
+    return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
+
+
+def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
+    """Records, the marker of their transaction, and there is no more yet: most likely the next record stands right
+    behind it. Told now, that one need not wait for the ledger. Should it stand elsewhere, its run supersedes this one.
+    At most once for each record, however many markers follow it."""
+    end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
+    last = lane.skipped[-1]
+    is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
+    return is_end and (lane.open_run is None or lane.open_run.ordinal < lane.next_ordinal)
 
 
 def want_more(lane: Lane) -> Effects:

@@ -37,7 +37,7 @@ SEEDS = {
     "what is bound is not asked again": 32,
     "a word is compared with the target": 466,
     "left out is what is parked": 0,
-    "what is parked is not parked again": 0,
+    "what is parked is not parked again": 1,
     "trust, then check": 17,
     "3 the sandwich: wait for the high watermark": 42,
 }
