@@ -33,10 +33,10 @@ class KafkaLog:
         """Offset of the state topic."""
         return self._state.position
 
-    async def open(self, *, read_only: bool) -> None:
+    async def open(self, *, create: bool) -> None:
         """Find or create the topics, and connect."""
         try:
-            await self._topics.find(create=not read_only)
+            await self._topics.find(create=create)
         except BaseException:
             await self.close()
             raise
@@ -70,6 +70,10 @@ class KafkaLog:
         if self._state.polling().done():
             read.extend(map(_state_row, await self._poll_state()))
         return read
+
+    async def prepare(self) -> None:
+        """Connect both writers."""
+        await asyncio.gather(self._entries.prepare(), self._rows.prepare())
 
     async def append(self, values: Sequence[bytes]) -> None:
         """Produce entries."""

@@ -51,8 +51,8 @@ class LedgerLog(Protocol):
         """The ledger topic's name."""
         ...
 
-    async def open(self, *, read_only: bool) -> None:
-        """Connect, and create the topics when they are missing; read-only: raise LedgerMissing instead."""
+    async def open(self, *, create: bool) -> None:
+        """Connect, and create the topics when they are missing, or raise LedgerMissing."""
         ...
 
     async def ends(self) -> LogEnds:
@@ -78,6 +78,10 @@ class LedgerLog(Protocol):
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
         """Wait for the next rows of both topics. Raises LogTrimmed; LedgerWentBack for an end below the position."""
+        ...
+
+    async def prepare(self) -> None:
+        """Make ready for `append` and `save`, so that the first of them are not kept waiting. Raises nothing."""
         ...
 
     async def append(self, values: Sequence[bytes]) -> None:

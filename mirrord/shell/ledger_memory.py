@@ -137,7 +137,7 @@ class MemoryLog:
         """Rows read."""
         return self._state_position
 
-    async def open(self, *, read_only: bool) -> None:
+    async def open(self, *, create: bool) -> None:
         """Nothing to do."""
 
     async def ends(self) -> LogEnds:
@@ -182,6 +182,9 @@ class MemoryLog:
                 self._state_position += len(rows)
                 return [*read, *(row for row in rows if row is not None)]
             await ledger.until_changed(version)
+
+    async def prepare(self) -> None:
+        """Nothing to do."""
 
     async def append(self, values: Sequence[bytes]) -> None:
         """Append entries."""

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 # aiokafka's compiled classes come without types.
 from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
@@ -17,7 +18,7 @@ from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTy
 
 from mirrord.flow.compare import Record
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.connections import Connection
 from mirrord.shell.ledger_topics import AskAgain, Leader, LedgerTopics
 from mirrord.shell.links import ask
@@ -228,6 +229,7 @@ class PartitionWriter:
         self._to_leader = _ToLeader(topics, topic, "write")
         self._producer: producers.ProducerIdentity | None = None
         self._sequence = 0
+        self._preparing = asyncio.Lock()
 
     async def write(self, records: Sequence[KeyValue]) -> None:
         """Returns when all are replicated. Raises LedgerUnavailable: all of them may be there, or the first few."""
@@ -248,12 +250,22 @@ class PartitionWriter:
                 self._producer = None
                 self._to_leader.drop()
 
-    async def _send(self, batch: "_Batch") -> None:
-        try:
+    async def prepare(self) -> None:
+        """Have a connection and a producer before there is something to write; where that fails, `write` sees to it."""
+        with suppress(MirrordError):
+            await self._ready()
+
+    async def _ready(self) -> tuple[Leader, Connection, producers.ProducerIdentity]:
+        async with self._preparing:
             leader, connection = await self._to_leader.connect()
             if self._producer is None:
                 self._producer, self._sequence = await self._new_producer(connection), 0
-            answer = await self._produce(leader, connection, batch, self._producer)
+            return leader, connection, self._producer
+
+    async def _send(self, batch: "_Batch") -> None:
+        try:
+            leader, connection, producer = await self._ready()
+            answer = await self._produce(leader, connection, batch, producer)
             if answer.error in _FORGOTTEN:
                 self._producer = None
                 if batch.tries > 1:

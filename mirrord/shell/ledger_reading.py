@@ -41,7 +41,7 @@ class LedgerReading:
 
         Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read.
         """
-        await self._log.open(read_only=True)
+        await self._log.open(create=False)
         try:
             rows = Rows(self._memory)
             async for row in self._log.load_state():

@@ -124,12 +124,13 @@ class LedgerStore:
         """Whether it is time to trim: the ledger's tail is long, or snapshots hold what was moved into a dataset."""
         return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
 
-    async def open(self, *, read_only: bool = False) -> None:
-        """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended.
+    async def open(self, *, read_only: bool = False, create: bool = True) -> None:
+        """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended. Without
+        `create` the ledger has to be there.
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
-        await self._log.open(read_only=read_only)
+        await self._log.open(create=create and not read_only)
         try:
             await self._start()
         except BaseException:
@@ -367,6 +368,7 @@ class LedgerStore:
             callback(record)
 
     async def _send_entries(self) -> None:
+        await self._log.prepare()
         while True:
             await self._outbox.wanted.wait()
             entries = self._outbox.take(self._clock.wall_ms())

@@ -189,8 +189,12 @@ class LedgerTopics:
         settings = {self.ledger: LEDGER_SETTINGS, self.state: STATE_SETTINGS}
         admin = KafkaTopicAdmin(self._cluster, self._timeout_s)
         try:
-            for name in names:
-                await own_topics.create(admin, name, own_topics.safe_shape(settings[name], brokers), brokers)
+            await asyncio.gather(
+                *(
+                    own_topics.create(admin, name, own_topics.safe_shape(settings[name], brokers), brokers)
+                    for name in names
+                )
+            )
         finally:
             await admin.close()
 

@@ -9,6 +9,7 @@ Without the right to delete it stays: it is one topic for each flow, of a fixed 
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from itertools import groupby
 from typing import Any, TypeVar
 
 from aiokafka.errors import KafkaError
@@ -46,6 +47,10 @@ from mirrord.wire.errors import ErrorCode, UnsupportedBroker
 
 DEADLINE_S = 3.0
 """For all of it, unless the caller has more time: the flow waits meanwhile."""
+ROUND_TRIPS = 40
+"""So many may come on top: of a broker that is far away."""
+MOST_ROUND_TRIP_S = 0.5
+"""What takes longer is no distance."""
 DELETE_S = 1.0
 CONNECT_S = 1.0
 POLL_S = 0.02
@@ -68,10 +73,10 @@ async def probe_target(
     """
     connections: list[Connection] = []
     try:
-        async with asyncio.timeout(deadline_s):
-            return await _Probe(cluster, topic, clock, deadline_s, connections).run(known)
+        async with asyncio.timeout(deadline_s) as limit:
+            return await _Probe(cluster, topic, clock, deadline_s, connections, limit).run(known)
     except TimeoutError:
-        raise NotProbed(f"no end within {deadline_s:g} s") from None
+        raise NotProbed(f"no end within {deadline_s:g} s and {ROUND_TRIPS} round trips") from None
     except NotProbed:
         raise
     except (MirrordError, KafkaError, OSError) as error:
@@ -93,13 +98,20 @@ class _Probe:
     """One probe. What it opens stands in `connections`, for the caller to close."""
 
     def __init__(
-        self, cluster: ClusterConfig, topic: str, clock: Clock, timeout_s: float, connections: list[Connection]
+        self,
+        cluster: ClusterConfig,
+        topic: str,
+        clock: Clock,
+        timeout_s: float,
+        connections: list[Connection],
+        limit: asyncio.Timeout,
     ) -> None:
         self._cluster = cluster
         self._topic = topic
         self._clock = clock
         self._timeout_s = timeout_s
         self._connections = connections
+        self._limit = limit
         self._pool = BufferPool(limit_bytes=0)
         self._brokers: dict[int, Connection] = {}
         self._topic_id = ""
@@ -107,6 +119,7 @@ class _Probe:
 
     async def run(self, known: TargetProbed | None) -> TargetProbed:
         seen = await self._look()
+        await self._allow_for_distance()
         cluster_id, version = ClusterId(seen.cluster_id or ""), await self._version(seen)
         if known is not None and (known.cluster, known.version) == (cluster_id, version):
             return known
@@ -144,6 +157,14 @@ class _Probe:
             except (Unreachable, ConnectionLost) as error:
                 fault = fault or error
         raise fault or Unreachable("no address is known")
+
+    async def _allow_for_distance(self) -> None:
+        """A far broker's round trips come on top of the time that there is."""
+        loop, until = asyncio.get_running_loop(), self._limit.when()
+        began = loop.time()
+        await self._look()
+        if until is not None:
+            self._limit.reschedule(until + ROUND_TRIPS * min(loop.time() - began, MOST_ROUND_TRIP_S))
 
     async def _version(self, seen: metadata.Metadata) -> str:
         """Of all brokers that can be reached now."""
@@ -194,16 +215,21 @@ class _Probe:
     async def _observe(self) -> Judgement:
         leader, start = await self._leader()
         first = self._brokers[leader.node]
-        pair = (first, await self._open(leader.host, leader.port))
-        ids = [await self._producer_id(first) for _ in range(PRODUCERS)]
+        second, ids = await asyncio.gather(
+            self._open(leader.host, leader.port),
+            asyncio.gather(*(self._producer_id(first) for _ in range(PRODUCERS))),
+        )
+        pair = (first, second)
         sent: dict[tuple[int, int], int] = {}
         answers: list[Answer] = []
-        for step in STEPS:
-            batch = _batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms)
-            sent.setdefault((step.producer, step.sequence), records_digest(batch, 0))
-            answers.append(await self._produce(pair[step.connection], batch))
-        remembered = await self._remembered(first, ids)
-        end = await self._end(first)
+        for connection, steps in groupby(STEPS, key=lambda step: step.connection):
+            batches: list[bytes] = []
+            for step in steps:
+                batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
+                sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
+            # One behind the other without waiting, as a lane's batches go; the other connection's come after them.
+            answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
+        remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
         if end.error:
             raise NotProbed(f"the end of {self._topic} is not told: {ErrorCode.name_of(end.error)}")
         stored = await self._read(first, start, end.end, ids, sent)

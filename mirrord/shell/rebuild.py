@@ -161,7 +161,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     _check(entries)
     cluster = config.clusters[flow.target]
     first = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
-    await first.open(read_only=False)
+    await first.open(create=True)
     try:
         await _forbid(first)
         ends = await first.ends()
@@ -170,7 +170,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     if ends.end > 0:
         await _delete(config, flow, ends.topic_id)
     ledger = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
-    await ledger.open(read_only=False)
+    await ledger.open(create=True)
     try:
         if (await ledger.ends()).end:
             raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import psutil
 import structlog
@@ -53,7 +54,7 @@ class Replicator:
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._process = psutil.Process()
         self._attempts = 0
-        self._expiry: asyncio.Task[None] | None = None
+        self._expiry: asyncio.Task[int | None] | None = None
         """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._came_round = time.monotonic()
@@ -62,31 +63,37 @@ class Replicator:
         self._target: ClusterView | None = None
 
     async def open(self) -> None:
-        """Read the ledger and keep the lease renewed; connections to the clusters are opened when they are wanted.
+        """Read the ledger and keep the lease renewed; what else has to be known of the clusters is asked meanwhile.
 
-        Raises what opening the ledger raises: LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        Raises what opening the ledger raises: LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
         setup = self._setup
         _settle_collector()
         keep_large_memory_apart()
-        await self._store.open()
+        source, target = self._views()
+        self._expiry = asyncio.create_task(self._learn_expiry(target))
+        self._keep(self._expiry)
+        await self._store.open(create=False)
         await self._lease.join(setup.lease_epoch)
+        self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
+        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host)):
+            self._keep(asyncio.create_task(work))
+
+    def _views(self) -> tuple[ClusterView, ClusterView]:
+        """The two clusters, being looked at from now on."""
+        setup = self._setup
         request_s, ttl_s = setup.runtime.request_timeout_ms / 1000, setup.runtime.lease_ttl_ms / 1000
         pool = BufferPool(setup.flow.limits.in_flight_bytes)
         options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
-        self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
+        source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
         # Bytes that a dead network swallowed must not arrive when the lease is over.
         options = ConnectionOptions(
             client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s, user_timeout_s=ttl_s
         )
-        self._target = ClusterView(setup.flow.target, setup.target, pool, options, setup.target_cluster_id)
-        self._host = Host(setup, self._clock, self._store, self._may_write, self._source, self._target)
-        self._source.start()
-        self._target.start()
-        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host)):
-            self._keep(asyncio.create_task(work))
-        self._expiry = asyncio.create_task(self._learn_expiry(self._host))
-        self._keep(self._expiry)
+        target = self._target = ClusterView(setup.flow.target, setup.target, pool, options, setup.target_cluster_id)
+        source.start()
+        target.start()
+        return source, target
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
         """Make ready for lanes to come."""
@@ -189,8 +196,8 @@ class Replicator:
 
     async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
         """What former holders wrote down must be known before a lane begins."""
-        if self._expiry is not None:
-            await asyncio.shield(self._expiry)
+        if self._expiry is not None and (expiry_ms := await asyncio.shield(self._expiry)) is not None:
+            host.expect_expiry(expiry_ms)
         at_once = [hosted for hosted in added if self._knows(hosted)]
         self._start_now(host, at_once)
         late = [hosted for hosted in added if hosted not in at_once]
@@ -215,20 +222,19 @@ class Replicator:
                 hosted.journey.passes("ledger")
             host.start(hosted)
 
-    async def _learn_expiry(self, host: Host) -> None:
-        """A lane must know how far to rely on the target's memory. While nobody answers, no lane could write anyway."""
+    async def _learn_expiry(self, target: ClusterView) -> int | None:
+        """A lane must know how far to rely on the target's memory; None when that is not told. While nobody answers,
+        no lane could write anyway."""
         backoff = Backoff()
-        while self._target is not None:
-            for node in self._target.nodes:
+        while True:
+            for node in target.nodes:
                 try:
                     told = await producer_expiry_ms(self._setup.target, node, EXPIRY_TIMEOUT_S)
                 except MirrordError:
                     continue
                 if told is None:
                     log.warning("producer_expiry_unknown", cluster=self._setup.flow.target)
-                else:
-                    host.expect_expiry(told)
-                return
+                return told
             await self._clock.sleep(backoff.next_s())
 
     async def until_lost(self) -> None:
@@ -254,7 +260,7 @@ class Replicator:
             host.budget.share(len(holders | {self.name}))
             await asyncio.sleep(SHARE_S)
 
-    def _keep(self, task: asyncio.Task[None]) -> None:
+    def _keep(self, task: asyncio.Task[Any]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(tell_failure("replicator_task_failed", replicator=self.name))

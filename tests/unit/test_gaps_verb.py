@@ -148,8 +148,8 @@ def test_a_flow_that_never_ran_has_none(
     conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Missing(MemoryLog):
-        async def open(self, *, read_only: bool) -> None:
-            assert read_only
+        async def open(self, *, create: bool) -> None:
+            assert not create
             raise LedgerMissing("there is no flow eu-us on this cluster")
 
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: Missing(MemoryLedger()))

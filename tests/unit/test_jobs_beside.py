@@ -158,8 +158,8 @@ def test_a_flow_that_has_never_run_is_left_out(ledger: SharedLedger, config: Con
     ledger.entries.clear()
 
     class Missing(MemoryLog):
-        async def open(self, *, read_only: bool) -> None:
-            assert read_only
+        async def open(self, *, create: bool) -> None:
+            assert not create
             raise job_lease.LedgerMissing("there is none")
 
     with pytest.MonkeyPatch.context() as patch:

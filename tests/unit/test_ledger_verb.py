@@ -70,8 +70,8 @@ def test_a_flow_without_a_ledger_is_said(
     conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Missing(MemoryLog):
-        async def open(self, *, read_only: bool) -> None:
-            assert read_only
+        async def open(self, *, create: bool) -> None:
+            assert not create
             raise LedgerMissing("there is no flow eu-us on this cluster")
 
     monkeypatch.setattr(verb, "KafkaLog", lambda *_: Missing(MemoryLedger()))
