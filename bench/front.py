@@ -64,9 +64,30 @@ def _seconds(seconds: list[float]) -> str:
 
 
 def _cpu(results: Results) -> str | None:
-    cells = _last(results, "throughput")
-    told = [f"{1e9 / each['bytes_per_cpu_s']:.1f} in {each['name']}" for each in cells if each["batch_bytes"] > 1_000]
-    return ", ".join(told) or None
+    found = _copied(results, "mirrord")
+    if not found:
+        return None
+    beside = [each["beside_cpu_s"] / each["stored_bytes"] * 1e9 for each in found.values()]
+    return f"{_cpu_by_codec(found)}; {min(beside):.1f} to {max(beside):.1f} more beside it"
+
+
+def _mm2_cpu(results: Results) -> str | None:
+    return ", ".join(f"{_cpu_by_codec(found)} tuned" for found in [_copied(results, "MM2 tuned")] if found) or None
+
+
+def _cpu_by_codec(found: Mapping[str, dict[str, Any]]) -> str:
+    return ", ".join(f"{each['cpu_s'] / each['stored_bytes'] * 1e9:.1f} {codec}" for codec, each in found.items())
+
+
+def _copied(results: Results, copier: str) -> dict[str, dict[str, Any]]:
+    """Of the backlogs that differ in their codec alone, by codec."""
+    return {
+        backlog["codec"]: each
+        for backlog in _last(results, "catch-up")
+        if "64 KiB, 4 partitions" in backlog["name"]
+        for each in backlog["copied"]
+        if each["copier"] == copier
+    }
 
 
 def _latency(results: Results) -> str | None:
@@ -85,12 +106,18 @@ def _latencies(results: Results, copiers: Container[str]) -> list[dict[str, Any]
     return _ray_first([each for each in found if each["engine"] in copiers])
 
 
-def _mm2_cpu(results: Results) -> str | None:
-    return _mm2_of_backlogs(results, lambda found: f"{found['cpu_s'] / found['stored_bytes'] * 1e9:.0f}", "MM2 tuned")
+def _memory(results: Results) -> str | None:
+    return _peaks(results, "mirrord")
 
 
 def _mm2_memory(results: Results) -> str | None:
-    return _mm2_of_backlogs(results, lambda found: f"{found['peak_bytes'] / 1e9:.1f} GB")
+    told = [f"{peaks}{_tuned(name)}" for name in ("MM2", "MM2 tuned") if (peaks := _peaks(results, name))]
+    return ", ".join(told) or None
+
+
+def _peaks(results: Results, copier: str) -> str | None:
+    peaks = sorted(each["peak_bytes"] / 1e6 for each in _copied(results, copier).values())
+    return f"{peaks[0]:,.0f} to {peaks[-1]:,.0f} MB" if peaks else None
 
 
 def _mm2_start(results: Results) -> str | None:
@@ -109,31 +136,12 @@ def _mm2_waits(what: str) -> Callable[[Results], str | None]:
     return told
 
 
-def _mm2_of_backlogs(results: Results, tell: Callable[[dict[str, Any]], str], *copiers: str) -> str | None:
-    told = [
-        f"{tell(each)}{_tuned(each['copier'])}, {backlog['name']}"
-        for backlog in _last(results, "catch-up")
-        if "64 KiB, 4 partitions" in backlog["name"]
-        for each in _mm2(backlog["copied"], *(copiers or ("MM2", "MM2 tuned")))
-    ]
-    return "; ".join(told) or None
-
-
 def _mm2(copied: list[dict[str, Any]], *copiers: str) -> list[dict[str, Any]]:
     return [each for each in copied if each["copier"] in copiers]
 
 
 def _tuned(copier: str) -> str:
     return " tuned" if copier == "MM2 tuned" else ""
-
-
-def _memory(results: Results) -> str | None:
-    peaks = _last(results, "memory")
-    if not peaks:
-        return None
-    limit = max(each["in_flight_bytes"] for each in peaks)
-    found = sorted(each["peak_bytes"] / 1e6 for each in peaks if each["in_flight_bytes"] == limit)
-    return f"{found[0]:.0f} to {found[-1]:.0f} MB a replicator"
 
 
 def _idle(results: Results) -> str | None:
@@ -193,7 +201,7 @@ ROWS: dict[str, Callable[[Results], str | None]] = {
     "kill -9 and restart: silence until the first new record": _wait(recovery.DAEMON_FIRST),
     "a host crashes: its partitions move again after": _crashed,
     "a host leaves as planned: its partitions stand for": _moved,
-    "CPU-seconds per stored GB, tuned for throughput": _cpu,
+    "CPU-seconds per stored GB of a catch-up, 64 KiB batches": _cpu,
     "added latency, p99 at 1,000 records/s": _latency,
     "memory during a catch-up": _memory,
     "new topic: first record after": _wait(recovery.NEW_TOPIC),
@@ -204,7 +212,7 @@ ROWS: dict[str, Callable[[Results], str | None]] = {
 """mirrord's, by the first cell of the row."""
 
 BESIDE: dict[str, Callable[[Results], str | None]] = {
-    "CPU-seconds per stored GB, tuned for throughput": _mm2_cpu,
+    "CPU-seconds per stored GB of a catch-up, 64 KiB batches": _mm2_cpu,
     "added latency, p99 at 1,000 records/s": _mm2_latency,
     "memory during a catch-up": _mm2_memory,
     "1,000 idle partitions": _mm2_idle,

@@ -1,8 +1,8 @@
 """How many stored bytes, and how many batches, does a replicator move per CPU-second, beside a bare byte relay?
 
-Three cells, each a topic of four partitions with lz4: batches of 64 KiB, of 16 KiB, and of one record. A cell is
-copied again and again into fresh topics, by a fresh process each time, until enough bytes or CPU-seconds are counted.
-Before each such turn the relay runs for a while, so that what slows the machine down slows both down.
+Each cell is a topic of four partitions: batches of 64 KiB with three codecs, of 16 KiB and of one record with lz4. It
+is copied again and again into fresh topics, by a fresh process each time, until enough bytes or CPU-seconds are
+counted. Before each such turn the relay runs for a while, so that what slows the machine down slows both down.
 """
 
 import statistics
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 
 from bench.clusters import Admin
 from bench.copying import Cost
-from bench.load import Topic, noise, send
+from bench.load import Codec, Topic, noise, send
 from bench.relay import Relayed
 from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
@@ -45,11 +45,12 @@ class Cell(NamedTuple):
     records_per_batch: int
     batches: int
     """How many are written into the source."""
+    codec: Codec = "lz4"
 
     @property
     def topic(self) -> str:
         """The source topic."""
-        return f"bench.{self.name.replace(' ', '-')}"
+        return f"bench.{self.name.replace(',', '').replace(' ', '-')}"
 
     def scaled(self, share: float) -> "Cell":
         """The same with fewer batches; not so few that a copy ends before it runs well."""
@@ -63,6 +64,8 @@ class Cell(NamedTuple):
 
 CELLS = (
     Cell("64 KiB batches", 1_010, 64, 32_000),
+    Cell("64 KiB batches, none", 1_010, 64, 32_000, "none"),
+    Cell("64 KiB batches, zstd", 1_010, 64, 32_000, "zstd"),
     Cell("16 KiB batches", 1_010, 16, 96_000),
     Cell("one-record batches", 100, 1, 300_000),
 )
@@ -145,11 +148,11 @@ class Turns:
 
 def fill(bootstrap: str, cell: Cell) -> None:
     """Create the cell's topic and write its batches. Raises EnvironmentFault."""
-    Admin(bootstrap).create([Topic(cell.topic, PARTITIONS, "lz4")])
+    Admin(bootstrap).create([Topic(cell.topic, PARTITIONS, cell.codec)])
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "compression.type": "lz4",
+            "compression.type": cell.codec,
             "linger.ms": 1_000 if cell.records_per_batch > 1 else 0,
             "batch.num.messages": cell.records_per_batch,
             "batch.size": 4 << 20,

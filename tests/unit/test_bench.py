@@ -47,6 +47,28 @@ def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
     assert page.read_text() == written
 
 
+def test_both_columns_of_a_catch_up_are_of_the_same_backlogs() -> None:
+    def copied(copier: str, cpu_s: float, peak_bytes: float) -> dict[str, Any]:
+        return {
+            "copier": copier, "stored_bytes": 2e9, "cpu_s": cpu_s, "beside_cpu_s": 1.0, "peak_bytes": peak_bytes
+        }  # fmt: skip
+
+    backlogs = [
+        {"name": f"{codec}, {size}, 4 partitions", "codec": codec,
+         "copied": [copied("mirrord", 2.0, 2e8), copied("MM2", 50.0, 7e8), copied("MM2 tuned", 40.0, 1.5e9)]}
+        for codec, size in (("lz4", "64 KiB"), ("none", "64 KiB"), ("lz4", "16 KiB"))
+    ]  # fmt: skip
+    results = {"catch-up": [{"share": 1.0, "results": backlogs}]}
+    cpu, memory = "CPU-seconds per stored GB of a catch-up, 64 KiB batches", "memory during a catch-up"
+    told = [column[row](results) for row in (cpu, memory) for column in (front.ROWS, front.BESIDE)]
+    assert told == [
+        "1.0 lz4, 1.0 none; 0.5 to 0.5 more beside it",
+        "20.0 lz4, 20.0 none tuned",
+        "200 to 200 MB",
+        "700 to 700 MB, 1,500 to 1,500 MB tuned",
+    ]
+
+
 def test_every_cell_of_the_front_page_has_its_row() -> None:
     rows = {line.split("|")[1].strip() for line in front.PAGE.read_text().splitlines() if line.count("|") == 5}
     assert set(front.ROWS) <= rows
