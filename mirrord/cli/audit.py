@@ -70,6 +70,8 @@ def run(arguments: argparse.Namespace) -> int:
     results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
     audit = Audit(config, order)
     known = results.known(order.level) if results and arguments.resume else {}
+    if results is not None:
+        results.begin()
     with ExitStack() as stack:
         # What reads no record takes no time, and stands in nobody's way.
         lease = _lease(config, stack) if order.level != "ledger" else None

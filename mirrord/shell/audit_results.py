@@ -115,13 +115,21 @@ class Results:
                 raise EnvironmentFault(f"{path} cannot be read: {error}") from None
             yield from table.to_pylist()
 
+    def begin(self) -> None:
+        """An audit keeps its results here: there is a folder to go on with, however soon it is broken off. Raises
+        EnvironmentFault."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
+
     def write(self, rows: Sequence[Row]) -> None:
         """Keep some results, all of them or none. Raises EnvironmentFault."""
         if not rows:
             return
         table = arrow.Table.from_pylist([_plain(row) for row in rows], schema=_SCHEMA)
+        self.begin()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
             number = 1 + max(
                 (int(path.stem) for path in self.folder.glob(f"*{_SUFFIX}") if path.stem.isdigit()), default=0
             )

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -250,6 +251,27 @@ def test_an_audit_that_is_taken_up_again_counts_each_record_once(
     (lane,) = told["partitions"]
     assert (lane["records"], lane["equal"], lane["differences"]) == (30, 29, {"missing": 1})
     assert [each["difference"]["kind"] for each in told["differences"]] == ["missing"]
+
+
+@pytest.mark.usefixtures("plan")
+def test_an_audit_that_is_broken_off_before_its_first_result_can_be_taken_up_again(
+    conf: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path / "audits" / "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(audit_run.Audit, "run", Mock(side_effect=EnvironmentFault("the cluster is away")))
+        assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--out", folder]) == 1
+    assert "the cluster is away" in capsys.readouterr().err
+    assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--resume", folder]) == 0
+
+
+@pytest.mark.usefixtures("plan")
+def test_results_that_cannot_be_kept_are_told_before_anything_is_read(
+    conf: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["audit", conf, "--flow", "eu-us", "--level", "ledger", "--out", str(tmp_path / "file" / "in")]) == 1
+    assert "nothing can be written to" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("plan")
