@@ -5,6 +5,7 @@ this machine. Producer, readers and copier are processes of their own.
 """
 
 import multiprocessing
+import os
 import statistics
 import time
 from array import array
@@ -22,6 +23,7 @@ from bench.clusters import Admin
 from bench.copiers import Copier, Engine
 from bench.load import Topic, noise
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.leash import tie_to
 from mirrord.model.errors import EnvironmentFault
 
 PARTITIONS = 4
@@ -156,6 +158,7 @@ def _let_flow(
 
 
 def _write(bootstrap: str, topic: str, records: int, load: tuple[int, int], pipe: "Connection[Any, Any]") -> None:
+    tie_to(os.getppid())
     rate, transaction = load
     options: dict[str, Any] = {"transactional.id": topic} if transaction else {"acks": "1"}
     linger_ms = LINGER_MS if transaction or rate >= LINGERS_FROM else 0
@@ -183,6 +186,7 @@ def _write(bootstrap: str, topic: str, records: int, load: tuple[int, int], pipe
 
 
 def _read(bootstrap: str, topic: str, records: int, pipe: "Connection[Any, Any]", ready: Event) -> None:
+    tie_to(os.getppid())
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "latency", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in range(PARTITIONS)])
     consumer.poll(1)
