@@ -252,8 +252,9 @@ class PartitionWriter:
 
     async def prepare(self) -> None:
         """Have a connection and a producer before there is something to write; where that fails, `write` sees to it."""
-        with suppress(MirrordError):
-            await self._ready()
+        with suppress(MirrordError, TimeoutError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await self._ready()
 
     async def _ready(self) -> tuple[Leader, Connection, producers.ProducerIdentity]:
         async with self._preparing:

@@ -119,10 +119,10 @@ class _Probe:
 
     async def run(self, known: TargetProbed | None) -> TargetProbed:
         seen = await self._look()
-        await self._allow_for_distance()
         cluster_id, version = ClusterId(seen.cluster_id or ""), await self._version(seen)
         if known is not None and (known.cluster, known.version) == (cluster_id, version):
             return known
+        await self._allow_for_distance()
         async with Admin(self._cluster, self._timeout_s) as admin:
             await self._create(admin)
             try:

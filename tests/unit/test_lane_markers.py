@@ -38,11 +38,6 @@ class Play:
             step(self.lane, 0.0, Bound(append.tag, (True,) * len(append.facts), record))
         return told
 
-    @property
-    def waits(self) -> bool:
-        """Something that was read may not be sent before the ledger knows of it."""
-        return bool(self.lane.intents)
-
 
 def runs_of(told: list[SourceRun]) -> list[tuple[tuple[Run, ...], tuple[Verdict, ...]]]:
     return [(fact.runs, fact.verdicts) for fact in told]

@@ -1,5 +1,6 @@
 """What binds and what does not, rule by rule (the list in `mirrord.ledger.fold`)."""
 
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -191,14 +192,16 @@ def test_a_proof_goes_on_where_the_last_one_ends_also_without_a_holder(ledger: L
     assert ledger.lane.audited == audited(3, 30)
 
 
+def told_to(ledger: Ledger, gaps: Gaps, *facts: AnyFact) -> None:
+    """Facts that bind, as a reader of the ledger takes them."""
+    ledger.add(*facts)
+    for fact in facts:
+        gaps.take(fact, 0)
+
+
 def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
-
-    def tell(*facts: AnyFact) -> None:
-        ledger.add(*facts)
-        for fact in facts:
-            gaps.take(fact, 0)
-
+    tell = partial(told_to, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
     tell(HoleFound(LANE, 1, 2, 3, 4, 4), VerdictGiven(LANE, 1, (Verdict(12, 14, "unexplained"),)))
     tell(SourceRun(LANE, 1, (Run(6, 20),), (Verdict(16, 20, "compacted"),)))
@@ -216,12 +219,7 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(
 
 def test_an_open_hole_ends_where_its_ordinals_are_told_anew(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
-
-    def tell(*facts: AnyFact) -> None:
-        ledger.add(*facts)
-        for fact in facts:
-            gaps.take(fact, 0)
-
+    tell = partial(told_to, ledger, gaps)
     tell(SourceRun(LANE, 1, (Run(0, 10),)))
     tell(HoleFound(LANE, 1, 2, 7, 8, 8), VerdictGiven(LANE, 1, (Verdict(12, 18, "unexplained"),)))
     trimmed = Gaps(ledger.state)
