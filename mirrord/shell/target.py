@@ -23,11 +23,13 @@ from mirrord.shell.pipe import ConnectionLost
 from mirrord.shell.throttle import Throttle
 from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.wire.errors import ErrorCode, WireError
-from mirrord.wire.produce import Entry, decode, encode
+from mirrord.wire.produce import Entry, ProducedPartition, decode, encode
 
 WRITE_BYTES = 1 << 20
 """Requests are put into one system call up to this size. The lease is looked at right before."""
 UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
+_UNTOLD = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
+"""What is taken for a fate where the broker said nothing of a batch."""
 NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 LEASE_POLL_S = 0.05
 LATEST_S = 0.1
@@ -215,13 +217,15 @@ class Outlet:
         by_id = self._version >= PRODUCE_BY_TOPIC_ID
         entries: list[Entry] = []
         sent: list[Item] = []
+        viewed, view = b"", memoryview(b"")
         for item in items:
             sender, number, batch = item
             # A lane that has begun another round since does not want these any more.
             if number == sender.lane.round:
                 topic, topic_id, partition = sender.target
-                data = memoryview(batch.buffer)[batch.start : batch.end]
-                entries.append((topic_id if by_id else topic, partition, data))
+                if batch.buffer is not viewed:  # mostly all are of one answer
+                    viewed, view = batch.buffer, memoryview(batch.buffer)
+                entries.append((topic_id if by_id else topic, partition, view[batch.start : batch.end]))
                 sent.append(item)
         if not sent:
             return 0
@@ -268,12 +272,12 @@ class Outlet:
         waiting = [item for _ in range(len(packer)) for item in packer.take()]
         self._target.refuse(waiting)
 
-    def answered(self, items: Sequence[Item], errors: Sequence[tuple[int, int]]) -> None:
+    def answered(self, items: Sequence[Item], fates: Sequence[ProducedPartition]) -> None:
         """Tell the lanes, of successes when the last of the answers that came together is taken in, and send what this
         made room for."""
         taken = self._taken
-        for item, (error, base_offset) in zip(items, errors, strict=True):
-            sender, number, batch = item
+        for (sender, number, batch), fate in zip(items, fates, strict=True):
+            error, base_offset = fate.error, fate.base_offset
             told = taken.get(sender)
             if error:
                 self._target.view.produces.failed(error)
@@ -327,7 +331,7 @@ class _Pending:
         if isinstance(end, ConnectionLost):
             # uvloop closes an aborted transport one turn of the loop later: until then it may read these buffers.
             asyncio.get_running_loop().call_later(_LINGER_S, list[Item], items)
-            self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
+            self._outlet.answered(items, [_UNTOLD] * len(items))
             return
         self._outlet.answering = True
         self._owed.answered(len(items))
@@ -338,16 +342,18 @@ class _Pending:
             response = decode(self._version, end.reader())
         except WireError as error:
             # First these, then all behind them: a lane is answered in the order of its batches.
-            self._outlet.answered(items, [(UNKNOWN, -1)] * len(items))
+            self._outlet.answered(items, [_UNTOLD] * len(items))
             self._connection.pipe.close(str(error), error)
             return
         self._outlet.throttle.told(response.throttle_ms)
         partitions = response.partitions
         if len(items) == 1 and len(partitions) == 1:
-            self._outlet.answered(items, ((partitions[0].error, partitions[0].base_offset),))
+            self._outlet.answered(items, partitions)
             return
-        told = {(each.topic, each.partition): (each.error, each.base_offset) for each in partitions}
+        told = {(each.topic, each.partition): each for each in partitions}
         by_id = self._version >= PRODUCE_BY_TOPIC_ID
-        targets = [item[0].target for item in items]
-        keys = [(each.topic_id if by_id else each.topic, each.partition) for each in targets]
-        self._outlet.answered(items, [told.get(key, (UNKNOWN, -1)) for key in keys])
+        fates: list[ProducedPartition] = []
+        for sender, _, _ in items:
+            topic, topic_id, partition = sender.target
+            fates.append(told.get((topic_id if by_id else topic, partition), _UNTOLD))
+        self._outlet.answered(items, fates)
