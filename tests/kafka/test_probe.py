@@ -11,9 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
+from bench.delay import delayed
 from mirrord.lab.cluster import Cluster
+from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.config import ClusterConfig
 from mirrord.model.facts import TargetProbed
+from mirrord.model.security import Security
 from mirrord.shell import probe
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.probe import NotProbed, probe_target
@@ -70,6 +73,19 @@ async def test_several_brokers_and_sasl(lab_three: Cluster, lab_sasl: Cluster) -
     for cluster in (lab_three, lab_sasl):
         found = await probed(cluster, f"mirrord.{unique('pass')}.probe")
         assert (found.passed, found.failures) == (True, ())
+
+
+async def test_the_round_trips_of_a_far_broker_come_on_top_of_the_time(lab_cluster: LabFactory) -> None:
+    port, relay = free_ports(2)
+    lab_cluster(relayed=(port, relay))
+    far = ClusterConfig((f"{LOOPBACK}:{relay}",), Security())
+    with delayed(relay, port, 200):
+        # It comes back when the relay listens.
+        await asyncio.to_thread(AdminClient({"bootstrap.servers": far.bootstrap[0]}).list_topics, timeout=SECONDS)
+        began = time.monotonic()
+        found = await probe_target(far, "mirrord.far.probe", CLOCK, deadline_s=2.0)
+        assert time.monotonic() - began > 2.0, "otherwise this shows nothing"
+    assert (found.passed, found.failures, found.remarks) == (True, (), ())
 
 
 async def test_without_the_right_to_create_the_topic_it_is_not_probed(lab_sasl: Cluster) -> None:
