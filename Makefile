@@ -4,13 +4,14 @@ STAMP := .venv/.stamp
 # Lines of an outdated pip, or of a tool that wants to be updated, help nobody here.
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help venv test check demo bench campaign lock clean
+.PHONY: help venv test check demo bench bench-whole campaign lock clean
 
 help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
 	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
 	@echo "make check      ruff, pyright, import-linter"
-	@echo "make bench      speed beside a bare byte relay, memory, latency, recovery"
+	@echo "make bench      a short form of all figures, ten minutes; nothing is kept"
+	@echo "make bench-whole  all of them, some hours; kept in bench/results and docs/measurements.md"
 	@echo "make campaign   the long form of the fault tests"
 	@echo "make lock       resolve the dependencies anew"
 	@echo "make clean      remove what the other targets made here"
@@ -34,6 +35,9 @@ demo: $(STAMP)
 	@$(BIN)/python -m bench.demo
 
 bench: $(STAMP)
+	@$(BIN)/python -m bench.run --share 0.1 --try
+
+bench-whole: $(STAMP)
 	@$(BIN)/python -m bench.run
 
 campaign: $(STAMP)

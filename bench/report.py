@@ -28,7 +28,7 @@ _KEPT = 5
 
 _HEAD = """# Measurements
 
-Made by `make campaign` and `make bench`: bench/report.py writes this page from bench/results, again with
+Made by `make campaign` and `make bench-whole`: bench/report.py writes this page from bench/results, again with
 `python -m bench.report`. How each figure is measured stands in [bench/README.md](../bench/README.md). Absolute figures
 depend on the machine and on what else it does: compare ratios within one run.
 """
@@ -54,7 +54,7 @@ _WORDS = {
     "fairness": "Fairness",
     "soak": "Half an hour",
 }
-"""The headings of the questions of `make bench`."""
+"""The headings of the questions of `bench.run`."""
 
 
 def keep(kind: str, result: Result) -> None:

@@ -23,7 +23,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 PARTITIONS = 4
-COUNTED_BYTES = 6_000_000_000
+COUNTED_BYTES = 12_000_000_000
 COUNTED_CPU_S = 20.0
 RELAY_BYTES = 1_500_000_000
 """Of each slice."""
