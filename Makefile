@@ -10,7 +10,7 @@ help:
 	@echo "make demo       two brokers, 1 GB, kill -9 in the middle, and the proof that nothing is wrong"
 	@echo "make test       all tests, tier by tier (TIERS=\"pure kafka\" for some)"
 	@echo "make check      ruff, pyright, import-linter"
-	@echo "make bench      a short form of all figures, ten minutes; nothing is kept"
+	@echo "make bench      four questions in a short form, ten minutes; nothing is kept"
 	@echo "make bench-whole  all of them, some hours; kept in bench/results and docs/measurements.md"
 	@echo "make campaign   the long form of the fault tests"
 	@echo "make lock       resolve the dependencies anew"
@@ -35,7 +35,7 @@ demo: $(STAMP)
 	@$(BIN)/python -m bench.demo
 
 bench: $(STAMP)
-	@$(BIN)/python -m bench.run --share 0.1 --try
+	@$(BIN)/python -m bench.run --short
 
 bench-whole: $(STAMP)
 	@$(BIN)/python -m bench.run

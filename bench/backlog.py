@@ -46,7 +46,7 @@ class Backlog(NamedTuple):
 
     def scaled(self, share: float) -> "Backlog":
         """The same with less of it; not so little that a copy ends before it runs well."""
-        return self._replace(stored_bytes=int(self.stored_bytes * max(share, 0.05)))
+        return self._replace(stored_bytes=int(self.stored_bytes * max(share, 0.2)))
 
 
 TRANSACTION_RECORDS = 100

@@ -24,6 +24,8 @@ from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 RELAY_BYTES = 1_500_000_000
+SHORT_SHARE = 0.2
+"""Below it only the first two backlogs are asked about."""
 WARM_SHARE = 0.1
 """Of the records, before the counting begins."""
 COUNTED_S = 60.0
@@ -73,8 +75,9 @@ class _Mark(NamedTuple):
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> list[CatchUp]:
-    """All backlogs, one after the other. Raises EnvironmentFault."""
-    return [_measure(source, target, each.scaled(share), number, tell) for number, each in enumerate(BACKLOGS)]
+    """All backlogs, one after the other; a short run takes two. Raises EnvironmentFault."""
+    backlogs = BACKLOGS[:2] if share < SHORT_SHARE else BACKLOGS
+    return [_measure(source, target, each.scaled(share), number, tell) for number, each in enumerate(backlogs)]
 
 
 def _measure(source: Cluster, target: Cluster, backlog: Backlog, number: int, tell: Tell) -> CatchUp:
@@ -131,6 +134,8 @@ def copy(
         whole = look.until(filled.records, COUNTED_S)
     admin.delete([copier.copy])
     records = whole.records - warm.records
+    if records <= 0 or whole.used.cpu_s <= warm.used.cpu_s:
+        raise EnvironmentFault(f"{name} copied {backlog.name} between two looks: a larger --share counts more of it")
     return Copied(
         copier=name,
         stored_bytes=stored_bytes * records / filled.records,

@@ -29,6 +29,9 @@ from mirrord.model.errors import EnvironmentFault
 PARTITIONS = 4
 RATES = (10, 1_000, 20_000)
 """Records a second."""
+SHORT_SHARE = 0.2
+SHORT_RATES = (1_000,)
+"""Of a run below that share, without transactions."""
 TRANSACTIONS = (1_000, 100)
 """At this rate also in transactions of so many records: they arrive when those are committed."""
 LINGERS_FROM = 10_000
@@ -40,6 +43,8 @@ PACE_S = 0.001
 """The producer sleeps no shorter; librdkafka waits for whole milliseconds only."""
 VALUE_BYTES = 200
 WARM_UP_S = 20.0
+FIRST_WARM_UP_S = 60.0
+"""Of the first copier: Java compiles for the brokers, too."""
 MEASURED_S = 30.0
 LEAST_RECORDS = 600
 START_S = 180.0
@@ -70,22 +75,26 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
     """Each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
     found: list[Latency] = []
-    for rate in RATES:
+    is_short = share < SHORT_SHARE
+    for rate in SHORT_RATES if is_short else RATES:
         for name in (*engines, "MM2", "MM2 tuned"):
             tell(f"latency, {name}: {rate:,} records a second")
-            found.append(_measure(source, target, name, (rate, 0), share))
-    for name in engines:
+            warm_up_s = WARM_UP_S if found else FIRST_WARM_UP_S
+            found.append(_measure(source, target, name, (rate, 0), share, warm_up_s))
+    for name in () if is_short else engines:
         tell(f"latency, {name}: {TRANSACTIONS[0]:,} records a second in transactions of {TRANSACTIONS[1]}")
-        found.append(_measure(source, target, name, TRANSACTIONS, share))
+        found.append(_measure(source, target, name, TRANSACTIONS, share, WARM_UP_S))
     return found
 
 
-def _measure(source: Cluster, target: Cluster, name: str, load: tuple[int, int], share: float) -> Latency:
+def _measure(
+    source: Cluster, target: Cluster, name: str, load: tuple[int, int], share: float, warm_up_s: float
+) -> Latency:
     """`load`: records a second, and in a transaction."""
     rate, transaction = load
     topic = Topic(f"latency-{name.replace(' ', '-')}-{rate}-{transaction}", PARTITIONS, "none")
     Admin(source.bootstrap).create([topic])
-    warm_up = int(WARM_UP_S * rate)
+    warm_up = int(warm_up_s * rate)
     records = warm_up + int(max(MEASURED_S * share * rate, LEAST_RECORDS * share))
     with _copier(source, target, name, topic.name) as copier:
         copier.used()

@@ -68,6 +68,9 @@ Engine = Literal["ray", "process"]
 QUESTIONS: tuple[Question, ...] = get_args(Question)
 LONG: tuple[Question, ...] = ("soak", "mm2")
 """Only when they are asked for."""
+SHORT: tuple[Question, ...] = ("catch-up", "throughput", "latency", "recovery")
+SHORT_SHARE = 0.1
+"""What `--short` asks, and of it."""
 ENGINES: tuple[Engine, ...] = ("process", "ray")
 BROKER_HEAP_MB = 1_024
 """As Kafka's own start script has it. With half of it collections take 1 % of the time at 1,000 records a second, each
@@ -214,12 +217,15 @@ def main() -> int:
     )
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
     parser.add_argument("--minutes", type=float, default=soak.MINUTES, help="of a soak (default: %(default)g)")
+    parser.add_argument("--short", action="store_true", help="four questions in ten minutes; nothing is kept")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     if not 0 < arguments.share <= 1:
         parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
     if arguments.minutes < 2:
         parser.error(f"--minutes is {arguments.minutes:g}; it must be at least 2")
+    if arguments.short:
+        arguments.question, arguments.share, arguments.keep = arguments.question or SHORT, SHORT_SHARE, False
     order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed, arguments.minutes)
     began, load = time.monotonic(), os.getloadavg()[0]
 
