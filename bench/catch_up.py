@@ -24,8 +24,8 @@ from mirrord.lab.cluster import Cluster
 from mirrord.model.errors import EnvironmentFault
 
 RELAY_BYTES = 1_500_000_000
-SHORT_SHARE = 0.2
-"""Below it only the first two backlogs are asked about."""
+SHORT_BACKLOGS = 2
+"""Of a short run."""
 WARM_SHARE = 0.1
 """Of the records, before the counting begins."""
 COUNTED_S = 60.0
@@ -75,8 +75,8 @@ class _Mark(NamedTuple):
 
 
 def measure(source: Cluster, target: Cluster, share: float, tell: Tell) -> list[CatchUp]:
-    """All backlogs, one after the other; a short run takes two. Raises EnvironmentFault."""
-    backlogs = BACKLOGS[:2] if share < SHORT_SHARE else BACKLOGS
+    """All backlogs, one after the other, or a short run's. Raises EnvironmentFault."""
+    backlogs = BACKLOGS[:SHORT_BACKLOGS] if share < copiers.SHORT_SHARE else BACKLOGS
     return [_measure(source, target, each.scaled(share), number, tell) for number, each in enumerate(backlogs)]
 
 

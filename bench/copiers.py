@@ -21,6 +21,8 @@ from mirrord.model.status import FlowStatus
 Engine = Literal["ray", "process"]
 
 START_S = 180.0
+SHORT_SHARE = 0.2
+"""A run that counts less than this share asks some of its cells only: to start copiers takes most of its time."""
 MM2_HEAP_MB = 2_048
 """As its own start script gives it."""
 

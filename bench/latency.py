@@ -29,9 +29,8 @@ from mirrord.model.errors import EnvironmentFault
 PARTITIONS = 4
 RATES = (10, 1_000, 20_000)
 """Records a second."""
-SHORT_SHARE = 0.2
 SHORT_RATES = (1_000,)
-"""Of a run below that share, without transactions."""
+"""Of a short run, which is without transactions."""
 TRANSACTIONS = (1_000, 100)
 """At this rate also in transactions of so many records: they arrive when those are committed."""
 LINGERS_FROM = 10_000
@@ -75,7 +74,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
 def measure(source: Cluster, target: Cluster, engines: Sequence[Engine], share: float, tell: Tell) -> list[Latency]:
     """Each engine and MirrorMaker 2 at each rate, and mirrord with transactions. Raises EnvironmentFault."""
     found: list[Latency] = []
-    is_short = share < SHORT_SHARE
+    is_short = share < copiers.SHORT_SHARE
     for rate in SHORT_RATES if is_short else RATES:
         for name in (*engines, "MM2", "MM2 tuned"):
             tell(f"latency, {name}: {rate:,} records a second")

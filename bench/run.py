@@ -224,6 +224,8 @@ def main() -> int:
         parser.error(f"--share is {arguments.share:g}; it must be above 0 and at most 1")
     if arguments.minutes < 2:
         parser.error(f"--minutes is {arguments.minutes:g}; it must be at least 2")
+    if arguments.short and arguments.share < 1:
+        parser.error(f"--short is a share of {SHORT_SHARE:g}; --share {arguments.share:g} cannot stand beside it")
     if arguments.short:
         arguments.question, arguments.share, arguments.keep = arguments.question or SHORT, SHORT_SHARE, False
     order = Order(arguments.engine or ENGINES, arguments.share, arguments.seed, arguments.minutes)
