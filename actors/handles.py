@@ -6,11 +6,13 @@ here. The functions of Ray that wait for its GCS run beside the event loop.
 
 import asyncio
 import os
+import socket
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import msgspec
+import psutil
 import ray
 import structlog
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayError, RayTaskError
@@ -41,6 +43,7 @@ LINGER_S = 1.0
 ORPHAN_LOOK_S = 1.0
 END_S = 5.0
 """How long the end of a killed process may take to be known."""
+END_LOOK_S = 0.05
 
 NODE_DIED = "The actor died because its node has died."
 """Ray's words (GenNodeDiedCause in gcs_actor_manager.cc); the reason itself does not reach Python. A test looks whether
@@ -203,6 +206,9 @@ class ActorCalls:
 class ReplicatorCalls(ActorCalls):
     """A `ReplicatorHandle` of an actor (`actors.replicator.ReplicatorActor`)."""
 
+    _process: psutil.Process | None = None
+    """Its process, if it runs on this machine and has reported."""
+
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
         """Tell it of lanes to come."""
         await call(self._actor.prepare.remote(_assignments.encode(lanes), self._orders), CALL_S)
@@ -227,14 +233,34 @@ class ReplicatorCalls(ActorCalls):
         """How it is now."""
         told = await call(self._actor.report.remote(), CALL_S)
         try:
-            return _report.decode(told)
+            report = _report.decode(told)
         except msgspec.DecodeError as error:
             raise ReplicatorForeign(f"{self.name}: {error}") from error
+        if self._process is None and report.host == socket.gethostname():
+            with suppress(psutil.Error):
+                self._process = psutil.Process(report.pid)
+        return report
 
     async def close(self, deadline_s: float) -> None:
         """Let it drain what it has and end."""
         await call(self._actor.close.remote(deadline_s, self._orders), deadline_s + ANSWER_S)
-        await self.kill()
+        # It has closed its connections, so it need not be seen to end.
+        await super().kill()
+
+    async def kill(self) -> None:
+        """End its process. Returns when the process was seen to end.
+
+        Ray's GCS calls an actor dead when it is told to kill it, whether or not the actor's node can be reached. So its
+        word is proof only if it came before.
+        """
+        if self._ended.is_set():
+            return
+        await super().kill()
+        deadline = asyncio.get_running_loop().time() + END_S
+        while self._process is None or _runs(self._process):
+            if self._process is None or asyncio.get_running_loop().time() > deadline:
+                raise ReplicatorUnsure(f"{self.name} was killed, and nothing shows that its process has ended")
+            await asyncio.sleep(END_LOOK_S)
 
 
 class GroupCalls(ActorCalls):
@@ -255,6 +281,13 @@ def _parting(told: bytes | bool) -> Parting:
         return Parting(clean=bool(told), word=_word.decode(told) if isinstance(told, bytes) and told else None)
     except msgspec.DecodeError:
         return Parting(clean=True)  # of another version: its mark stands in the state topic, too
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _node_line(error: ActorDiedError) -> str:

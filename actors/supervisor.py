@@ -75,7 +75,7 @@ class SupervisorActor:
     async def apply(self, config: bytes) -> bytes:
         """Go on by another configuration of the daemon's own file; what that changes."""
         wanted = msgspec.msgpack.decode(config, type=Config)
-        return msgspec.msgpack.encode(await self._supervisor.apply(wanted, new_clusters=True, dry_run=False))
+        return msgspec.msgpack.encode(await self._supervisor.apply(wanted, own_file=True, dry_run=False))
 
     async def stop(self) -> None:
         """Begin to drain."""

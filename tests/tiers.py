@@ -42,10 +42,10 @@ class Ended(NamedTuple):
 
 
 TIERS = (
-    Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 3, ("-n", "2")),
-    Tier("kafka", ("kafka",), 20),
+    Tier("pure", ("unit", "property", "scenario", "tidy", "packaging", "sim"), 4, ("-n", "2")),
+    Tier("kafka", ("kafka",), 28),
     Tier("ray", ("ray",), 7),
-    Tier("spark", ("spark",), 2),
+    Tier("spark", ("spark",), 4),
 )
 
 

@@ -62,14 +62,22 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         return sum(verdict.end - verdict.start for verdict in self.verdicts if verdict.reason == "unexplained")
 
 
-def standing(placed: Placed, others: Sequence[Other], log_start: int) -> Standing:
-    """By where copies are placed. `log_start` is the source's. Raises Unplaced."""
+def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> Standing:
+    """By where copies are placed. `log_start` is the source's; with `filtered` a filter has left records out.
+
+    Raises Unplaced.
+    """
     found = pieces(placed, others, log_start)
     copies = placed.copies[placed.expired() :]
     holes = [(before.end, copy.ordinal - 1) for before, copy in pairwise(copies) if copy.ordinal > before.end]
     first = found[0].ordinal
     if 0 < copies[0].ordinal < SEQUENCES // 2 and copies[0].offset == 0:
         holes.insert(0, (0, copies[0].ordinal - 1))
+    if holes and filtered:
+        raise Unplaced(
+            f"the target has refused ordinals {holes[0][0]} to {holes[0][1]}, and a filter has left records out: it is "
+            "open which records of the source those were"
+        )
     if not holes and not is_in_order(found):
         raise Unplaced("its records stand at the target in another order than in the source")
     covered = sorted((piece.offset, piece.offset + piece.length) for piece in found)

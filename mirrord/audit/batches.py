@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from mirrord.audit.disorder import mapped_disorder
 from mirrord.audit.model import WITHHELD, AuditRange, Compared, Explained
 from mirrord.audit.records import merged
 from mirrord.flow.compare import same_bytes
@@ -66,7 +67,7 @@ def compare_batches(
             return None
         equal += last - first + 1
     is_whole = not copies and equal == sum(piece.length for piece in pieces)
-    return Compared(equal, (), merged(explained)) if is_whole else None
+    return Compared(equal, (), merged([*explained, *mapped_disorder(pieces)])) if is_whole else None
 
 
 def _copies(

@@ -9,13 +9,15 @@ from mirrord.model.audit_facts import RepairedKind
 from mirrord.model.facts import Reason, Verdict
 from mirrord.model.names import LaneId
 
-Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign"]
+Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"]
 """How a copy differs from what the ledger says.
 
-"missing": the record stands nowhere in the range at the target. "altered": another content stands where the record
-should be. "duplicated": a record of the source stands there once more. "reordered": records stand in another order than
-they were copied in. "displaced": the record stands in order, but not where the map says. "extra": the lane wrote
-something that the map knows nothing of. "foreign": somebody else wrote it.
+"missing": the range at the target does not contain the record. "altered": the target offset of the record contains
+another record. "duplicated": the target contains a source record once more. "reordered": the target contains records in
+another order than they were copied in. "displaced": the record is in order, but not at the offset that the map names.
+"extra": the lane wrote a record that the map does not contain. "foreign": another producer wrote the record. "stale":
+the target's newest record of a key is an older one than the source's. "not-copied": the configuration selects the
+partition and the ledger contains no copy of it.
 """
 
 Cause = (
@@ -29,21 +31,21 @@ Cause = (
         "brought-back",
         "forgotten",
         "repaired",
+        "out-of-order",
     ]
 )
-"""Why records cannot or need not be compared, and why that is no difference. A `Reason` is a verdict of the ledger;
-"forgotten": one that it held, before it was trimmed; "other-writers": by the configuration others write into the
-target's topic, too; "brought-back": what was left out stands there since (`mirrord quarantine replay`); "repaired":
-what the copy lacks lies in a topic of its own (`mirrord repair`); the rest happened after
-the copy."""
+"""Why records cannot or need not be compared, and why that is not a difference. A `Reason` is a verdict of the ledger.
+"forgotten": the ledger contained the verdict before it was trimmed. "other-writers": the configuration allows other
+writers in the target topic. "brought-back": `mirrord quarantine replay` appended the record. "repaired": `mirrord
+repair` wrote the record to another topic. "out-of-order": the map itself says that the record follows newer ones,
+because it was copied again. The other causes are events after the copy."""
 
 
-WITHHELD: frozenset[Reason] = frozenset(
-    ("expired", "recreated", "filtered", "copied-from-target", "rejected", "skipped", "unexplained")
-)
-"""Verdicts by which the target lacks a record that the source holds. By the others there is no such record ("control",
-"compacted") or nobody is to see it ("aborted"), or the record was copied ("truncated", "doubled"): whoever sees one
-there all the same has found a record that was left out."""
+WITHHELD: frozenset[Reason] = frozenset(("filtered", "copied-from-target", "rejected", "skipped", "unexplained"))
+"""Verdicts on records that the source contains and the target does not. The other verdicts say that there is no such
+record ("control", "compacted"), that it was deleted before it was copied ("expired", "recreated"), that readers do not
+see it ("aborted"), or that it was copied ("truncated", "doubled"). A record that the source returns in spite of such a
+verdict is missing at the target."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
@@ -61,7 +63,8 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     """What is compared at one go: ordinals of a lane, with the offsets around them on both sides.
 
     The ranges of a lane follow each other without gap or overlap on both sides, so each offset is looked at once.
-    Pieces that are truncated lie in it at the target alone.
+    Pieces that are truncated lie in it at the target alone. A range without pieces covers source offsets alone: the
+    ledger has verdicts on all of them.
     """
 
     lane: LaneId
@@ -184,6 +187,12 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The highest record time up to there; None: not known."""
     read_bytes: int
     skipped: str = ""
+    ranges: int = 0
+    """That are not proven by an earlier audit, whether this one was asked to look at them or not."""
+    looked_at: int = 0
+    """How many of these were compared."""
+    waiting: int = 0
+    """Newer source offsets that are not copied yet."""
 
 
 class LaneDifference(msgspec.Struct, frozen=True):

@@ -18,7 +18,7 @@ from mirrord.model.facts import Reason
 from mirrord.model.intervals import Interval, uncovered
 
 LOOK_AROUND = 1_000
-"""So many records more than there are in question are read of the source."""
+"""So many records more than there are in question are read of the source at first."""
 NOWHERE = -1
 GONE = object()
 """What nobody knows any more: it stood at the target, and its cleaner has removed it."""
@@ -111,6 +111,8 @@ class Placed(NamedTuple):
     originals: Sequence[Original]
     at: Sequence[int]
     """For each copy the number of the original that it is, or `NOWHERE`."""
+    gone: int = 0
+    """That many copies in front are known to be older than all that the source holds."""
 
     @property
     def is_any(self) -> bool:
@@ -133,6 +135,8 @@ class Placed(NamedTuple):
 
         With a hole among the ordinals they may stand in any order; then nothing in front is taken for expired.
         """
+        if self.gone:
+            return self.gone
         first = next((number for number, at in enumerate(self.at) if at >= 0), len(self.at))
         if first == len(self.at) or self.originals[0].offset == 0:
             return 0
@@ -203,10 +207,11 @@ def _refuse_twice(copies: Sequence[Copied], originals: Sequence[Original], at: S
             )
 
 
-def doubtful(placed: Placed) -> tuple[set[int], set[int]]:
-    """Which copies and which originals have to be looked at record by record, by their numbers.
+def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
+    """The copies and the originals that have to be compared record by record, by their numbers.
 
-    That is what is not placed, and its neighbours: a batch that was split or cut may look like another one there.
+    These are the ones that are not placed, and their neighbours, because part of a batch may equal another batch. Of
+    each gap in the source, `around` records more are read than are in question there.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}
@@ -222,7 +227,7 @@ def doubtful(placed: Placed) -> tuple[set[int], set[int]]:
         is_leap = 0 <= left < right - 1
         if number > begin or is_leap:
             here.update(range(max(begin - 1, 0), min(number + 1, len(copies))))
-            need = sum(copy.length for copy in copies[begin:number]) + LOOK_AROUND
+            need = sum(copy.length for copy in copies[begin:number]) + around
             if left >= 0 or right < 0:
                 there |= _until_covered(originals, left, 1, need, covered)
             if right >= 0:
@@ -267,6 +272,13 @@ def refined(
                 made.append(record)
     each = (originals.get(number, (original,)) for number, original in enumerate(placed.originals))
     return place(made, list(chain.from_iterable(each)))
+
+
+def is_open(placed: Placed) -> bool:
+    """Whether a copy is not placed that the source should still hold."""
+    begin = placed.expired()
+    rest = zip(placed.copies[begin:], placed.at[begin:], strict=True)
+    return any(at < 0 and copy.key is not GONE for copy, at in rest)
 
 
 class Piece(NamedTuple):
@@ -361,8 +373,8 @@ def _filled(
 
 def _nowhere(first: Copied, last: Copied) -> Unplaced:
     return Unplaced(
-        f"the records of ordinals {first.ordinal} to {last.end - 1}, from target offset {first.offset} on, are found "
-        "nowhere in the source for sure"
+        f"the records of ordinals {first.ordinal} to {last.end - 1}, from target offset {first.offset} on, are not all "
+        "found in the source, so it is open at which source offsets they were"
     )
 
 

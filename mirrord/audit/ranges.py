@@ -65,16 +65,20 @@ def ranges(
     most_records: int,
     verdicts: Iterable[Verdict] = (),
     forgotten_below: int = 0,
+    source_from: int | None = None,
 ) -> Iterator[AuditRange]:
-    """The ordinals [first, end) in ranges of about so many records; without any, there is none.
+    """The ordinals [first, end) in ranges of about so many records.
 
-    Offsets between the pieces of two ranges belong to the first one. What lies in front of the first piece, and behind
-    the last one, belongs to none: the next audit begins there. Of the source only records that it still has count:
-    where some were truncated, other records have their offsets by now, or will have.
+    Offsets between the pieces of two ranges belong to the first one. The first range begins at `source_from`, the
+    offset up to which an earlier audit has proven the partition; without it at the verdicts in front of the first
+    piece. The last range reaches to the source offset of the next ordinal, as far as the ledger knows it. Without
+    ordinals there is one range without pieces if that leaves verdicts to be checked, else none. Of the source only
+    records that it still has count: where some were truncated, other records have their offsets by now, or will have.
 
     The verdicts are those of `mirrord.ledger.gaps`: but for "truncated" and "doubled" each offset has one at most.
     """
     told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
+    known_to = _told_to(lane, end, told)
     source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
     group: list[Piece] = []
     held = 0
@@ -87,7 +91,7 @@ def ranges(
         )
         is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
         if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
-            start = start or _starts(group)
+            start = start or _first_starts(group, told, source_from)
             found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
             yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
             group, held, start = [], 0, lowest
@@ -97,9 +101,62 @@ def ranges(
             source_end = max(source_end, piece.source + piece.length)
         target_end = max(target_end, piece.target + piece.length)
     if group:
-        start = start or _starts(group)
-        found = _range(lane, group, start, (max(start[0], source_end), target_end), told)
+        start = start or _first_starts(group, told, source_from)
+        found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), told)
         yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
+    elif start is None:
+        yield from _without_pieces(lane, end, (source_from, known_to), told)
+
+
+def _told_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
+    """Up to which source offset the ledger explains everything below an ordinal: where the ordinal itself stands, if
+    verdicts reach up to there."""
+    limit = lane.source_runs.offset_of(end)
+    if limit is None or not told:
+        return 0
+    at = bisect_left(told, limit, key=_end)
+    return limit if at < len(told) and told[at].start < limit else 0
+
+
+def _without_pieces(
+    lane: LaneState, end: int, source: tuple[int | None, int], told: Sequence[Verdict]
+) -> Iterator[AuditRange]:
+    source_from, source_end = source
+    source_start = _first_verdict(source_end, told) if source_from is None else source_from
+    if source_start >= source_end:
+        return
+    target = lane.target_runs.offset_of(end) or 0
+    yield AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=end,
+        end=end,
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target,
+        target_end=target,
+        pieces=(),
+        verdicts=_told_within(told, source_start, source_end),
+    )
+
+
+def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], source_from: int | None) -> tuple[int, int]:
+    """Where the first range of all begins on both sides."""
+    source, target = _starts(group)
+    return (_first_verdict(source, told) if source_from is None else min(source, source_from)), target
+
+
+def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:
+    """Where the verdicts begin that lead up to an offset without a gap."""
+    at = bisect_left(told, offset, key=_end)
+    while 0 <= at < len(told) and told[at].start < offset <= told[at].end:
+        offset = told[at].start
+        at -= 1
+    return offset
+
+
+def _told_within(told: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
+    return tuple(told[bisect_right(told, start, key=_end) : bisect_left(told, end, key=_start)])
 
 
 def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:
@@ -127,7 +184,7 @@ def _range(
         target_start=start[1],
         target_end=end[1],
         pieces=tuple(group),
-        verdicts=tuple(told[bisect_right(told, start[0], key=_end) : bisect_left(told, end[0], key=_start)]),
+        verdicts=_told_within(told, start[0], end[0]),
     )
 
 

@@ -8,12 +8,13 @@ ledger explains is no difference.
 
 from bisect import bisect_left
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Literal
 
 import msgspec
 
+from mirrord.audit.disorder import mapped_disorder
 from mirrord.audit.model import (
     WITHHELD,
     AuditRange,
@@ -37,13 +38,12 @@ def compare_records(
     source: Sequence[Seen],
     target: Sequence[Seen],
     around: Surroundings,
-    newest: Mapping[bytes, int],
 ) -> Compared:
-    """Compare all that both logs hold of a range; records that are not in it do not count.
+    """Compare all records of a range in both logs; records that are not in it do not count.
 
-    `newest` tells of a compacted target the last offset of each key (by digest), as far as its log was read.
+    Where the target is compacted, a record with a key may be gone; `mirrord.audit.keys` compares what is newest.
     """
-    return _Comparison(wanted, source, target, around, newest).run()
+    return _Comparison(wanted, source, target, around).run()
 
 
 class _Comparison:
@@ -53,11 +53,9 @@ class _Comparison:
         source: Sequence[Seen],
         target: Sequence[Seen],
         around: Surroundings,
-        newest: Mapping[bytes, int],
     ) -> None:
         self._wanted = wanted
         self._around = around
-        self._newest = newest
         self._source = {each.offset: each for each in source if wanted.source_start <= each.offset < wanted.source_end}
         self._target = {each.offset: each for each in target if wanted.target_start <= each.offset < wanted.target_end}
         timed = not any(each.has_append_time for each in self._target.values())
@@ -84,6 +82,7 @@ class _Comparison:
             self._judge_strange(offset)
         for offset, there in self._alone.items():
             self._judge_missing(offset, there)
+        self._explained += mapped_disorder(self._wanted.pieces)
         return Compared(len(self._equal), together(self._differences), merged(self._explained))
 
     def _join(self) -> None:
@@ -217,17 +216,12 @@ class _Comparison:
         if there != _NOWHERE:
             if there < self._around.target_log_start:
                 cause = "target-retention"
-            elif self._around.target_compacted and self._superseded(original, there):
+            elif self._around.target_compacted and original.key is not None:
                 cause = "target-compaction"
         if cause is not None:
             self._explain(cause, "source", here)
         else:
             self._tell("missing", here, there if there != _NOWHERE else None)
-
-    def _superseded(self, original: Seen, there: int) -> bool:
-        if original.key is None:
-            return False
-        return original.is_tombstone or self._newest.get(original.key, _NOWHERE) > there
 
     def _judge_gone(self, piece: Piece, here: int, there: int) -> None:
         """Neither side has the record."""

@@ -11,6 +11,7 @@ from html import escape
 import msgspec
 
 from mirrord.audit.model import LaneDifference, LaneSummary
+from mirrord.audit.words import lane_result, whole_result
 
 MOST_SERIES = 8
 """Of one plot: more lines than that tell nothing."""
@@ -62,7 +63,9 @@ def page(report: Report) -> str:
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
         kinds.update(lane.differences)
-    verdict = ("bad", "differences") if kinds else ("good", "no difference")
+    result = whole_result(report.lanes)
+    found = "differences" if kinds else "losses" if result.is_bad else result.words
+    verdict = ("bad" if result.is_bad else "open" if result.is_partial else "good", found)
     records = sum(lane.records for lane in report.lanes)
     body = "".join(
         (
@@ -182,8 +185,8 @@ def _bars(kinds: Mapping[str, int]) -> str:
 def _lanes(lanes: Sequence[LaneSummary]) -> str:
     rows: list[tuple[str, ...]] = []
     for each in lanes:
-        wrong = _counts(each.differences)
-        result = f"<b class=bad>{wrong}</b>" if wrong else "-" if each.skipped else "no difference"
+        found = lane_result(each)
+        result = f"<b class=bad>{escape(found.words)}</b>" if found.is_bad else escape(found.words)
         proven = "-" if each.proven_to is None else f"{each.proven_to:,}"
         if each.proven_ms is not None:
             proven += f" ({moment(each.proven_ms)})"
@@ -251,6 +254,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .soft { color: var(--soft); } .bad { color: var(--bad); }
 .pill { border-radius: 999px; padding: 1px 9px; font-size: 13px; font-weight: 600; }
 .pill.good { background: var(--good-ground); color: var(--good); }
+.pill.open { background: var(--line); }
 .pill.bad { background: var(--bad-ground); color: var(--bad); }
 svg { display: block; width: 100%; max-width: 900px; } svg text { font-size: 11px; fill: var(--soft); }
 svg line { stroke: var(--line); } svg polyline { fill: none; stroke-width: 1.8; } svg rect { fill: var(--bad); }

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from mirrord.audit.model import LaneDifference, LaneRepaired, LaneSummary
 from mirrord.audit.report import page
+from mirrord.audit.words import is_bad, lane_result
 from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
 from mirrord.cli.progress import ProgressLine
 from mirrord.cli.since import since_ms
@@ -33,7 +34,10 @@ compares batches by their checksums, and record by record where these prove noth
 Audited is what the ledger says is copied, while traffic flows. What retention, compaction and verdicts of the ledger
 explain is no difference. digest and records run on Spark: on this machine, or where --spark spark.master=... says.
 
-Exit code 3 when there is a difference.
+Audited are all partitions that the configuration selects: one of which nothing is copied is a difference. A partition
+of which --sample or --since leave something out is reported as such.
+
+Exit code 3 when there is a difference or a loss (mirrord gaps), or a flow has no ledger.
 
   mirrord audit conf.toml --level ledger
   mirrord audit conf.toml --topics 'orders.*' --since 24h --out audit"""
@@ -91,6 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
             "partitions": sums,
             "differences": differences,
             "repaired": repaired,
+            "troubles": audit.troubles(),
         }
         print(msgspec.json.encode(document).decode())
     else:
@@ -99,9 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
             console().print(escape(_repaired_words(each)))
         if len(repaired) > _SHOWN:
             console().print(f"and {len(repaired) - _SHOWN} more; --json tells all")
-    for line in lines:
+    troubles = audit.troubles()
+    for line in (*lines, *troubles):
         print(f"mirrord: {line}", file=sys.stderr)
-    return 3 if any(each.differences for each in sums) else 0
+    return 3 if troubles or any(map(is_bad, sums)) else 0
 
 
 def _lease(config: Config, stack: ExitStack) -> JobLease | None:
@@ -158,21 +164,21 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
         numbers=("records", "equal", "read"), behind=("remark",),
     )  # fmt: skip
     for each in sums:
-        wrong = ", ".join(f"{number} {kind}" for kind, number in each.differences.items())
-        result = f"[bold red]{wrong}[/]" if wrong else "-" if each.skipped else "[green]no difference[/]"
+        found = lane_result(each)
+        colour = "bold red" if found.is_bad else "yellow" if found.is_partial else "green"
         proven = "-" if each.proven_to is None else str(each.proven_to)
         if each.proven_ms is not None:
             proven += f" ({time_words(each.proven_ms)})"
         table.add_row(
             escape(each.flow),
             escape(f"{each.topic}-{each.partition}"),
-            result,
+            f"[{colour}]{escape(found.words)}[/]",
             ", ".join(f"{number} {cause}" for cause, number in each.explained.items()) or "-",
             proven,
             count(each.records),
             count(each.equal),
             size(each.read_bytes),
-            escape(each.skipped),
+            escape(_remark(each)),
         )
     if not differences:
         return Group(table)
@@ -185,6 +191,10 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
     left = len(differences) - _SHOWN
     more = [f"and {left} more; --json tells all"] if left > 0 else []
     return Group(table, "", places, *more)
+
+
+def _remark(each: LaneSummary) -> str:
+    return each.skipped or (f"{each.waiting:,} newer offsets are not copied yet" if each.waiting else "")
 
 
 def _repaired_words(each: LaneRepaired) -> str:

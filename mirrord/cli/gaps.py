@@ -19,6 +19,7 @@ from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.foreign import foreign_counts, foreign_ranges
 from mirrord.ledger.gaps import Gap
+from mirrord.ledger.source_ends import unopened_losses
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError
@@ -118,7 +119,11 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
     if trouble:
         print(f"mirrord: {trouble}", file=sys.stderr)
     lanes = reading.state.lanes
-    return [_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes]
+    unopened = [
+        GapLine(flow.name, lost.topic, lost.partition, 0, lost.end, "recreated", lost.at_ms)
+        for lost in unopened_losses(reading.state)
+    ]
+    return [*(_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes), *unopened]
 
 
 def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:

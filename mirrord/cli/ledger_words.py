@@ -41,6 +41,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.first_seen import TopicStarts
 from mirrord.model.job_facts import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.model.letters import letters_words
 from mirrord.model.names import LaneId
@@ -84,7 +85,7 @@ def words(fact: AnyFact, name: LaneName) -> str:
         case TargetProbed():
             return _probe_words(fact)
         case ConfigChanged():
-            return f"another configuration from here on: {'; '.join(fact.changes)}"
+            return _config_words(fact)
         case AclsPlanned():
             return f"rights about to be added: {_listed(fact.rules)}"
         case AclsSynced():
@@ -93,6 +94,19 @@ def words(fact: AnyFact, name: LaneName) -> str:
         case _:
             told = _audit_words(fact) if isinstance(fact, AuditFact) else _lane_words(fact)
             return f"{name(fact.lane)}: {told}"
+
+
+def _config_words(fact: ConfigChanged) -> str:
+    told = [f"another configuration from here on: {'; '.join(fact.changes)}"] if fact.changes else []
+    told += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
+    told += ["all topics that the configuration selects were seen"] if fact.selected is not None else []
+    return "; ".join(told)
+
+
+def _offsets(starts: TopicStarts) -> str:
+    shown = [str(offset) if offset >= 0 else str(starts.start) for offset in starts.offsets[:SHOWN_RUNS]]
+    more = len(starts.offsets) - SHOWN_RUNS
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def _topic_words(fact: TopicFact) -> str:

@@ -1,23 +1,35 @@
 """What a migration that has caught up has proved, as lines."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from mirrord.model.facts import Reason
 from mirrord.shell.catch_up import FlowProof
 
 
 def proof_lines(proof: FlowProof) -> Iterator[str]:
     """One line for the flow, and one for each difference."""
-    outcome = "NOT everything is explained" if proof.differences else "caught up"
+    caught_up = "caught up, with LOSSES" if proof.losses else "caught up"
+    outcome = "NOT everything is explained" if proof.differences else caught_up
+    losses = proof.losses
+    regular: dict[Reason, int] = {reason: offsets for reason, offsets in proof.uncopied.items() if reason not in losses}
     yield (
         f"flow {proof.flow}: {outcome}: {_count(proof.partitions, 'partition')}, {proof.records:,} records copied, "
-        f"{proof.explained:,} source offsets explained without a copy"
+        f"{sum(regular.values()):,} source offsets explained without a copy"
     )
+    if losses:
+        yield f"  source offsets LOST: {_by_reason(losses)}; `mirrord gaps` lists the ranges"
+    if regular:
+        yield f"  without a copy and no loss: {_by_reason(regular)}"
     yield from (f"  {line}" for line in proof.differences)
     uncounted = proof.partitions - proof.counted
     if uncounted:
         yield f"  {_count(uncounted, 'partition')} not counted from the beginning: the ledger does not hold it any more"
     if proof.newer:
         yield f"  {proof.newer:,} newer source offsets are not copied: somebody still writes to the source"
+
+
+def _by_reason(offsets: Mapping[Reason, int]) -> str:
+    return ", ".join(f"{number:,} {reason}" for reason, number in offsets.items())
 
 
 def _count(number: int, what: str) -> str:

@@ -2,7 +2,7 @@
 
 import argparse
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.console import Group
@@ -13,13 +13,17 @@ from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
 from mirrord.cli.ordering import EPILOG, add_order_options, order_of, send, tell
 from mirrord.cli.watching import console
 from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.gaps import Gap
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.letters import letters_words
-from mirrord.model.names import dead_letter_topic
+from mirrord.model.names import LaneId, dead_letter_topic
 from mirrord.model.orders import Order, OrderAnswer, origin_words
 from mirrord.model.quarantine import Parked
+from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.left_out import WITHOUT, bring_back, find, park
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
@@ -158,15 +162,41 @@ async def _read(config: Config) -> list[Entry]:
             continue
         if not isinstance(view, LedgerView):
             raise EnvironmentFault(f"flow {name}: {view}")
-        for lane in view.state.lanes.values():
-            found += [Entry(name, lane.source_topic, lane.partition, entry) for entry in lane.quarantine]
+        told = await _rejections(config, view)
+        for lane_id, lane in view.state.lanes.items():
+            entries = [_with_time(entry, told.get(lane_id, ())) for entry in lane.quarantine]
+            found += [Entry(name, lane.source_topic, lane.partition, entry) for entry in entries]
     return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
+
+
+async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
+    """When the ledger was told of what a policy left out: the entries themselves do not hold it."""
+    if not any(_is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
+        return {}
+    told: dict[LaneId, list[Gap]] = {}
+    log = KafkaLog(view.flow.name, config.clusters[view.flow.target])
+    for gap in await read_gaps(LedgerReading(log, run_memory(view.flow))):
+        if gap.reason == "rejected":
+            told.setdefault(gap.lane, []).append(gap)
+    return told
+
+
+def _is_untimed(entry: Parked) -> bool:
+    return entry.skipped is not None and entry.skipped.at_ms == 0
+
+
+def _with_time(entry: Parked, told: Sequence[Gap]) -> Parked:
+    times = [gap.at_ms for gap in told if gap.start < entry.end and entry.start < gap.end and gap.at_ms is not None]
+    if entry.skipped is None or not times or not _is_untimed(entry):
+        return entry
+    return msgspec.structs.replace(entry, skipped=msgspec.structs.replace(entry.skipped, at_ms=max(times)))
 
 
 def _state(entry: Parked) -> str:
     if entry.skipped is None:
         return "waits"
-    return f"left out ({letters_words(entry.letters)}) {origin_words(entry.skipped)}"
+    by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else origin_words(entry.skipped)
+    return f"left out ({letters_words(entry.letters)}) {by}"
 
 
 def _words(each: Entry) -> Iterator[str]:

@@ -200,7 +200,7 @@ class _Ended:
         proofs = await self._migration.prove()
         for proof in proofs:
             print("\n".join(proof_lines(proof)))
-        return 3 if any(proof.differences for proof in proofs) else 0
+        return 3 if any(proof.differences or proof.losses for proof in proofs) else 0
 
 
 def _daemon(config: Config, log_directory: str) -> Daemon:
@@ -241,7 +241,7 @@ class _Here:
 
     async def apply(self, config: Config) -> ConfigChanges:
         """Goes on by another configuration."""
-        return await self._supervisor.apply(config, new_clusters=True, dry_run=False)
+        return await self._supervisor.apply(config, own_file=True, dry_run=False)
 
     async def stop(self) -> None:
         """Begins to drain."""

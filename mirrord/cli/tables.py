@@ -11,10 +11,12 @@ from mirrord.cli.job_lines import job_lines
 from mirrord.model.facts import LOSSES
 from mirrord.model.orders import moment
 from mirrord.model.status import (
+    WAITING,
     ClusterStatus,
     FlowStatus,
     LaneStatus,
     LatencyStatus,
+    LossStatus,
     ReplicatorStatus,
     RpoStatus,
     Status,
@@ -182,6 +184,7 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
     for reason, offsets in flow.totals.verdict_offsets.items():
         line = f"{count(offsets)} source offsets not copied: {reason}"
         yield f"[bold red]{line}[/]" if reason in LOSSES else line
+    yield from _former_losses(flow.losses)
     yield from _foreign_lines(flow.totals.foreign_offsets)
     unprotected = sum(lane.protected is False for lane in flow.lanes)
     if unprotected and flow.guarantee != "at-least-once":
@@ -191,16 +194,33 @@ def _flow_remarks(flow: FlowStatus) -> Iterator[str]:
         for topic in flow.topics
         if topic.drift
     )
-    for lane in flow.lanes:
-        yield from _lane_lines(lane)
+    yield from _lane_lines(flow.lanes)
 
 
-def _lane_lines(lane: LaneStatus) -> Iterator[str]:
-    where, held_by = f"{escape(lane.topic)}-{lane.partition}", lane.open_transaction
-    if lane.state == "halted":
-        yield f"[bold red]halted[/] {where}: {escape(lane.note)}"
-    if held_by is not None:
-        yield f"[bold red]{where} waits[/] since {moment(held_by.since_ms)} for {escape(held_by.line)}"
+def _former_losses(losses: Sequence[LossStatus]) -> Iterator[str]:
+    """One line for each topic with losses in lanes that are not shown, because it or its copy was deleted."""
+    topics: Counter[tuple[str, str]] = Counter()
+    for loss in losses:
+        topics[loss.topic, loss.reason] += loss.offsets
+    for (topic, reason), offsets in sorted(topics.items()):
+        line = f"{count(offsets)} source offsets of {escape(topic)} not copied by lanes that have ended: {reason}"
+        yield f"[bold red]{line}[/]"
+
+
+def _lane_lines(lanes: Sequence[LaneStatus]) -> Iterator[str]:
+    """Halted partitions first, then those that wait, grouped by what they wait for."""
+    waiting: dict[str, list[str]] = {}
+    for lane in lanes:
+        where = f"{escape(lane.topic)}-{lane.partition}"
+        if lane.state == "halted":
+            yield f"[bold red]halted[/] {where}: {escape(lane.note)}"
+        elif lane.note and (lane.state in WAITING or (lane.state == "copying" and lane.lag_records)):
+            waiting.setdefault(lane.note, []).append(where)
+        if (held_by := lane.open_transaction) is not None:
+            yield f"[bold red]{where} waits[/] since {moment(held_by.since_ms)} for {escape(held_by.line)}"
+    for note, names in waiting.items():
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        yield f"[yellow]waits[/] {', '.join(names[:3])}{more}: {escape(note)}"
 
 
 def _foreign_lines(offsets: int) -> Iterator[str]:

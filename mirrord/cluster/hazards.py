@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 from mirrord.cluster.topic_list import TopicLine
 from mirrord.cluster.topics import Topic
 from mirrord.model.config import FlowConfig
+from mirrord.model.config_checks import goes_back
 from mirrord.model.findings import Finding
 from mirrord.model.names import Alias, TopicId
 from policies.flows import naming_of
@@ -101,6 +102,18 @@ def other_writers(
                 what=f"by its ledger the flow {other} copies into it, too: two sources for one target name",
                 do=f"stop the flow {other} for good and delete its ledger, or choose other names",
             )  # fmt: skip
+
+
+def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
+    """`propagate_deletes` where the same names are copied back."""
+    back = [other.name for other in others if goes_back(flow, other)]
+    if flow.propagate_deletes and back:
+        yield Finding(
+            severity="warning", flow=flow.name, where="propagate_deletes",
+            what=f"it has no effect: the flow {back[0]} copies the same names back, so a topic holds the records of "
+            "both clusters, and a deletion would delete those of the other one",
+            do="set it to false, and delete topics on both clusters",
+        )  # fmt: skip
 
 
 def _names(names: list[str], kind: str) -> str:

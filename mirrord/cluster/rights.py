@@ -233,6 +233,7 @@ def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
             ("READ", "error", "to know what was done"),
             ("WRITE", "error", "to write down what is done"),
             ("DESCRIBE_CONFIGS", "note", "to see that nobody's settings make it forget"),
+            ("ALTER_CONFIGS", "note", "to put such settings right"),
         )
     yield from _topic(flow.target, ledger_topic(flow.name), ("DELETE", "error", "to trim what snapshots hold"))
     probe = "to probe what exactly once rests on"

@@ -112,6 +112,7 @@ def plan_topics(
     faults: dict[str, str] = {}
     remarks: dict[str, str] = {}
     topics = sorted(source)
+    former_names = _former_names(former)
     names, unbound, unanswered = _named(topics, target_name, copy_names, (*target, *claimed))
     owners = copy_names.owners()
     for topic in topics:
@@ -133,6 +134,8 @@ def plan_topics(
             continue
         if known and there.topic_id not in known:
             remarks[topic.name] = f"the target topic {name} was deleted and created again: it is copied again"
+        for other in _other_copies(topic, name, target, former, former_names):
+            remarks.setdefault(topic.name, _RENAMED.format(other, name))
         if there.partitions < topic.partitions:
             grow.append(GrowTopic(topic, there))
         elif there.partitions > topic.partitions:
@@ -146,6 +149,21 @@ def plan_topics(
         ]
     chosen = tuple(each for each in unbound if each.source_topic not in faults)
     return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, names, chosen, faults, unanswered, remarks)
+
+
+def _other_copies(
+    topic: Topic,
+    name: str,
+    target: Mapping[str, Topic],
+    former: Mapping[tuple[TopicId, str], Collection[TopicId]],
+    former_names: Mapping[TopicId, Iterable[str]],
+) -> list[str]:
+    """Copies of the source topic that exist under other names."""
+    return [
+        other
+        for other in former_names.get(topic.topic_id, ())
+        if other != name and other in target and target[other].topic_id in former[topic.topic_id, other]
+    ]
 
 
 def _named(
@@ -173,6 +191,16 @@ def _named(
             unbound.append(CopyNamed(topic.name, topic.topic_id, name))
     return names, unbound, unanswered
 
+
+def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[str]]:
+    """The names of all target topics that a source topic was copied into."""
+    names: dict[TopicId, list[str]] = {}
+    for topic_id, name in former:
+        names.setdefault(topic_id, []).append(name)
+    return names
+
+
+_RENAMED = "it was copied into {} before, which gets no more records: its copy is {} now"
 
 _DELETED = (
     'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '

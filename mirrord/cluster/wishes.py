@@ -101,12 +101,6 @@ def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
     return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
 
 
-def paused_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[TopicPartition]:
-    """The others, by their names."""
-    names = (TopicPartition(lane.source_topic, lane.key.partition) for lane in lanes) if orders.paused else ()
-    return [lane for lane in names if orders.pause_of(lane.topic, lane.partition) is not None]
-
-
 def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
     """The slots that lanes are pinned to."""
     if not orders.pins:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mirrord.flow import cutting, limbo, lineage
+from mirrord.flow import cutting, limbo, lineage, unmarked, vanished
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import AskParting, Batch, Chunk, Effects, FetchFrom
@@ -24,6 +24,7 @@ from mirrord.wire.errors import Malformed
 from mirrord.wire.old_messages import group, is_old
 
 _MARKED = CONTROL | TRANSACTIONAL
+_GONE: tuple[Reason, ...] = ("compacted", "unexplained")
 SEQUENCE_MASK = 0x7FFFFFFF
 """Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
 
@@ -90,7 +91,7 @@ def want_more(lane: Lane) -> Effects:
     """Ask for the next chunk if there is room for it and none is asked for."""
     if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
         return []
-    if lane.doubt is not None:
+    if lane.doubt is not None or lane.gap is not None or unmarked.is_over(lane):
         return []
     if lane.plan and not lane.assured:
         return assure(lane)
@@ -155,7 +156,7 @@ class _Aborts(NamedTuple):
     begun: set[int]
 
 
-def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than it tells apart
+def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it tells apart
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
     """Up to the first message of an old format, or to the end of what is whole: where that is."""
@@ -172,7 +173,7 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         if batch_end > end:
             break  # the broker cuts the last batch of an answer; it comes whole with the next one
         next_offset = base + last_delta + 1
-        position = lane.position
+        position, left_out = lane.position, None
         if next_offset <= position:
             at = batch_end
             continue
@@ -181,9 +182,9 @@ def _walk(  # noqa: C901 -- the hot path: a call per batch would cost more than 
         while aborted_ahead and aborted_ahead[0][0] <= base:
             aborted.add(heappop(aborted_ahead)[1])
         if base > position:
-            _skip(lane, position, base, "compacted")
+            if not _passes(lane, position, base):
+                break
             position = base
-        left_out = None
         if attributes & _MARKED or count == 0 or (producer >= 0 and traced):
             left_out = _left_out(lane, header, aborted)
             if lane.doubt is not None:
@@ -233,6 +234,7 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
         if origin is Origin.UNKNOWN:
             lane.doubt = Doubt(producer, header[0])
             return None
+    lane.compacts = lane.compacts or count == 0
     return "compacted" if count == 0 else None
 
 
@@ -314,13 +316,21 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int,
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
     # Whoever wrote before may have read what a cleaner has removed since, and given it the next ordinal.
-    if reason == "compacted" and limbo.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
+    if reason in _GONE and limbo.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
         raise Early("records that are gone", start, end)
     skipped = lane.skipped
     if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
         skipped[-1] = Verdict(skipped[-1].start, end, reason)
     else:
         skipped.append(Verdict(start, end, reason))
+
+
+def _passes(lane: Lane, start: int, end: int) -> bool:
+    """Whether it is known why the source has no batch for these offsets; they are skipped then."""
+    reason = vanished.reason_of(lane, start, end)
+    if reason is not None:
+        _skip(lane, start, end, reason)
+    return reason is not None
 
 
 def _is_told(lane: Lane, offset: int) -> bool:
@@ -336,11 +346,17 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
     while left_out and left_out[0].start < end:
         verdict = left_out.popleft()
         if start < verdict.start:
-            _skip(lane, start, verdict.start, "compacted")
+            _clean(lane, start, verdict.start)
         _skip(lane, verdict.start, verdict.end, verdict.reason)
         start = verdict.end
     if start < end:
-        _skip(lane, start, end, "compacted")
+        _clean(lane, start, end)
+
+
+def _clean(lane: Lane, start: int, end: int) -> None:
+    """A batch lacks records. Brokers take no such batch, so the cleaner has removed them."""
+    lane.compacts = True
+    _skip(lane, start, end, "compacted")
 
 
 def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
@@ -405,6 +421,7 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
             position = piece.end
         else:
             position = _rebuild(lane, runs, Rebuild(buffer, start, end, position, *_producer(lane)), piece, why)
+        lane.position = position
     return cutting.whole_until(lane, next_offset)
 
 
@@ -420,7 +437,10 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: cutting.Piece,
     try:
         rebuilt = cutting.rebuild(lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided))
     except PolicyRefused as error:
-        raise Unreadable(f"a record that a policy has no answer for ({error})", error.offset, end) from error
+        if error.offset > position:  # what precedes that record is copied first
+            return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)
+        line = f"a record that a policy has no answer for ({error})"
+        raise Unreadable(line, error.offset, error.offset + 1) from error
     except ValueError as error:
         raise Unreadable(f"a batch whose records cannot be read ({error})", position, end) from error
     left_out = deque(rebuilt.left_out if rebuilt is not None else ())

@@ -15,15 +15,18 @@ from mirrord.flow import (
     reading,
     rebuilding,
     resume,
+    retrying,
     second_look,
     seeking,
     sequences,
     settling,
     tracing,
     truncating,
+    vanished,
 )
 from mirrord.flow.answers import Fetched, fetched
 from mirrord.flow.asking import answers, ask, settles
+from mirrord.flow.cleanup import CleanupTold
 from mirrord.flow.halting import halt, leave, tell_again
 from mirrord.flow.report import mark
 from mirrord.flow.signals import (
@@ -47,6 +50,7 @@ from mirrord.flow.signals import (
     Released,
     Relocated,
     Scanned,
+    SettingsTold,
     Start,
     StartTold,
     Taken,
@@ -105,6 +109,10 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
             return parking.letters_told(lane, now, signal) if answers(lane, signal.question) else []
         case Woken() if signal.question == lane.park_pause:
             return parking.woken(lane) if answers(lane, signal.question) else []
+        case SettingsTold():
+            return retrying.told_while_halted(lane, now, signal)
+        case Woken() if signal.question == lane.settings_pause:
+            return retrying.woken(lane) if answers(lane, signal.question) else []
         case _:
             return tell_again(lane, now, signal)
 
@@ -112,9 +120,16 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
 def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
     match signal:
         case Woken():
+            if signal.question == lane.gap_question:
+                return vanished.woken(lane)
             return tracing.woken(lane) if signal.question == lane.doubt_question else _woken(lane, now, signal.question)
+        case CleanupTold():
+            effects = vanished.told(lane, now, signal)
+            return effects + intake.want_more(lane) if lane.phase is Phase.COPYING else effects
         case OriginsTold():
             return tracing.told(lane, now, signal)
+        case SettingsTold():
+            return retrying.told(lane, now, signal)
         case ProducerIdTold():
             return opening.producer_id_told(lane, now, signal)
         case StartTold():
@@ -154,7 +169,7 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
         return truncating.woken(lane, now)
     if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
         return second_look.begin(lane, now)
-    return resume.woken(lane)
+    return resume.woken(lane, now)
 
 
 def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
@@ -171,6 +186,7 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
     lane.gaps -= 1
     if lane.gaps == 0:
         lane.unread = None
+        return intake.want_more(lane) if lane.phase is Phase.COPYING else []
     return []
 
 
@@ -232,7 +248,7 @@ def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
         if lane.sought and seeking.is_due(lane):
             return effects + settling.wait(lane, now)
         effects += flight.send(lane)
-        effects += tracing.trace(lane, now)
+        effects += tracing.trace(lane, now) + vanished.look(lane)
         effects += intake.want_more(lane)
         return effects
     return _not_a_chunk(lane, now, chunk, outcome)

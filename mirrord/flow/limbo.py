@@ -13,6 +13,34 @@ def leave(lane: Lane, now: float, behind: int) -> None:
     """Batches of ordinals below this one may still be appended, though nobody waits for them."""
     lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
     lane.limbo = max(lane.limbo, behind)
+    lane.unanswered, lane.delayed = True, False
+
+
+def unreachable(lane: Lane) -> None:
+    """The leader did not answer within a request timeout."""
+    if _is_pending(lane):
+        lane.unanswered = True
+
+
+def answered(lane: Lane, now: float) -> None:
+    """The leader of the target partition answers where its log ends.
+
+    A broker that was suspended or cut off reads only afterwards what had arrived before. So if it may have been, the
+    request timeout counts from this answer: if it is the first one since something was left on its way, or since none
+    came, and once if it was slow. A broker that is always slow must not delay the lane for ever.
+    """
+    slow = _is_pending(lane) and not lane.delayed and now - lane.end_asked_at > lane.limits.request_timeout_s / 4
+    if not lane.unanswered and not slow:
+        return
+    lane.unanswered, lane.delayed = False, lane.delayed or slow
+    if lane.former_until > lane.looked_at:
+        lane.former_until = max(lane.former_until, now + max(lane.times[1] / 1000, lane.limits.request_timeout_s))
+    lane.dirty_until = max(lane.dirty_until, lane.former_until, now + lane.limits.request_timeout_s)
+
+
+def _is_pending(lane: Lane) -> bool:
+    """The log has not been read since the last batch on its way was given up."""
+    return lane.looked_at < max(lane.dirty_until, lane.former_until)
 
 
 def look(lane: Lane, now: float) -> None:

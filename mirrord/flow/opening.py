@@ -46,6 +46,7 @@ def start(lane: Lane, start: Start) -> Effects:
         return []
     lane.replicator = start.replicator
     lane.barrier_s = start.barrier_s
+    lane.times = start.times
     lane.left_cleanly = start.left_cleanly
     lane.record = start.record
     record = start.record
@@ -86,7 +87,7 @@ def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     grant = record.grant + 1
-    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator)]
+    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.times)]
     if lane.differs is not None:
         pass  # it stays halted until the map is made anew
     elif record.halted is not None:
@@ -113,7 +114,7 @@ def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
         lane.policy,
         lane.mode,
     )
-    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator)))
+    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator, lane.times)))
 
 
 def woken(lane: Lane) -> Effects:
@@ -142,7 +143,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.former_until = now + lane.barrier_s
             lane.dirty_until = max(lane.dirty_until, lane.former_until)
             lane.check_first_ack = True
-            lane.check_later = lane.barrier_s > 0
+            lane.check_later = lane.unanswered = lane.barrier_s > 0
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # a mark tells of numbers, and not of which records
     if len(record.source_runs) == 0:

@@ -8,7 +8,7 @@ waits like any other, and tries again. Either way the ledger knows before the la
 
 import msgspec
 
-from mirrord.flow import opening, resume
+from mirrord.flow import opening, resume, retrying
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt, stand_still, tell, wait_here
 from mirrord.flow.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
@@ -43,11 +43,25 @@ def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
     if batch.count > 1 and lane.on_reject == "skip":
         lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
         return resume.begin(lane, now)
-    end = batch.offset + 1 if batch.count == 1 else batch.next_offset
-    line = _line(error, batch.offset, end)
+    return retrying.begin(lane, error, batch)
+
+
+def line_of(error: int, batch: Batch) -> str:
+    """What the target refuses, for people."""
+    return _line(error, *_range(batch))
+
+
+def _range(batch: Batch) -> tuple[int, int]:
+    return batch.offset, batch.offset + 1 if batch.count == 1 else batch.next_offset
+
+
+def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
+    """The target will not take the batch: wait in front of it, or leave it out. `why` its topic's settings differ."""
+    start, end = _range(batch)
+    line = _line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
         return _park_first(lane, Unparked(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
-    return park(lane, "rejected", error, line, batch.offset, end)
+    return park(lane, "rejected", error, line, start, end)
 
 
 def _codec(batch: Batch) -> int:
@@ -113,7 +127,7 @@ def woken(lane: Lane) -> Effects:
 def released(lane: Lane, now: float) -> Effects:
     """The ledger says what becomes of it: go on, under the same grant unless something was not told under it."""
     lane.halt_line, lane.halt_facts = "", ()
-    lane.unparked, lane.park_pause = None, -1
+    lane.unparked, lane.park_pause, lane.settings_pause = None, -1, -1
     if lane.untold:
         lane.untold = False
         return opening.append_failed(lane, now, AppendFailed(-1, lane.record))

@@ -171,7 +171,8 @@ def locate(
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
     # What is left open may be any record up to there; what the source still holds of those, and nobody copied, follows.
-    furthest = max((named(end - 1) or 0 for _, end in left), default=-1)
+    # A run may name offsets that the source does not have yet. Those were never read.
+    furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
     missing = ranges(offset for offset in lacking if not _within(covered, offset))

@@ -11,7 +11,7 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking
+from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking, vanished
 from mirrord.flow.ahead import decided, once, planned
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
@@ -44,6 +44,8 @@ from mirrord.model.runs import Run
 from mirrord.model.seeking import pending
 
 NOT_LEADER = 6
+NO_ANSWER = 13
+"""The shell's word for a question whose connection was lost (NETWORK_EXCEPTION)."""
 LOOK_BACK_RECORDS = 10_000
 
 
@@ -70,6 +72,7 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     lane.blocked = None
     lane.doubt = lane.doubted = None
     lane.doubt_line = ""
+    vanished.forget(lane)
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0
@@ -80,14 +83,16 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     if delay_s > 0:
         lane.phase = Phase.WAITING
         return [StopFetch(), Wake(ask(lane), now + delay_s, refresh)]
+    lane.end_asked_at = now
     return [StopFetch(), AskEnd(ask(lane))]
 
 
-def woken(lane: Lane) -> Effects:
+def woken(lane: Lane, now: float) -> Effects:
     """A pause is over."""
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
+        lane.end_asked_at = now
         return [AskEnd(ask(lane))]
     if lane.phase is Phase.REBUILDING and lane.stage is not Stage.VISIBLE:
         return rebuilding.woken(lane)
@@ -103,8 +108,11 @@ def _again(lane: Lane, now: float) -> Effects:
 def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     """Questions 1 and 3."""
     if told.error != NONE:
+        if told.error == NO_ANSWER:
+            limbo.unreachable(lane)
         return _again(lane, now)
     if lane.stage is Stage.END:
+        limbo.answered(lane, now)
         lane.end_epoch = told.leader_epoch
         if lane.mode == "at-least-once":
             lane.entry = None
@@ -382,7 +390,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         lane.trusted = lane.resume_ordinal
         lane.found_epoch, lane.found_equal = (position, told.source_epoch), told.outcome == "equal"
         return effects + _bind_holes(lane)
-    return effects
+    return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 
 
 def _bind_holes(lane: Lane) -> Effects:

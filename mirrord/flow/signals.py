@@ -10,9 +10,11 @@ from typing import Literal
 
 import msgspec
 
+from mirrord.flow.cleanup import AskCleanup, CleanupTold
 from mirrord.flow.lane_record import LaneRecord
 from mirrord.flow.letters import LettersTold, Park
 from mirrord.flow.located import Located
+from mirrord.flow.topic_settings import AskSettings, SettingsTold
 from mirrord.flow.writer import Writer
 from mirrord.model.facts import CopyInherited, LaneFact, Progress
 
@@ -82,6 +84,8 @@ class Start(msgspec.Struct, frozen=True):
     """The former holder drained the lane: nothing of it is on its way."""
     handed: Progress | None = None
     """Its last mark as it told it itself when it left (`mirrord.flow.handed`)."""
+    times: tuple[int, int] = (0, 0)
+    """The lease and the request timeout, in milliseconds, that the next holder has to reckon with (`LaneTaken`)."""
 
 
 class ProducerIdTold(msgspec.Struct, frozen=True):
@@ -306,6 +310,8 @@ Input = (
     | TargetFar
     | Released
     | LettersTold
+    | SettingsTold
+    | CleanupTold
     | Drain
 )
 
@@ -478,10 +484,12 @@ Effect = (
     | AskCheck
     | AskRebuild
     | AskOrigins
+    | AskCleanup
     | FetchFrom
     | StopFetch
     | Produce
     | Park
+    | AskSettings
     | Wake
     | SaveProgress
     | Halted

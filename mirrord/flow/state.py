@@ -266,10 +266,18 @@ class Lane:
     opened_here: bool = False
     """This very attempt opened the lane, so nobody else can have written under its producer id."""
     barrier_s: float = 0.0
+    times: tuple[int, int] = (0, 0)
+    """What `LaneTaken` tells the next holder."""
     dirty_until: float = 0.0
     """Until then something that was sent before (by a former holder, over a dead connection) may still be appended."""
     former_until: float = 0.0
     """Until then a former holder may be writing, whatever the broker remembers."""
+    unanswered: bool = False
+    """Something may still be appended, and the leader has not answered since."""
+    delayed: bool = False
+    """A slow answer has already made the lane wait for what may still be appended."""
+    end_asked_at: float = 0.0
+    """When a resume last asked for the end of the target log."""
     looked_at: float = 0.0
     """When the target was last asked for its end (`mirrord.flow.limbo`)."""
     limbo: int = -1
@@ -364,6 +372,14 @@ class Lane:
     """Why it waits, for people, when that takes longer."""
     doubt_question: int = -1
     """What is asked about it, or the pause before it is asked again."""
+    compacts: bool = False
+    """The source's topic may have been compacted."""
+    gap: tuple[int, int] | None = None
+    """The source has no batch for these offsets, and it is not known yet why."""
+    gap_question: int = -1
+    """What is asked about it, or the pause before it is asked again."""
+    judged: Verdict | None = None
+    """The answer on the last one."""
     dropped: tuple[int, int] = (-1, -1)
     """(source offset, newest record time) of the first batch that was fetched and then dropped."""
     largest: int = 1 << 62
@@ -376,6 +392,14 @@ class Lane:
     """What the lane waits in front of, while it is being parked."""
     park_pause: int = -1
     """The pause before that is tried again."""
+    settings_seen: str = ""
+    """The settings of the target topic, when it had last refused a record (`mirrord.flow.retrying`)."""
+    settings_since: float = 0.0
+    """When they were first seen."""
+    settings_pause: int = -1
+    """The pause before they are read again, while the lane is halted."""
+    settings_reads: int = 0
+    """So many times they were read since it was halted."""
     left_out: list[Verdict] = field(default_factory=list[Verdict])
     """What somebody decided to leave out, of the quarantine or by ordering the lane further ahead; ascending."""
     sought: Seeks = ()

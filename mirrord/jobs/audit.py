@@ -9,10 +9,12 @@ from contextlib import contextmanager
 
 import msgspec
 
+from mirrord.audit.model import AuditRange, Difference
+from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, Found, Work
 from mirrord.jobs.session import open_session
 from mirrord.model.config import ClusterConfig
-from mirrord.model.names import Alias
+from mirrord.model.names import Alias, LaneId
 from mirrord.shell.audit_plan import FlowPlan
 
 RANGES_A_TASK = 4
@@ -49,9 +51,11 @@ def audit(
     *,
     by_records: bool,
     tell: Tell,
+    keyed: Sequence[KeyWork] = (),
     rate_bytes_per_s: int | None = None,
 ) -> Iterator[Found]:
-    """The results, in the order in which they come. All tasks together read no more than the rate.
+    """The results, in the order in which they come; those of `keyed` are compared by key as well. All tasks together
+    read no more than the rate.
 
     Raises EnvironmentFault.
     """
@@ -63,13 +67,25 @@ def audit(
         rate = rate_bytes_per_s and max(1, rate_bytes_per_s // context.defaultParallelism)
         task = AuditTask(dict(clusters), by_records=by_records, rate_bytes_per_s=rate, counters=(done, read, cpu))
         at_once = RANGES_A_TASK * TASKS_A_CORE * context.defaultParallelism
+        ranges = {(each.flow, each.wanted.lane, each.wanted.first, each.wanted.end): each.wanted for each in wanted}
         with _telling(lambda: tell(Read(done.value, read.value, cpu.value))):
+            stale = stale_keys(context, clusters, keyed, read, rate)
             for first in range(0, len(wanted), at_once):
                 some = [msgspec.msgpack.encode(each) for each in wanted[first : first + at_once]]
                 # Without Arrow on this way: Spark would ask for pandas.
                 spread = context.parallelize(some, -(-len(some) // RANGES_A_TASK))
                 for found in spread.mapPartitions(task).collect():
-                    yield msgspec.msgpack.decode(found, type=Found)
+                    yield _with_keys(msgspec.msgpack.decode(found, type=Found), ranges, stale)
+
+
+def _with_keys(
+    found: Found,
+    ranges: Mapping[tuple[str, LaneId, int, int], AuditRange],
+    stale: Mapping[tuple[str, LaneId], Sequence[Difference]],
+) -> Found:
+    result = found.result
+    wanted = ranges[found.flow, result.lane, result.first, result.end]
+    return Found(found.flow, with_keys(result, wanted, stale.get((found.flow, result.lane), ())))
 
 
 @contextmanager

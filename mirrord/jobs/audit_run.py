@@ -2,18 +2,18 @@
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.audit.model import LaneDifference, LaneRepaired, RangeResult
+from mirrord.audit.model import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
 from mirrord.audit.repaired import with_repairs
 from mirrord.audit.report import ProvenPoint, Report
-from mirrord.ledger.errors import LedgerMissing
+from mirrord.audit.words import whole_result
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.job_facts import Outcome
+from mirrord.model.names import LaneId
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
 from mirrord.shell.audit_proof import tell
 from mirrord.shell.audit_results import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
@@ -69,7 +69,7 @@ class Audit:
 
         Raises EnvironmentFault.
         """
-        self._plans = [plan for flow in self._config.flows if (plan := self._plan(flow.name)) is not None]
+        self._plans = [self._plan(flow.name) for flow in self._config.flows]
         for plan in self._plans:
             for lane in plan.lanes:
                 done = [known.get(range_key(plan.flow, wanted)) for wanted in lane.ranges]
@@ -117,6 +117,10 @@ class Audit:
         for plan in self._plans:
             for lane in plan.lanes:
                 source, target = lane.audited.source, lane.audited.target
+                start, end = lane.uncopied
+                if start < end:
+                    difference = Difference("not-copied", start, None, end - start)
+                    yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
                 for result in sorted(self._found.get((plan.flow, lane.lane), []), key=_first):
                     for difference in result.compared.differences:
                         yield LaneDifference(plan.flow, source.topic, source.partition, target.topic, difference)
@@ -137,17 +141,20 @@ class Audit:
                         place = (plan.flow, source.topic, source.partition, told.difference, told.start, told.end)
                         yield LaneRepaired(*place, told.topic, told.at, told.origin.by, told.origin.at_ms)
 
+    def troubles(self) -> list[str]:
+        """Why flows could not be audited, a line for each."""
+        return [f"flow {plan.flow}: {plan.trouble}" for plan in self._plans if plan.trouble]
+
     def outcome(self, flow: str) -> tuple[Outcome, str]:
         """What came of it, in one line."""
+        trouble = next((plan.trouble for plan in self._plans if plan.flow == flow and plan.trouble), "")
+        if trouble:
+            return "differences", trouble
         sums = [each for each in self.sums() if each.flow == flow]
-        kinds: Counter[str] = Counter()
-        for each in sums:
-            kinds.update(each.differences)
+        result = whole_result(sums)
         records, read = sum(each.records for each in sums), sum(each.read_bytes for each in sums)
         looked = f"{sum(not each.skipped for each in sums):,} partitions, {records:,} records, {read:,} bytes read"
-        if kinds:
-            return "differences", f"{', '.join(f'{number:,} {kind}' for kind, number in kinds.items())} ({looked})"
-        return "done", f"no difference ({looked})"
+        return "differences" if result.is_bad else "done", f"{result.words} ({looked})"
 
     def report(self, results: Results | None) -> Report:
         """For people, with what `results` and the ledgers know of earlier audits."""
@@ -190,13 +197,10 @@ class Audit:
                 lines.append(f"what is proven of {plan.flow} is not kept, so the next audit reads it again: {fault}")
         return lines
 
-    def _plan(self, flow: str) -> FlowPlan | None:
+    def _plan(self, flow: str) -> FlowPlan:
         order = self._order
         wanted = (self._config, self._config.flow(flow), order.level, order.topics, order.since_ms)
-        try:
-            return asyncio.run(plan_flow(*wanted, again=order.again))
-        except LedgerMissing:
-            return None  # it has never run, so nothing is copied
+        return asyncio.run(plan_flow(*wanted, again=order.again))
 
     def _compared(self, plans: Sequence[FlowPlan], tell: Tell) -> Iterator[tuple[str, RangeResult]]:
         order = self._order
@@ -206,7 +210,9 @@ class Audit:
                     for result in audit_by_ledger(lane):
                         yield plan.flow, result
             return
-        from mirrord.jobs.audit import Read, audit, works  # noqa: PLC0415 - Spark is loaded for what needs it
+        # Spark is loaded for what needs it.
+        from mirrord.jobs.audit import Read, audit, works  # noqa: PLC0415
+        from mirrord.jobs.audit_keys import key_works  # noqa: PLC0415
 
         wanted = [work for plan in plans for work in works(plan)]
         if order.sample < 1:
@@ -225,10 +231,15 @@ class Audit:
             order.spark,
             by_records=order.level == "records",
             tell=told,
+            keyed=key_works(self._plans, {(each.flow, *_name(each.wanted)) for each in wanted}),
             rate_bytes_per_s=order.rate_bytes_per_s,
         )
         for each in found:
             yield each.flow, each.result
+
+
+def _name(wanted: AuditRange) -> tuple[LaneId, int, int]:
+    return wanted.lane, wanted.first, wanted.end
 
 
 def _first(result: RangeResult) -> int:

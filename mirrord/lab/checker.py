@@ -16,8 +16,11 @@ from typing import Any, NamedTuple
 from mirrord.model.errors import EnvironmentFault
 
 PATIENCE_S = 60.0
-"""How long a partition may bring nothing, not even its end."""
+"""How long a partition may return nothing, not even its end."""
 _AT_ONCE = 10_000
+_WAIT_MS, _REMOTE_WAIT_MS = 10, 5_000
+_REMOTE_S = 3.0
+"""A partition that brings nothing for this long may be in remote storage."""
 _LOOK_S = 0.2
 _BEGINNING = 0
 
@@ -206,7 +209,7 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
     from confluent_kafka import KafkaError, TopicPartition  # noqa: PLC0415 - see _consumer
 
     digests, offsets, payload_bytes = array("q"), array("q"), 0
-    consumer = _consumer(bootstrap, isolation)
+    consumer, wait_ms = _consumer(bootstrap, isolation), _WAIT_MS
     try:
         consumer.assign([TopicPartition(topic, partition, _BEGINNING)])
         deadline = time.monotonic() + PATIENCE_S
@@ -229,13 +232,19 @@ def _read(bootstrap: str, topic: str, partition: int, *, isolation: str) -> _Rec
                 payload_bytes += sum(len(name) + len(content or b"") for name, content in headers)
             if messages:
                 deadline = time.monotonic() + PATIENCE_S
+            elif wait_ms == _WAIT_MS and time.monotonic() > deadline - PATIENCE_S + _REMOTE_S:
+                # Before Kafka 3.8 a broker gives up reading remote storage when the wait of a request is over.
+                wait_ms = _REMOTE_WAIT_MS
+                consumer.close()
+                consumer = _consumer(bootstrap, isolation, wait_ms)
+                consumer.assign([TopicPartition(topic, partition, offsets[-1] + 1 if offsets else _BEGINNING)])
             elif time.monotonic() > deadline:
                 raise EnvironmentFault(f"{topic}-{partition} at {bootstrap} brings nothing for {PATIENCE_S:g} s")
     finally:
         consumer.close()
 
 
-def _consumer(bootstrap: str, isolation: str) -> Any:
+def _consumer(bootstrap: str, isolation: str, wait_ms: int = _WAIT_MS) -> Any:
     from confluent_kafka import Consumer  # noqa: PLC0415 - a development dependency: the rest of the lab needs none
 
     return Consumer(
@@ -248,7 +257,7 @@ def _consumer(bootstrap: str, isolation: str) -> Any:
             "enable.partition.eof": True,
             "check.crcs": True,
             # The end is told by an answer without records, which otherwise would wait for some.
-            "fetch.wait.max.ms": 10,
+            "fetch.wait.max.ms": wait_ms,
             "queued.max.messages.kbytes": 65_536,
             # Errors are met where the records are read; what librdkafka prints besides is noise.
             "log_level": 2,

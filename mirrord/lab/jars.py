@@ -33,10 +33,18 @@ class Bundle(NamedTuple):
     module: str
     """The one of `org.apache.kafka` that needs all others."""
     what: str
+    classifier: str = ""
+    """Of a single jar, which is downloaded without the jars that it needs."""
+
+    def jar(self, version: str) -> str:
+        """The file name of the module's own jar."""
+        return f"{self.module}-{version}{'-' if self.classifier else ''}{self.classifier}.jar"
 
 
 BROKER = Bundle("kafka", "kafka_2.13", "Apache Kafka")
 MIRROR_MAKER = Bundle("mirror-maker", "connect-mirror", "MirrorMaker 2 of Apache Kafka")
+TIERED_STORAGE = Bundle("tiered-storage", "kafka-storage", "the storage tests of Apache Kafka", "test")
+"""LocalTieredStorage, a remote storage that is a folder (0.6 MB); it runs inside a broker."""
 
 
 def cache_folder() -> Path:
@@ -49,8 +57,8 @@ def cache_folder() -> Path:
 
 
 def kafka_jars(version: str = KAFKA_VERSION, bundle: Bundle = BROKER) -> Path:
-    """The folder with all jars that a broker, or MirrorMaker 2, of this version needs; downloaded (44 MB, 35 MB) when
-    it is not there yet.
+    """The folder with all jars of a bundle of this version; downloaded when it is missing (a broker is 44 MB,
+    MirrorMaker 2 is 35 MB).
 
     Safe when several processes ask at once: one downloads, the others wait. Raises EnvironmentFault, and
     ConfigError when the version is not one.
@@ -88,9 +96,9 @@ def _download(version: str, bundle: Bundle, jars: Path) -> None:
         settings = os.environ.get("MIRRORD_IVY_SETTINGS")
         command = [java, "-jar", str(ivy), *(("-settings", settings) if settings else ()), "-ivy", str(module)]
         command += ["-cache", str(folder / "cache")]
-        command += ["-retrieve", str(folder / "jars" / "[artifact]-[revision].[ext]")]
+        command += ["-retrieve", str(folder / "jars" / "[artifact]-[revision](-[classifier]).[ext]")]
         answer = subprocess.run(command, capture_output=True, text=True, check=False)
-        if answer.returncode != 0 or not (folder / "jars" / f"{bundle.module}-{version}.jar").is_file():
+        if answer.returncode != 0 or not (folder / "jars" / bundle.jar(version)).is_file():
             reason = ivy_complaint(answer.stdout + answer.stderr)
             raise EnvironmentFault(f"{bundle.what} {version} could not be downloaded: {reason}")
         (folder / "jars").rename(jars)
@@ -108,18 +116,22 @@ def find_ivy() -> Path:
 
 def ivy_module(version: str, bundle: Bundle = BROKER) -> str:
     """The Ivy file that asks for a bundle of this version and all that it needs at run time."""
-    modules = (("org.apache.kafka", bundle.module, version), _LOGGING)
-    wanted = "".join(
-        f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
-        ' conf="default->master,runtime(default)"/>\n'
-        for organisation, name, revision in modules
-    )
+    modules = [("org.apache.kafka", bundle.module, version), _LOGGING]
+    wanted = "".join(_dependency(*module, "default->master,runtime(default)") for module in modules)
+    if bundle.classifier:
+        artifact = f'<artifact name={quoteattr(bundle.module)} type="jar" m:classifier={quoteattr(bundle.classifier)}/>'
+        wanted = _dependency(*modules[0], "default->master", artifact)
     return (
-        '<ivy-module version="2.0">\n'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">\n'
         '  <info organisation="mirrord" module="lab"/>\n'
         f"  <dependencies>\n{wanted}  </dependencies>\n"
         "</ivy-module>\n"
     )
+
+
+def _dependency(organisation: str, name: str, revision: str, conf: str, artifact: str = "") -> str:
+    module = f"org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
+    return f"    <dependency {module} conf={quoteattr(conf)}>{artifact}</dependency>\n"
 
 
 def ivy_complaint(output: str) -> str:

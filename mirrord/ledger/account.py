@@ -1,9 +1,13 @@
 """What a lane's ledger and the ends of both logs prove without reading a record: every source offset has its place."""
 
+from collections import Counter
+from collections.abc import Container
+
 import msgspec
 
-from mirrord.ledger.state import LaneState
-from mirrord.model.facts import Progress
+from mirrord.ledger.source_ends import unopened_losses
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.facts import LOSSES, Progress, Reason
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -11,8 +15,8 @@ class Account(msgspec.Struct, frozen=True):
 
     copied: int
     """Records."""
-    explained: int
-    """Source offsets with a verdict instead of a copy."""
+    position: int
+    """The source offset that would be copied next."""
     counted: bool
     """Whether both were compared with the offsets that the lane has passed; not where the ledger holds the beginning
     no longer, or tells of holes."""
@@ -43,7 +47,7 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
             f"{progress.ordinal} records copied and {explained} offsets explained, but {passed} offsets passed since "
             f"{begin}"
         )
-    return Account(progress.ordinal, explained, begin is not None, tuple(differences))
+    return Account(progress.ordinal, progress.source_offset, begin is not None, tuple(differences))
 
 
 def _begin(lane: LaneState) -> int | None:
@@ -58,3 +62,20 @@ def _begin(lane: LaneState) -> int | None:
     if first is None or first.ordinal or (target is not None and target.ordinal):
         return None
     return min([first.offset, *(verdict.start for verdict in recent)])
+
+
+def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
+    """How many source offsets of these topics have a verdict instead of a copy, by the reason. What was lost of former
+    topics of these names counts, what was no loss does not."""
+    present: dict[tuple[str, int], LaneState] = {}
+    for lane in sorted(state.lanes.values(), key=lambda each: each.age):
+        present[lane.source_topic, lane.partition] = lane
+    found: Counter[Reason] = Counter()
+    for lane in state.lanes.values():
+        if lane.source_topic in topics:
+            is_present = present[lane.source_topic, lane.partition] is lane
+            found.update({
+                reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
+            })  # fmt: skip
+    found.update({"recreated": sum(each.end for each in unopened_losses(state) if each.topic in topics)})
+    return {reason: count for reason, count in sorted(found.items()) if count}

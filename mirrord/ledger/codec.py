@@ -23,6 +23,7 @@ from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import AuditFact, RangeAudited
 from mirrord.model.facts import (
     AnyFact,
+    ConfigChanged,
     Entry,
     LeaseRenewed,
     Progress,
@@ -32,6 +33,7 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.model.first_seen import BEGUN
 from mirrord.model.job_facts import JobBegan, JobEnded, JobFact, JobRenewed
 from mirrord.model.order_facts import (
     LanePinned,
@@ -126,10 +128,16 @@ def _is_sound(fact: AnyFact) -> bool:
             return _is_sound_job(fact)
         case MapCompacted():
             return all(_are_archived(side, fact.number) for side in (fact.source, fact.target))
-        case TopicDeletionPlanned():
-            return 0 <= fact.due_ms <= LATEST_MS
+        case TopicDeletionPlanned() | ConfigChanged():
+            return _is_sound_for_topics(fact)
         case _:
             return True
+
+
+def _is_sound_for_topics(fact: TopicDeletionPlanned | ConfigChanged) -> bool:
+    if isinstance(fact, TopicDeletionPlanned):
+        return 0 <= fact.due_ms <= LATEST_MS
+    return all(BEGUN <= offset < _INT64 for each in fact.starts for offset in each.offsets)
 
 
 def _is_sound_audit(fact: AuditFact) -> bool:

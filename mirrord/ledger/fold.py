@@ -21,6 +21,7 @@ What binds:
 import msgspec
 
 from mirrord.ledger.decided import answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.first_seen import note_begun, take_starts
 from mirrord.ledger.proof import clip_proof, doubt, take_audit_fact
 from mirrord.ledger.records import TargetTopic, WriterMark
 from mirrord.ledger.state import FlowState, LaneState
@@ -148,7 +149,7 @@ def _apply_to_flow(
         case TargetProbed():
             state.probed = fact
         case ConfigChanged():
-            pass  # it is told, and decides nothing
+            take_starts(state, fact)
         case AclsPlanned():
             state.planned_acls = frozenset(fact.rules)
         case AclsSynced():
@@ -161,6 +162,7 @@ def _open_flow(state: FlowState, fact: FlowOpened) -> bool:
     if state.flow:
         return False
     state.flow, state.source_cluster, state.target_cluster = fact.flow, fact.source_cluster, fact.target_cluster
+    state.keeps_starts = fact.keeps_starts
     return True
 
 
@@ -312,6 +314,7 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
         if fact.grant != lane.grant + 1:
             return False
         lane.grant, lane.replicator = fact.grant, fact.replicator
+        lane.times = fact.times
     elif fact.grant != lane.grant:
         return False
     else:
@@ -319,6 +322,7 @@ def _apply_to_lane(state: FlowState, fact: LaneFact, offset: int) -> bool:
             _retell(state, lane, fact.ordinal)
         elif isinstance(fact, SourceRun) and fact.runs:
             _retell(state, lane, min(run.ordinal for run in fact.runs))
+            note_begun(state, lane.key)
         _change_lane(lane, fact)
     lane.changed_at = offset
     return True

@@ -38,6 +38,12 @@ def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
     return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
 
 
+def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Interval]:
+    """Where the records of the flow's lanes are in a target partition, below their marks."""
+    lanes = [each for each, lane in state.lanes.items() if _where(lane) == (topic_id, partition)]
+    return [part for each in lanes for part in _own(state.lanes[each], state.progress.get(each))]
+
+
 def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
     """What is not of the lanes that share its target partition, itself among them."""
     ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]

@@ -1,17 +1,40 @@
-"""Topics that were deleted and created again: new lanes, and what of the former topic was left behind.
+"""Topics that were deleted and created again: where their new lanes begin, and under which names.
 
 A source topic: what the new one holds was never seen. A target topic: what the former one held is copied again, as far
 back as the source still has it.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 from mirrord.cluster.copy_names import NAMING_ALONE, CopyNames
-from mirrord.cluster.topics import Topic
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.config import FlowConfig
-from mirrord.model.facts import Verdict, VerdictGiven
-from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.model.config_units import Start
+from mirrord.model.first_seen import BEGUN
+from mirrord.model.names import LaneKey, TopicId
+
+
+class FixedStart(NamedTuple):
+    """A start offset, and the setting that it was resolved by."""
+
+    start: Start
+    offset: int
+
+
+class Before(NamedTuple):
+    """What the ledger says of a source partition before a lane of it begins."""
+
+    source: bool = False
+    """Another source topic of the name was copied."""
+    copied_from: int | None = None
+    """Another target topic of the name held the records from this source offset on."""
+    began_at: int | None = None
+    """A target topic of another name holds the records from this source offset on."""
+    late: bool = False
+    """The partition was added, or its topic created, after the flow's first look at it."""
+    fixed: FixedStart | None = None
+    """The start offset that was resolved at that look."""
 
 
 class Incarnations:
@@ -22,12 +45,25 @@ class Incarnations:
 
     def __init__(self, state: FlowState) -> None:
         self._forgotten = state.forgotten_topics
+        self._starts = dict(state.starts)
+        self._looked = state.selected is not None
         self._sources: dict[str, set[TopicId]] = {}
         self._copies: dict[tuple[str, TopicId, int], list[LaneState]] = {}
+        self._began: dict[TopicId, dict[int, int]] = {}
         for lane in state.lanes.values():
             key = lane.key
             self._sources.setdefault(lane.source_topic, set()).add(key.source_topic_id)
             self._copies.setdefault((lane.target_topic, key.source_topic_id, key.partition), []).append(lane)
+            if (first := lane.source_runs.first) is not None:
+                begun = self._began.setdefault(key.source_topic_id, {})
+                offset = 0 if lane.inherited is not None else first.offset
+                begun[key.partition] = min(offset, begun.get(key.partition, offset))
+
+    def before(self, key: LaneKey, source_topic: str, target_topic: str) -> Before:
+        """All of it, for a lane that is about to begin."""
+        again = self.is_again(source_topic, key.source_topic_id)
+        known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
+        return Before(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
         """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
@@ -47,6 +83,24 @@ class Incarnations:
         ]
         return min(firsts, default=None)
 
+    def began_at(self, key: LaneKey) -> int | None:
+        """The first offset of the source partition that was copied into any target topic; None: nothing was copied."""
+        return self._began.get(key.source_topic_id, {}).get(key.partition)
+
+    def is_late(self, key: LaneKey) -> bool:
+        """Whether the source partition was added, or its topic created, after the flow's first look at it."""
+        known = self._starts.get(key.source_topic_id)
+        if known is not None:
+            return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
+        return self._looked or key.source_topic_id in self._began
+
+    def fixed_start(self, key: LaneKey) -> FixedStart | None:
+        """The start offset that was resolved when the source partition was first seen; None: there is none."""
+        known = self._starts.get(key.source_topic_id)
+        if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
+            return None
+        return FixedStart(known.start, known.offsets[key.partition])
+
 
 class Lately:
     """The newest of them."""
@@ -62,6 +116,23 @@ class Lately:
             found = self._found = Incarnations(state)
             self._read = (state, state.next_offset)
         return found
+
+
+def start_offsets(state: FlowState, start_at: Callable[[str], Start]) -> Callable[[str, TopicId, int], int | None]:
+    """Tells the offset at which a partition without a lane begins; None while `start` is not resolved for it.
+
+    A lane that begins at the first record counts as beginning at 0.
+    """
+    found = Incarnations(state)
+
+    def offset(topic: str, topic_id: TopicId, partition: int) -> int | None:
+        key, start = LaneKey(topic_id, partition, TopicId("")), start_at(topic)
+        if start == "earliest" or found.is_late(key):
+            return 0
+        fixed = found.fixed_start(key)
+        return fixed.offset if fixed is not None and fixed.start == start else None
+
+    return offset
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
@@ -84,26 +155,3 @@ def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[To
         where = (lane.key.source_topic_id, lane.target_topic)
         found[where] = found.get(where, frozenset()) | {lane.key.target_topic_id}
     return found
-
-
-def left_behind(state: FlowState, source: Mapping[str, Topic], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Verdicts on what former topics held and was not copied, as far as their ends were seen.
-
-    `source` holds the topics that are there now. A lane that is still hosted may be copying the rest.
-    """
-    told: list[VerdictGiven] = []
-    for lane_id, lane in state.lanes.items():
-        now = source.get(lane.source_topic)
-        if now is None or now.topic_id == lane.key.source_topic_id or lane_id in hosted or lane.grant == 0:
-            continue
-        progress = state.progress.get(lane_id)
-        if progress is None or progress.source_end <= progress.source_offset or _is_told(lane):
-            continue
-        verdict = Verdict(progress.source_offset, progress.source_end, "recreated")
-        line = f"{lane.source_topic} was deleted and created again; the former one ended there when it was seen last"
-        told.append(VerdictGiven(lane_id, lane.grant, (verdict,), line))
-    return told
-
-
-def _is_told(lane: LaneState) -> bool:
-    return bool(lane.verdicts.counts.get("recreated"))

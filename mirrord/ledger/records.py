@@ -25,6 +25,7 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
+from mirrord.model.first_seen import Selected, TopicStarts
 from mirrord.model.job_facts import JobState
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.order_facts import OrderFact
@@ -33,6 +34,8 @@ from mirrord.model.seeking import Seeks
 
 LEASE_KEY = "lease"
 MARK_KEY = "ledger"
+PROGRESS_PREFIX = "progress/"
+"""What the keys of marks begin with."""
 RUNS_KEY = "runs"
 """What the keys of pieces begin with."""
 
@@ -124,6 +127,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     opened_at: int = 0
     regiven: int = -1
     repaired: tuple[RangeRepaired, ...] = ()
+    times: tuple[int, int] = (0, 0)
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
@@ -152,6 +156,9 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
     jobs: tuple[JobState, ...] = ()
+    keeps_starts: bool = False
+    selected: Selected | None = None
+    starts: tuple[TopicStarts, ...] = ()
 
 
 Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
@@ -191,7 +198,7 @@ def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, ch
 
 def progress_key(lane: LaneId) -> str:
     """The key of a lane's mark."""
-    return f"progress/{lane}"
+    return f"{PROGRESS_PREFIX}{lane}"
 
 
 def state_key(record: StateRecord) -> str:

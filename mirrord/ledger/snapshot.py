@@ -10,12 +10,13 @@ written again.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import NamedTuple
 
 from mirrord.ledger.codec import decode_state
 from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.first_seen import note_all_begun
 from mirrord.ledger.records import (
     RUNS_KEY,
     FlowSnapshot,
@@ -168,6 +169,9 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
         compaction=state.compaction,
         named=tuple(state.named.values()),
         jobs=tuple(state.jobs.values()),
+        keeps_starts=state.keeps_starts,
+        selected=state.selected,
+        starts=tuple(state.starts.values()),
     )
     keys.add(flow_key(state.tenure))
     return Cut(state.tenure, state.next_offset, tuple(pieces), tuple(lanes), flow, frozenset(keys))
@@ -245,6 +249,7 @@ def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
         raise LedgerCorrupt(
             f"the snapshot at ledger offset {flow.cut} has {flow.lanes} lanes, found {len(state.lanes)}"
         )
+    note_all_begun(state)
     return state
 
 
@@ -253,10 +258,11 @@ def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
     return Tenure(record.lease_epoch, record.turn)
 
 
-def newest_mark(records: Iterable[StateRecord]) -> LedgerMark | None:
-    """The farthest that the ledger was ever known to reach, by all that stands in the state topic."""
-    marks = [record.ledger if isinstance(record, FlowSnapshot) else record for record in records]
-    return max((mark for mark in marks if isinstance(mark, LedgerMark)), key=lambda mark: mark.end, default=None)
+def mark_of(record: StateRecord) -> LedgerMark | None:
+    """How far a record of the state topic says that the ledger reached."""
+    if isinstance(record, FlowSnapshot):
+        return record.ledger
+    return record if isinstance(record, LedgerMark) else None
 
 
 def _topics_of(lane: LaneId) -> tuple[TopicId, TopicId]:
@@ -303,6 +309,7 @@ def _snapshot_lane(
         seeks=lane.seeks,
         opened_at=lane.opened_at,
         repaired=lane.repaired,
+        times=lane.times,
     )
 
 
@@ -370,6 +377,9 @@ def _restore_flow(flow: FlowSnapshot) -> FlowState:
         compaction=flow.compaction,
         named={each.source_topic_id: each for each in flow.named},
         jobs={job.job: job for job in flow.jobs},
+        keeps_starts=flow.keeps_starts,
+        selected=flow.selected,
+        starts={each.topic_id: each for each in flow.starts},
         next_offset=flow.cut,
     )
 
@@ -406,6 +416,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
         retold=lane.retold,
         regiven=lane.regiven,
         repaired=lane.repaired,
+        times=lane.times,
         opened_at=lane.opened_at,
         changed_at=lane.changed_at,
         folded_to=lane.folded_to,

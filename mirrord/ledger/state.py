@@ -21,6 +21,7 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
+from mirrord.model.first_seen import Selected, TopicStarts
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.job_facts import Job, JobState
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
@@ -107,6 +108,8 @@ class LaneState:
     grant: int = 0
     """0 until the first `LaneTaken`."""
     replicator: str = ""
+    times: tuple[int, int] = (0, 0)
+    """Those of the last `LaneTaken`."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
@@ -190,6 +193,12 @@ class FlowState:
     """How many compactions have begun: the number of the last one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
     """The last job of each kind."""
+    keeps_starts: bool = False
+    """The ledger holds the start offsets of the first look (`FlowOpened`)."""
+    selected: Selected | None = None
+    """The selection under which the source was last looked at; None: it was never looked at, or by an older program."""
+    starts: dict[TopicId, TopicStarts] = field(default_factory=dict[TopicId, TopicStarts])
+    """Start offsets of partitions without a begun lane, by the source topics' ids."""
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
     """Forgotten lanes of which something may stand in the state topic, each with the ledger offset that said so. The
@@ -198,6 +207,8 @@ class FlowState:
     """The room for the runs of all lanes; it decides nothing."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
     """The newest mark of each lane. From the state topic, not from facts."""
+    source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
+    """The records about source topics (`mirrord.ledger.source_ends`). From the state topic, too."""
 
     @property
     def tenure(self) -> Tenure:
@@ -226,8 +237,9 @@ class FlowState:
 
     def mark_progress(self, progress: Progress) -> bool:
         """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""
-        known = self.progress.get(progress.lane)
+        marks = self.progress if progress.source is None else self.source_ends
+        known = marks.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):
             return False
-        self.progress[progress.lane] = progress
+        marks[progress.lane] = progress
         return True

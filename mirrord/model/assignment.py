@@ -9,6 +9,9 @@ from mirrord.model.facts import Mode, Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey
 from mirrord.model.status import LaneState, OpenTransaction, RequestsStatus
 
+_DEFAULTS = RuntimeConfig()
+"""Assumed of a holder whose times the ledger does not say, unless this replicator's own times are longer."""
+
 Former = Literal["none", "left", "dead", "unknown"]
 """What is known of a lane's former holder: there never was one; it drained the lane; its process is known to have
 ended; nothing."""
@@ -67,16 +70,31 @@ class FlowSetup(msgspec.Struct, frozen=True):
         """How long a request may take."""
         return self.runtime.request_timeout_ms / 1000
 
-    def barrier_s(self, former: Former) -> float:
-        """How long a former holder may still write (DESIGN: the lease is a barrier when the broker is not one)."""
-        request_s = self.request_timeout_s
+    def times(self, former: Former, holder: tuple[int, int]) -> tuple[int, int]:
+        """The longest `lease_ttl_ms` and `request_timeout_ms` of this replicator and of a former holder that may still
+        write; `holder` are those of the former holder, as the ledger says (`LaneTaken`)."""
+        own = (self.runtime.lease_ttl_ms, self.runtime.request_timeout_ms)
+        if former in {"none", "left"}:
+            return own
+        ttl_ms, timeout_ms = holder if all(holder) else (_DEFAULTS.lease_ttl_ms, _DEFAULTS.request_timeout_ms)
+        return max(own[0], ttl_ms), max(own[1], timeout_ms)
+
+    def barrier_s(self, former: Former, holder: tuple[int, int]) -> float:
+        """How long a former holder may still write; `holder` are its times, as the ledger says.
+
+        A process that lives may write until its lease ends. What it has sent is appended within its request timeout:
+        when its connection is closed or it ends, the kernel discards what was not delivered (`tune` in
+        `mirrord.shell.pipe`).
+        """
+        ttl_ms, timeout_ms = self.times(former, holder)
         match former:
             case "none" | "left":
                 return 0.0
             case "dead":
-                return request_s
+                # An older version left the connection of a dead process to the kernel, for as long as its lease.
+                return max(timeout_ms, 0 if all(holder) else ttl_ms) / 1000
             case "unknown":
-                return self.runtime.lease_ttl_ms / 1000 + request_s
+                return (ttl_ms + timeout_ms) / 1000
 
 
 class SourceTold(NamedTuple):
@@ -151,6 +169,8 @@ class ReplicatorReport(msgspec.Struct, frozen=True, kw_only=True):
     """Since the replicator began."""
     node: str = ""
     """The node of the Ray cluster that it runs on; empty without Ray."""
+    remark: str = ""
+    """What lanes wait for that is no fault of their own; empty: nothing."""
 
 
 class Greeting(msgspec.Struct, frozen=True):

@@ -1,9 +1,13 @@
-"""From one configuration to another while a daemon runs: what changes for which flow, and what only a restart can take.
+"""From one configuration to another while a daemon runs: what changes for which flow, and what needs a restart.
 
-Topics, groups and what is kept in step change while all lanes that stay wanted go on. What lanes themselves work by
-(limits, names, isolation, the start) is taken up when all lanes of that flow have been drained; other flows are not
-concerned. How many replicators there are, and what they host, is for all flows at once: lanes move, a few at a time.
-Clusters that are in use and the daemon's other settings need another daemon.
+Topics, groups and synchronised settings change while lanes keep copying. Settings that lanes use themselves (limits,
+names, isolation, the start) take effect after all lanes of that flow were drained; other flows are not affected. The
+number of replicators and their placement apply to all flows: lanes move, a few at a time. Clusters in use and the
+daemon's other settings need a restart.
+
+A configuration that arrives over HTTP may change less than the daemon's own file: no cluster, no file reference, no
+folder, no setting of Spark, and no class. The right to give orders includes neither the daemon's secrets nor its files
+nor the choice of the code that it runs.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,8 +15,11 @@ from typing import Literal, cast
 
 import msgspec
 
-from mirrord.model.config import Config, FlowConfig, plain
-from mirrord.model.config_policies import third_party
+from mirrord.model.config import Config, FlowConfig, load_text, plain
+from mirrord.model.config_policies import Unjudged, third_party
+from mirrord.model.config_writer import conf_toml
+from mirrord.model.errors import ConfigError
+from mirrord.model.security import names_secret
 
 LIVE = frozenset(
     {
@@ -38,6 +45,9 @@ DAEMONS_OWN = ("instance", "ray", "http", "logs")
 """What two daemons of the same flows differ in: where each runs, writes and is found."""
 _DAEMONS = ("runtime", *DAEMONS_OWN)
 _JOBS = ("audit", "compact")
+_OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
+_OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
+"""Settings of jobs that name folders, or that Spark runs code by."""
 
 
 class FlowChange(msgspec.Struct, frozen=True):
@@ -70,10 +80,11 @@ class ConfigChanges(msgspec.Struct, frozen=True):
         return (*self.replicators, *self.jobs)
 
 
-def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
+def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
     """What it takes to run by `new` instead of `old`.
 
-    `new_clusters`: whether clusters may be added, and policies of third parties: in the daemon's own file alone.
+    `own_file`: `new` was read from the daemon's own file. It may then name other clusters, classes, folders and
+    settings of Spark.
     """
     before = {flow.name: flow for flow in old.flows}
     after = {flow.name: flow for flow in new.flows}
@@ -83,7 +94,10 @@ def compare(old: Config, new: Config, *, new_clusters: bool) -> ConfigChanges:
         for name, flow in after.items()
         if name not in before
     ]
-    refused = list(_refused(old, new, new_clusters=new_clusters))
+    refused = list(_refused(old, new))
+    refused += _refused_from_file(old, new) if own_file else _refused_from_order(old, new)
+    if not own_file and not refused:
+        refused += _faults(from_order(old, new))
     for name, flow in after.items():
         if name in before and flow != before[name]:
             if (flow.source, flow.target) != (before[name].source, before[name].target):
@@ -114,7 +128,9 @@ def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
 
 
 def _lines(path: str, old: object, new: object) -> Iterator[str]:
-    """One line for each value that differs; lists by what comes and what goes."""
+    """One line for each value that differs; a list shows its added and removed items.
+
+    Values whose names are those of secrets are not shown."""
     match old, new:
         case dict(), dict():
             before, after = cast(dict[str, object], old), cast(dict[str, object], new)
@@ -123,6 +139,8 @@ def _lines(path: str, old: object, new: object) -> Iterator[str]:
                     yield from _lines(f"{path}.{name}", before.get(name), after.get(name))
         case list(), list():
             yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
+        case _ if names_secret(path):
+            yield f"{path}: another value"
         case _:
             yield f"{path}: {_text(old)} -> {_text(new)}"
 
@@ -141,20 +159,57 @@ def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
     return {(key, text, msgspec.json.encode(settings)) for key, text, settings in third_party(flow)}
 
 
-def _refused(old: Config, new: Config, *, new_clusters: bool) -> Iterator[str]:
+def from_order(old: Config, new: Config) -> Config:
+    """`old` with the parts of `new` that an order may change. All else stays, whatever `new` says."""
+    return msgspec.structs.replace(
+        old,
+        flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
+        elsewhere=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.elsewhere),
+        replicators=new.replicators,
+        audit=msgspec.structs.replace(new.audit, out=old.audit.out, spark=old.audit.spark),
+        compact=msgspec.structs.replace(new.compact, path=old.compact.path, spark=old.compact.spark),
+    )
+
+
+def _refused(old: Config, new: Config) -> Iterator[str]:
     for name in _DAEMONS:
-        before, after = getattr(old, name), getattr(new, name)
-        if before != after:
+        if getattr(old, name) != getattr(new, name):
             yield f"{name}: it is read when a daemon starts; restart it"
-    known = {policy for flow in old.flows for policy in _loads(flow)}
-    for flow in new.flows:
-        # To load a policy is to run code: whoever may give orders need not be whoever may choose what runs.
-        for key, text, _ in sorted(() if new_clusters else _loads(flow) - known):
-            yield f'flow {flow.name}: {key}: "{text}" is taken from the daemon\'s own file alone (SIGHUP)'
-    used = {alias for flow in new.flows for alias in (flow.source, flow.target)}
-    for alias in sorted(used):
-        if alias not in old.clusters:
-            if not new_clusters:
-                yield f"clusters.{alias}: a new cluster is taken from the daemon's own file alone (SIGHUP)"
-        elif old.clusters[alias] != new.clusters[alias]:
+
+
+def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
+    for alias in sorted({alias for flow in new.flows for alias in (flow.source, flow.target)}):
+        if alias in old.clusters and old.clusters[alias] != new.clusters[alias]:
             yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+
+
+def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
+    """What somebody who may give orders may not change, whether a flow uses it or not: a later order could use it."""
+    used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
+    for alias in sorted(used | new.clusters.keys()):
+        if alias not in old.clusters:
+            yield f"clusters.{alias}: a new cluster is {_OWN_FILE}"
+        elif new.clusters.get(alias, old.clusters[alias]) != old.clusters[alias]:
+            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+    for table, keys in _OWN_FILE_SETTINGS.items():
+        for key in keys:
+            if getattr(getattr(old, table), key) != getattr(getattr(new, table), key):
+                yield f"{table}.{key}: it is {_OWN_FILE}"
+    known = {policy for flow in old.all_flows for policy in _loads(flow)}
+    for flow in new.all_flows:
+        # Loading a policy runs code.
+        for key, text, _ in sorted(_loads(flow) - known):
+            yield f'flow {flow.name}: {key}: "{text}" is {_OWN_FILE}'
+        if flow.archive != new.compact.path:
+            yield f"flow {flow.name}: archive: it is {_OWN_FILE}"
+
+
+def _faults(config: Config) -> list[str]:
+    """What the rules of a conf.toml refuse of a configuration that was not read from one."""
+    whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
+    try:
+        read = load_text(conf_toml(whole), "the configuration", Unjudged())
+    except ConfigError as error:
+        return str(error).splitlines()
+    parts = ("flows", "replicators", "audit", "compact")
+    return [f"{part}: no file could say this" for part in parts if getattr(read, part) != getattr(whole, part)]

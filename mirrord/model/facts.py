@@ -13,12 +13,14 @@ from mirrord.model.acls import AclRule
 from mirrord.model.archive import CompactionBegan, MapCompacted
 from mirrord.model.audit_facts import AuditFact
 from mirrord.model.fact import Fact
+from mirrord.model.first_seen import Selected, TopicStarts
 from mirrord.model.job_facts import JobFact
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.order_facts import OrderFact
 from mirrord.model.quarantine import Quarantined, QuarantineOrder
 from mirrord.model.runs import Run
 from mirrord.model.seeking import LaneSought, SeekDone
+from mirrord.model.source_ends import SourceEnds
 
 Reason = Literal[
     "control",
@@ -90,6 +92,8 @@ class FlowOpened(Fact, frozen=True, tag="flow_opened"):
     flow: str
     source_cluster: ClusterId
     target_cluster: ClusterId
+    keeps_starts: bool = False
+    """The ledger holds the start offsets of the first look. False: an older program or a rebuild opened it."""
 
 
 class LeaseTaken(Fact, frozen=True, tag="lease_taken"):
@@ -240,16 +244,16 @@ class LaneOpened(Fact, frozen=True, tag="lane_opened"):
 
 
 class LaneTaken(Fact, frozen=True, tag="lane_taken"):
-    """A replicator took the lane. Binds only when `grant` is one more than the lane's; facts of older grants no longer
-    bind.
+    """A replicator took the lane. Binds only if `grant` is one more than the lane's; facts of older grants do not bind.
 
-    This closes the list of intents that the former holder can have bound: what it may still write lies in runs that
-    stand in the ledger before this fact.
+    All intents of the former holder precede this fact. `times` are the longest lease and request timeout, in ms, of the
+    holder and of a former one that did not leave cleanly; zeros: an older version wrote the fact.
     """
 
     lane: LaneId
     grant: int
     replicator: str
+    times: tuple[int, int] = (0, 0)
 
 
 class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
@@ -412,10 +416,14 @@ TopicFact = (
 
 
 class ConfigChanged(Fact, frozen=True, tag="config_changed"):
-    """While it ran, the holder was given another configuration of the flow; what follows was done by it."""
+    """What follows was done by another configuration, or by the first one."""
 
     changes: tuple[str, ...]
     """One line for each setting that is new, for people."""
+    starts: tuple[TopicStarts, ...] = ()
+    """Topics that the configuration selects for the first time."""
+    selected: Selected | None = None
+    """All topics that this selects were seen: one that appears later was created later. None: as before."""
 
 
 FlowFact = (
@@ -478,6 +486,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     settled: bool = False
     """What of the source lies in front of `source_offset` stands below the mark, or is not copied: nothing is on its
     way."""
+    source: SourceEnds | None = None
+    """Set in records about a source topic (`mirrord.ledger.source_ends`); these are no lane's mark."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

@@ -134,7 +134,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric(
         "mirrord_lost_offsets", "gauge", "offsets", ("flow", "reason"),
         "Those of them that are lost to the target: expired or truncated before they were copied, of a topic that was "
-        "created anew, refused by the target, left out by order, or without an explanation.",
+        "deleted, refused by the target, left out by order, or without an explanation.",
     ),
     Metric(
         "mirrord_foreign_offsets", "gauge", "offsets", FLOW,

@@ -1,6 +1,7 @@
 """How mirrord is let into a cluster. Secrets are references that only the process which connects resolves."""
 
 import os
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -17,6 +18,15 @@ REFERENCE_RULE = (
     'a reference: "env:NAME" (an environment variable), "file:PATH", or "properties:PATH#KEY" (a key of a properties '
     "file; #OPTION behind it takes one option of a sasl.jaas.config)"
 )
+
+_SECRET_NAME = re.compile(
+    r"password|passwd|token|secret|credential|private_key|jaas|^sasl|access[._-]?key|account[._-]?key", re.IGNORECASE
+)
+
+
+def names_secret(key: str) -> bool:
+    """Whether a value under this key may be a secret, by the key's name alone."""
+    return _SECRET_NAME.search(key) is not None
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -43,15 +53,19 @@ class Secret(msgspec.Struct, frozen=True):
         return self if kind == "env" else Secret(f"{kind}:{folder / name}")
 
     def resolve(self) -> str:
-        """The secret's text, without the line end of a file. Raises EnvironmentFault when it is not there."""
+        """The secret's text, without the line end of a file. Raises EnvironmentFault when it is missing or blank."""
         kind, _, name = self.reference.partition(":")
         match kind:
             case "env":
-                return _variable(name)
+                text = _variable(name)
             case "properties":
-                return _property(*name.split("#"))
+                text = _property(*name.split("#"))
             case _:
-                return _file(name)
+                text = _file(name)
+        if not text.strip():
+            # A file that is being written, a secret with an empty key: as a token it would let everybody in.
+            raise EnvironmentFault(f"the secret {self.reference} is empty")
+        return text
 
     def __repr__(self) -> str:
         return "***"
@@ -60,10 +74,9 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def _variable(name: str) -> str:
-    value = os.environ.get(name)
-    if not value:
-        raise EnvironmentFault(f"the environment variable {name} is not set, or empty")
-    return value
+    if name not in os.environ:
+        raise EnvironmentFault(f"the environment variable {name} is not set")
+    return os.environ[name]
 
 
 def _file(name: str) -> str:

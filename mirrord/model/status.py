@@ -30,6 +30,9 @@ LaneState = Literal[
 ]
 """A lane's phase; "paused" when somebody ordered that and it is drained; "unknown" while nobody reports it."""
 
+WAITING: frozenset[LaneState] = frozenset({"opening", "waiting", "resuming", "settling", "rebuilding"})
+"""States in which nothing is copied and a lane tries to go on by itself, or waits for a person to act."""
+
 FlowState = Literal["starting", "running", "standby", "draining", "stopped", "down"]
 """standby: another daemon holds the lease. stopped: the last holder drained and left. down: it vanished."""
 
@@ -259,6 +262,15 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class LossStatus(msgspec.Struct, frozen=True):
+    """Source offsets that are lost with a topic that was deleted; no lane of the status counts them."""
+
+    topic: str
+    partition: int
+    reason: str
+    offsets: int
+
+
 class TopicStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A topic that needs attention; one line each."""
 
@@ -362,6 +374,8 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None where nobody wants it."""
     jobs: tuple[JobStatus, ...] = ()
     """Those that are scheduled, or have ever run."""
+    losses: tuple[LossStatus, ...] = ()
+    """What was lost with topics that were deleted, whether or not they were created again."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ Questions of one tick of the event loop that go to the same broker share a reque
 must not make a thousand requests. An answer comes back through a callback, with a Kafka error code. A question that
 cannot be asked now waits for the next news of the cluster, for a short time; then the error is NETWORK_EXCEPTION when
 the broker could not be asked, LEADER_NOT_AVAILABLE when nobody is known to lead, UNKNOWN_TOPIC_ID when the topic is not
-there any more.
+there any more. UNSUPPORTED_VERSION: the broker is too old for the question.
 """
 
 import asyncio
@@ -17,10 +17,18 @@ from mirrord.model.errors import MirrordError
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, Leader, PartitionId
 from mirrord.shell.tasks import tell_failure
-from mirrord.wire.apis import DESCRIBE_PRODUCERS, INIT_PRODUCER_ID, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, Api
-from mirrord.wire.errors import ErrorCode
+from mirrord.wire.apis import (
+    DESCRIBE_PRODUCERS,
+    INIT_PRODUCER_ID,
+    LIST_LOCAL_OFFSETS,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    Api,
+)
+from mirrord.wire.errors import ErrorCode, UnsupportedBroker
 from mirrord.wire.offsets import (
     EARLIEST,
+    EARLIEST_LOCAL,
     LATEST,
     EpochEnd,
     EpochQuestion,
@@ -45,6 +53,7 @@ from mirrord.wire.producers import (
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
+UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
 """How long a question waits to be asked."""
 
@@ -136,6 +145,10 @@ class _Kind(Generic[Answer]):
         try:
             connection = await self._view.link(node, "ask").get()
             answers = await ask(connection, api, self._encode(asked.values()), connection.version(api), self._decode)
+        except UnsupportedBroker:
+            for question in questions:
+                question.tell(UNSUPPORTED, None)
+            return
         except MirrordError:
             self._postpone(questions, NETWORK)
             return
@@ -178,6 +191,7 @@ class Asks:
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
+        self._local_starts = _Kind(self, LIST_LOCAL_OFFSETS, _encode_visible, decode_list_offsets)
         view.on_change.append(self._again)
 
     def close(self) -> None:
@@ -241,6 +255,15 @@ class Asks:
 
         self._starts.add(Question(partition, told, -1, time))
 
+    def local_start(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+        """(error, offset): where the part of the log begins that is on the leader's own disks. Records below that are
+        in remote storage (KIP-405). UNSUPPORTED_VERSION before Kafka 3.4."""
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            tell(error, -1 if answer is None else answer.offset)
+
+        self._local_starts.add(Question(partition, told, -1, EARLIEST_LOCAL))
+
     def producer_id(self, tell: Callable[[int, int, int], None]) -> None:
         """(error, producer id, epoch): a new producer without a transactional id, from any broker."""
         self.begin(self._ask_producer_id(tell))
@@ -264,7 +287,7 @@ class Asks:
         task.add_done_callback(tell_failure("question_failed"))
 
     def _again(self) -> None:
-        for kind in (self._ends, self._producers, self._latest, self._earliest, self._starts):
+        for kind in (self._ends, self._producers, self._latest, self._earliest, self._starts, self._local_starts):
             kind.again()
 
     def _encode_start(self, questions: Iterable[Question[ListedOffset]]) -> bytes:

@@ -1,23 +1,27 @@
 """What there is to audit, by a flow's ledger: the lanes, their ranges, and what is to be known to read them."""
 
+import asyncio
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
 from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import WITHHELD, AuditRange, RangeResult
+from mirrord.audit.model import WITHHELD, AuditRange, Explained, RangeResult
 from mirrord.audit.ranges import ranges
+from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.audit_facts import RangeAudited, RangeRepaired
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.config_checks import goes_back
-from mirrord.model.facts import AnyFact, Verdict
+from mirrord.model.facts import LOSSES, AnyFact, Verdict
+from mirrord.model.intervals import uncovered
 from mirrord.model.letters import Returned
 from mirrord.model.names import Alias, LaneId, TopicPartition
 from mirrord.shell.attic import run_memory
+from mirrord.shell.audit_selection import NO_LEDGER, Uncopied, uncopied
 from mirrord.shell.auditing import AuditedLane, is_compacted
 from mirrord.shell.brought_back import brought_back
 from mirrord.shell.effective import topic_settings
@@ -30,6 +34,8 @@ from mirrord.shell.topics import KafkaTopicAdmin
 PATIENCE_S = 10.0
 RANGE_RECORDS = 100_000
 """Of one range: when its records have to be compared, those of both sides are held at once."""
+BEGIN_S = 5.0
+"""A running daemon has twice this time to begin with a partition before the audit reports it as not copied."""
 _POLICY = "cleanup.policy"
 
 
@@ -51,8 +57,16 @@ class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
     """What earlier audits have proven; the ranges go on behind it."""
     is_from_begin: bool = True
     """The first range goes on where the lane is proven to, or is the first one of the lane."""
+    left_out: int = 0
+    """Ranges that this audit was not asked to look at (`since_ms`)."""
     lost: int = 0
     """Records that were copied into a target topic that is not there any more."""
+    uncopied: tuple[int, int] = (0, 0)
+    """Source offsets [start, end) of a partition of which nothing is copied."""
+    losses: tuple[Explained, ...] = ()
+    """What the ledger says was lost outside of the ranges."""
+    waiting: int = 0
+    """Newer source offsets that are not copied yet."""
     repaired: tuple[RangeRepaired, ...] = ()
     """What of its source offsets lies in a topic of its own."""
 
@@ -66,6 +80,8 @@ class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
     lanes: tuple[PlannedLane, ...]
     history: tuple[RangeAudited, ...] = ()
     """What audits have proven before, as far as the ledger still tells."""
+    trouble: str = ""
+    """Why the flow cannot be audited, one line for people; empty when it is."""
 
 
 async def plan_flow(
@@ -77,14 +93,31 @@ async def plan_flow(
     *,
     again: bool = False,
 ) -> FlowPlan:
-    """What of a flow is to be audited: all below its marks, of topics that match one of the regexes, if any; of a topic
-    that was made anew the newest copy alone.
+    """What of a flow is to be audited: all below its marks, and every selected partition of which nothing is copied; of
+    topics that match one of the regexes, if there are any. Of a topic that was created again the newest copy alone.
 
     What earlier audits have proven as closely as `level` would is left out, if that is "digest" or "records" and not
-    `again`. With `since_ms` only what the source held behind its first record of that time. Raises LedgerMissing and
-    other EnvironmentFaults.
+    `again`. With `since_ms` only what the source held after its first record of that time. Raises EnvironmentFault.
     """
-    state, gaps, history = await read_told(config, flow)
+    for tries_left in (2, 1, 0):
+        plan, may_begin = await _plan_now(config, flow, level, topics, since_ms, again=again)
+        if not may_begin or not tries_left:
+            return plan
+        # A daemon may be about to create the copy of a new topic, or to copy its first records.
+        await asyncio.sleep(BEGIN_S)
+    raise AssertionError
+
+
+async def _plan_now(
+    config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
+) -> tuple[FlowPlan, bool]:
+    """The plan, and whether partitions that are not copied may be begun at any moment."""
+    try:
+        state, gaps, history = await read_told(config, flow)
+    except LedgerMissing:
+        rows = _with_uncopied([], await uncopied(config, flow, None, topics, PATIENCE_S))
+        plan = FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(rows), trouble=NO_LEDGER)
+        return plan, False
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
         verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
@@ -94,6 +127,7 @@ async def plan_flow(
         if not patterns or any(pattern.fullmatch(lane.source_topic) for pattern in patterns):
             newest[TopicPartition(lane.source_topic, lane.partition)] = lane
     lanes = list(newest.values())
+    missing = await uncopied(config, flow, state, topics, PATIENCE_S)
     there = await _Clusters.look(config, flow, lanes, since_ms)
     returned, _ = await brought_back(config, flow, state)
     told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
@@ -102,10 +136,63 @@ async def plan_flow(
     ]
     planned = [_with(each, returned.get(each.lane, [])) for each in planned]
     planned = [msgspec.structs.replace(each, repaired=state.lanes[each.lane].repaired) for each in planned]
+    former = _former_losses(state, planned, verdicts)
+    planned = [_with_losses(each, verdicts.get(each.lane, []), former, there.since) for each in planned]
+    planned = _with_uncopied(planned, missing)
     planned.sort(key=lambda each: each.audited.source)
-    return FlowPlan(
-        flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(planned), history=tuple(history)
-    )
+    names = (flow.name, flow.source, flow.target)
+    plan = FlowPlan(flow=names[0], source=names[1], target=names[2], lanes=tuple(planned), history=tuple(history))
+    return plan, any(each.start < each.end and not each.why for each in missing)
+
+
+def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) -> list[PlannedLane]:
+    """The same, with what is known of partitions without a copied record."""
+    rows = {each.audited.source: each for each in planned}
+    for each in missing:
+        audited = AuditedLane(source=each.source, target=each.target, committed=True)
+        row = rows.get(each.source) or PlannedLane(lane=LaneId(str(each.source)), audited=audited)
+        why = f": {each.why}" if each.why else ""
+        said = f"nothing of it is copied{why}" if each.start < each.end else f"nothing is to be copied yet{why}"
+        rows[each.source] = msgspec.structs.replace(row, skipped=said, uncopied=(each.start, each.end))
+    return list(rows.values())
+
+
+def _former_losses(
+    state: FlowState, planned: Sequence[PlannedLane], verdicts: Mapping[LaneId, Sequence[Verdict]]
+) -> dict[TopicPartition, list[Explained]]:
+    """By source partition what was lost of former topics of that name, or by way of former copies."""
+    newest = {each.lane for each in planned}
+    found: dict[TopicPartition, list[Explained]] = {}
+    for lane in state.lanes.values():
+        if lane.key.id not in newest:
+            place = TopicPartition(lane.source_topic, lane.partition)
+            found.setdefault(place, []).extend(
+                Explained(each.reason, "source", each.start, each.end)
+                for each in verdicts.get(lane.key.id, ())
+                if each.reason in LOSSES
+            )
+    return found
+
+
+def _with_losses(
+    lane: PlannedLane,
+    verdicts: Sequence[Verdict],
+    former: Mapping[TopicPartition, Sequence[Explained]],
+    since: Mapping[TopicPartition, int] | None,
+) -> PlannedLane:
+    """The same, with the losses that none of its ranges contains and no earlier audit has counted."""
+    proven_to = lane.proven.source_offset if lane.proven else 0
+    begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
+    looked = [(each.source_start, each.source_end) for each in lane.ranges]
+    losses = [
+        Explained(each.reason, "source", *part)
+        for each in verdicts
+        if each.reason in LOSSES and each.reason != "truncated" and not lane.left_out
+        for part in uncovered((max(each.start, begin), each.end), looked)
+    ]
+    if lane.proven is None and since is None:
+        losses += former.get(lane.audited.source, ())
+    return msgspec.structs.replace(lane, losses=tuple(losses))
 
 
 def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
@@ -154,6 +241,7 @@ class _Clusters(msgspec.Struct, frozen=True):
     target_compacted: Collection[str]
     target_logs: Mapping[TopicPartition, tuple[int, int]]
     source_starts: Mapping[TopicPartition, int]
+    source_ends: Mapping[TopicPartition, int]
     since: Mapping[TopicPartition, int] | None
     others_write: bool
 
@@ -178,6 +266,7 @@ class _Clusters(msgspec.Struct, frozen=True):
             await _compacted(config, flow.target, target_ids),
             {place: (starts.get(place, 0), end) for place, end in ends.items()},
             await log_offsets(config.clusters[flow.source], sources, "start"),
+            await log_offsets(config.clusters[flow.source], sources, "end"),
             since,
             # Under the same names both ways the target has writers of its own.
             any(goes_back(flow, other) for other in config.all_flows),
@@ -185,7 +274,7 @@ class _Clusters(msgspec.Struct, frozen=True):
 
 
 async def _ids(config: Config, alias: Alias, topics: Collection[str]) -> dict[str, str]:
-    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S)
+    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
     try:
         return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
     finally:
@@ -227,7 +316,7 @@ def _plan(
         skipped, lost = "the target topic is gone, or was made anew", mark.ordinal if mark is not None else 0
     elif level != "ledger" and _is_transformed(flow, source.topic):
         skipped = "its records are transformed on the way, which an audit does not follow yet"
-    elif mark is None or not len(lane.source_runs) or not len(lane.target_runs):
+    elif mark is None or not len(lane.source_runs):
         skipped = "nothing of it is copied yet"
     if skipped or mark is None:
         return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
@@ -235,7 +324,8 @@ def _plan(
     first = max(floor(lane), proven.end if proven else 0)
     if not _has_forgotten(lane, verdicts, audited):
         forgotten_below = 0
-    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below))
+    proven_to = proven.source_offset if proven else None
+    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below, proven_to))
     if there.since is not None:
         begin = there.since.get(source)
         found = [each for each in found if begin is not None and each.source_end > begin]
@@ -247,6 +337,8 @@ def _plan(
         proven=proven,
         is_from_begin=found[:1] == every[:1],
         verdicts_are_known=known == counted,
+        left_out=len(every) - len(found),
+        waiting=max(0, there.source_ends.get(source, 0) - mark.source_offset),
         target_log=there.target_logs[target],
         source_start=there.source_starts.get(source, 0),
     )

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mirrord.audit.by_ledger import losses_within
 from mirrord.audit.model import AuditRange, LaneSummary, RangeResult
 from mirrord.audit.report import FoundThen
 from mirrord.model.audit_facts import RangeAudited
@@ -185,6 +186,8 @@ def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_m
     last: AuditRange | None = None
     newest_ms = lane.proven.newest_ms if lane.proven else -1
     for wanted in lane.ranges if lane.is_from_begin else ():
+        if not wanted.pieces:
+            break  # a proof names ordinals
         result = found.get((wanted.first, wanted.end))
         if result is None or result.compared.differences:
             break
@@ -213,8 +216,18 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
             differences[difference.kind] += difference.length
         for each in result.compared.explained:
             explained[each.cause] += each.end - each.start
+    inside = [
+        loss
+        for wanted in lane.ranges
+        if (result := found.get((wanted.first, wanted.end))) is not None
+        for loss in losses_within(wanted, result.compared)
+    ]
+    for each in (*lane.losses, *inside):
+        explained[each.cause] += each.end - each.start
     if lane.lost:
         differences["missing"] += lane.lost
+    if lane.uncopied[0] < lane.uncopied[1]:
+        differences["not-copied"] += lane.uncopied[1] - lane.uncopied[0]
     fact = proven(lane, found.values(), level, 0) if level != "ledger" else None
     fact = fact or lane.proven
     return LaneSummary(
@@ -229,6 +242,9 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
         proven_ms=fact.newest_ms if fact and fact.newest_ms >= 0 else None,
         read_bytes=sum(result.read_bytes for result in found.values()),
         skipped=lane.skipped,
+        ranges=len(lane.ranges) + lane.left_out,
+        looked_at=sum((wanted.first, wanted.end) in found for wanted in lane.ranges),
+        waiting=lane.waiting,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from mirrord.audit.batches import SeenBatch, compare_batches
+from mirrord.audit.keys import KeyedCopy, Newest, merged, source_rows, target_rows
 from mirrord.audit.model import AuditRange, Compared, RangeResult, Seen, Surroundings
 from mirrord.audit.records import compare_records
 from mirrord.model.errors import EnvironmentFault
@@ -55,6 +56,30 @@ class RangeReader:
                 continue
         return await self._audit(lane, wanted)
 
+    async def keys(
+        self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
+    ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
+        """The newest record of each key in a range, what is to be known of the target, and how many bytes were read.
+        Raises EnvironmentFault when a log cannot be read."""
+        for _ in range(TRIES):
+            try:
+                return await self._keys(lane, wanted, with_source=with_source)
+            except RangeGone:
+                continue
+        return await self._keys(lane, wanted, with_source=with_source)
+
+    async def _keys(
+        self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
+    ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
+        both = _Both(self._source, self._target, lane, wanted, self._pace)
+        await both.look()
+        found: dict[bytes, Newest] = {}
+        sides = [both.source_keys()] if with_source else []
+        for side in (*sides, both.target_keys()):
+            async for key, newest in side:
+                found[key] = merged(found[key], newest) if key in found else newest
+        return found, both.keyed_copy(), both.read_bytes
+
     async def _audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
         both = _Both(self._source, self._target, lane, wanted, self._pace)
         await both.look()
@@ -82,6 +107,15 @@ class _Both:
         """Find out where both logs begin and end."""
         self._source_bounds = await self._source_log.bounds(self._lane.source, committed=self._lane.committed)
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
+
+    def keyed_copy(self) -> KeyedCopy:
+        """The target, as its keys are judged."""
+        return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
+
+    @property
+    def read_bytes(self) -> int:
+        """Of both logs, so far."""
+        return self._read_bytes
 
     @property
     def is_whole(self) -> bool:
@@ -112,14 +146,7 @@ class _Both:
         """The comparison record by record."""
         keyed = self._lane.target_compacted
         source = [seen async for batch in self._source_batches() for seen in self._seen(batch, keyed=keyed)]
-        target: list[Seen] = []
-        newest: dict[bytes, int] = {}
-        async for batch in self._target_batches(behind=keyed):
-            for seen in self._seen(batch, keyed=keyed):
-                if seen.offset < self._wanted.target_end:
-                    target.append(seen)
-                if seen.key is not None:
-                    newest[seen.key] = seen.offset
+        target = [seen async for batch in self._target_batches() for seen in self._seen(batch, keyed=keyed)]
         around = Surroundings(
             source_committed=self._lane.committed,
             source_log_start=self._source_bounds[0],
@@ -128,7 +155,23 @@ class _Both:
             target_compacted=self._lane.target_compacted,
             others_write=self._lane.others_write,
         )
-        return compare_records(self._wanted, source, target, around, newest)
+        return compare_records(self._wanted, source, target, around)
+
+    async def source_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
+        """The keys of the range at the source."""
+        async for batch in self._source_batches():
+            for row in source_rows(self._wanted, self._inside(batch, self._wanted.source_start)):
+                yield row
+
+    async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
+        """The keys of the range at the target."""
+        async for batch in self._target_batches():
+            for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
+                yield row
+
+    def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
+        """Without what precedes the range in its first batch: the range before counts that."""
+        return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:
         start, end = self._within(self._source_bounds, self._wanted.source_start, self._wanted.source_end)
@@ -142,11 +185,8 @@ class _Both:
                         self._newest_ms = max(self._newest_ms, batch.header.max_timestamp)
                     yield batch
 
-    async def _target_batches(self, *, behind: bool = False) -> AsyncGenerator[ReadBatch, None]:
-        """With `behind` up to the end of the log: what a key's newest record is stands there."""
-        log_end = self._target_bounds[1]
-        end = log_end if behind else self._wanted.target_end
-        start, end = self._within(self._target_bounds, self._wanted.target_start, end)
+    async def _target_batches(self) -> AsyncGenerator[ReadBatch, None]:
+        start, end = self._within(self._target_bounds, self._wanted.target_start, self._wanted.target_end)
         async with aclosing(self._target_log.read(self._lane.target, start, end, committed=False)) as batches:
             async for batch in batches:
                 self._read_bytes += batch.end - batch.start

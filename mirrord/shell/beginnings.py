@@ -8,7 +8,7 @@ import msgspec
 
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.incarnations import Lately
+from mirrord.ledger.incarnations import Before, Lately
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
@@ -104,12 +104,12 @@ class _Look:
         known = self._ledger.lanes.get(lane.lane)
         if known is not None and len(known.source_runs):
             return self._beginning(lane, "history")
-        former = self._former.of(self._ledger)
-        if former.is_again(lane.source_topic, lane.key.source_topic_id):
+        before = self._former.of(self._ledger).before(lane.key, lane.source_topic, lane.target_topic)
+        if before.source:
             again = "the source topic was deleted and created again: begins at its first record"
             return self._beginning(lane, "start", note=again)
-        first = former.copied_from(lane.key, lane.target_topic)
-        if first is not None:
+        if before.copied_from is not None:
+            first = before.copied_from
             again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
             return self._beginning(lane, "start", note=again)
         legacy, unknown = await self._before(lane)
@@ -117,7 +117,8 @@ class _Look:
             return self._beginning(lane, "unknown", note=unknown)
         found = legacy.inherited
         if found is None:
-            return self._beginning(lane, "trouble" if legacy.trouble else "start", note=legacy.trouble)
+            note = legacy.trouble or self._rule(lane, before)
+            return self._beginning(lane, "trouble" if legacy.trouble else "start", note=note)
         return self._beginning(
             lane,
             found.found,
@@ -128,6 +129,16 @@ class _Look:
             lacking_records=sum(end - start for start, end in found.missing),
             note=legacy.trouble,
         )
+
+    def _rule(self, lane: PlannedLane, before: Before) -> str:
+        """What replaces the configured start, if anything does."""
+        if self._flow.start_at(lane.source_topic) == "earliest":
+            return ""
+        if before.began_at is not None:
+            return f"copied under another name before: begins at {before.began_at}, or where the source's log does"
+        if before.late:
+            return "added after the flow's first start: begins at its first record"
+        return "" if before.fixed is None else f"begins at {before.fixed.offset}, its `start` when it was first seen"
 
     async def _before(self, lane: PlannedLane) -> tuple[Legacy, str]:
         """What MirrorMaker 2 left, and what stands there that nobody knows of."""

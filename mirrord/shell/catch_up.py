@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from mirrord.ledger.account import Account, account
+from mirrord.ledger.account import Account, account, uncopied
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault
+from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.names import TopicPartition
 from mirrord.model.status import FlowStatus, LaneStatus, Status
 from mirrord.shell.hazards import read_state
@@ -23,6 +24,9 @@ UNCOVERED_S = 30.0
 """How long a selected partition may be without a lane while its flow runs (its target topic cannot be created), or its
 lane tell why it does not begin."""
 
+HALTED_S = 10.0
+"""How long a lane may be halted before it counts as one that stays so."""
+
 Ends = Mapping[TopicPartition, int]
 
 
@@ -33,12 +37,18 @@ class FlowProof(msgspec.Struct, frozen=True):
     partitions: int
     records: int
     """Copied since the lanes were opened."""
-    explained: int
+    uncopied: Mapping[Reason, int]
+    """Source offsets without a copy, by the reason."""
     counted: int
     """Partitions whose offsets could be counted from their beginning."""
     newer: int
-    """Source offsets that came in since the end that counts: somebody still writes."""
+    """Source offsets that are not copied: they came in after the last copied record, and somebody still writes."""
     differences: tuple[str, ...]
+
+    @property
+    def losses(self) -> dict[Reason, int]:
+        """What of it the target lacks."""
+        return {reason: count for reason, count in self.uncopied.items() if reason in LOSSES}
 
 
 class CatchUp:
@@ -50,6 +60,8 @@ class CatchUp:
         self._ends: dict[str, Ends] = {}
         self._final = False
         self._since: dict[str, float] = {}
+        self._halted: dict[tuple[str, str, int], float] = {}
+        """Since when a lane has been halted without a break."""
 
     async def reached(self, status: Status) -> bool:
         """Whether every selected partition has been copied up to the ends that count.
@@ -59,7 +71,7 @@ class CatchUp:
         if not self._ends and not await self._look():
             return False
         flows = {flow.name: flow for flow in status.flows}
-        if not all(self._flow_reached(flows.get(flow.name), self._ends[flow.name]) for flow in self._config.flows):
+        if not all(self.reached_by(flows.get(flow.name), self._ends[flow.name]) for flow in self._config.flows):
             return False
         if self._final:
             return True
@@ -94,21 +106,30 @@ class CatchUp:
         self._ends = ends
         return True
 
-    def _flow_reached(self, flow: FlowStatus | None, ends: Ends) -> bool:
+    def reached_by(self, flow: FlowStatus | None, ends: Ends) -> bool:
+        """Whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
         if flow is None or flow.state != "running":
             return False
         uncovered = [str(each) for each in missing(flow.lanes, ends)]
         uncovered += [lane.note for lane in flow.lanes if lane.state == "opening" and lane.note]
         if not uncovered:
             self._since.pop(flow.name, None)
-        elif asyncio.get_running_loop().time() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
+        elif self._now() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
             names = ", ".join(uncovered[:3])
             raise EnvironmentFault(f"flow {flow.name}: not copied: {names}{f': {flow.note}' if flow.note else ''}")
-        still = [lane for lane in flow.lanes if lane.state in {"halted", "paused"}]
+        still = [lane for lane in flow.lanes if lane.state == "paused" or self._stays_halted(flow.name, lane)]
         if still:
             lines = (f"flow {flow.name}: {lane.topic}-{lane.partition} is {lane.state}: {lane.note}" for lane in still)
             raise EnvironmentFault("\n".join(lines))
         return not uncovered and not behind(flow.lanes, ends)
+
+    def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
+        """A lane that a former run left halted tries again, and what a policy decides takes a moment."""
+        where = (flow, lane.topic, lane.partition)
+        if lane.state != "halted":
+            self._halted.pop(where, None)
+            return False
+        return self._now() - self._halted.setdefault(where, self._now()) > HALTED_S
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
@@ -137,9 +158,9 @@ class CatchUp:
             flow=flow.name,
             partitions=len(ends),
             records=sum(each.copied for each in accounts.values()),
-            explained=sum(each.explained for each in accounts.values()),
+            uncopied=uncopied(state, {partition.topic for partition in ends}),
             counted=sum(each.counted for each in accounts.values()),
-            newer=sum(max(0, now_ends.get(partition, 0) - end) for partition, end in ends.items()),
+            newer=sum(max(0, now_ends.get(where, 0) - each.position) for where, each in accounts.items()),
             differences=tuple(differences),
         )
 

@@ -13,13 +13,15 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import Alias
+from mirrord.shell.aliases import check_alias
 from mirrord.shell.backlog import backlog_findings, clock_findings
 from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.shell.check_rights import rights_findings
-from mirrord.shell.check_settings import expiry_ms, settings_findings
+from mirrord.shell.check_settings import expiry_ms, own_topics_findings, settings_findings
 from mirrord.shell.cluster_look import ClusterSeen, look_at
 from mirrord.shell.hazards import find_hazards, read_state
 from mirrord.shell.ledger_store import check_clusters
+from mirrord.shell.preflight import token_fault
 from mirrord.shell.probe import NotProbed
 from mirrord.shell.rights import RightSeen
 from mirrord.shell.supervise import Surroundings
@@ -51,6 +53,8 @@ async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> R
     looks = [look_at(alias, config.clusters[alias], timeout_s) for alias in used]
     seen = dict(zip(used, await asyncio.gather(*looks), strict=True))
     findings = [finding for cluster in seen.values() for finding in _reachability(cluster)]
+    if fault := token_fault(config):
+        findings.append(Finding(severity="error", where="[http]", what=fault, do="put a token there, or leave it out"))
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:
@@ -95,6 +99,7 @@ async def _check_flow(
     flow = survey.flow
     ledger, findings = await _ledger(surroundings, survey)
     rights: list[RightSeen] = []
+    timeout_s = config.runtime.request_timeout_ms / 1000
 
     async def rights_too() -> list[Finding]:
         found, faults = await rights_findings(config, surroundings.admin, survey, ledger, seen)
@@ -105,6 +110,7 @@ async def _check_flow(
         "hazards": find_hazards(config, survey, surroundings.ledger),
         "rights": rights_too(),
         "settings": settings_findings(config, survey, seen[flow.target]),
+        "the ledger's topics": own_topics_findings(config.clusters[flow.target], survey, timeout_s),
         "how old the backlog is": _backlog(config, surroundings, survey, ledger, seen),
         "clocks": clock_findings(config, survey, surroundings.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),
@@ -139,6 +145,7 @@ async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> tuple[FlowS
     try:
         state = await read_state(flow, surroundings.ledger)
         check_clusters(state, FlowOpened(flow.name, looked.source.cluster_id, looked.target.cluster_id))
+        check_alias(flow, state)
     except LedgerMissing:
         return FlowState(), []
     except MirrordError as error:

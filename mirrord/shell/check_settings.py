@@ -1,10 +1,13 @@
 """Gathers effective settings for `mirrord check`."""
 
+from mirrord.cluster.own_settings import MIN_IN_SYNC, ledger_findings
 from mirrord.cluster.refusals import BROKER_NAMES, TopicPair, refusals
-from mirrord.model.config import Config
+from mirrord.model.config import ClusterConfig, Config
 from mirrord.model.findings import Finding
+from mirrord.model.names import dead_letter_topic
 from mirrord.shell.cluster_look import ClusterSeen, any_node
 from mirrord.shell.effective import broker_settings, topic_settings
+from mirrord.shell.own_settings import needed_settings
 from mirrord.shell.producer_expiry import producer_expiry_ms
 from mirrord.shell.survey import FlowSurvey
 
@@ -45,3 +48,15 @@ async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
         return None
     timeout_s = config.runtime.request_timeout_ms / 1000
     return await producer_expiry_ms(config.clusters[target.alias], node, timeout_s)
+
+
+async def own_topics_findings(cluster: ClusterConfig, survey: FlowSurvey, timeout_s: float) -> list[Finding]:
+    """What `check` tells of them. Raises Unreachable."""
+    flow, target = survey.flow, survey.looked.target
+    needed = needed_settings(flow)
+    del needed[dead_letter_topic(flow.name)]
+    there = sorted(needed.keys() & target.topics.keys())
+    keys = {key for name in needed for key in needed[name]} | {MIN_IN_SYNC}
+    seen = await topic_settings(cluster, there, sorted(keys), timeout_s) if there else {}
+    values = {name: settings.values for name, settings in seen.items()}
+    return list(ledger_findings(flow, needed, target.topics, values, target.brokers))

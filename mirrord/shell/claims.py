@@ -15,7 +15,7 @@ from mirrord.cluster.topics import Topic
 from mirrord.ledger.incarnations import copy_names, former_copies
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
-from mirrord.model.config_checks import share_topics
+from mirrord.model.config_checks import goes_back, share_topics
 from mirrord.model.names import Alias, ClusterId, TopicId
 
 
@@ -88,6 +88,18 @@ class Claims:
         """The ids under which the flow has copied into target topics, by source topic and name."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
+
+    def flow_back(self, flow: FlowConfig) -> str:
+        """A flow that copies the same names back; empty: there is none."""
+        return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
+
+    def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
+        """Source topics of the flow into which a flow back has copied topics of the target cluster."""
+        found: dict[TopicId, str] = {}
+        for name, other in self._flows.items():
+            if goes_back(flow, other) and name in self._ledgers:
+                found |= _copies(self._ledgers[name].state)
+        return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
         """How the flow's copies are named beside its naming."""

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from contextlib import suppress
 
+from mirrord.ledger.records import LedgerMark
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import Progress
-from mirrord.model.names import LaneId, flow_of_ledger
+from mirrord.model.names import LaneId, flow_of_ledger, ledger_topic, state_topic
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.topics import TopicAdmin
 
@@ -17,15 +18,19 @@ class ClusterLedgers:
     """Found anew with each reading."""
 
     def __init__(
-        self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str], LedgerStore], leave_out: str = ""
+        self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str, bool], LedgerStore], leave_out: str = ""
     ) -> None:
-        """`cluster` is its alias; `open_ledger` makes a store of the flow of this name there, not yet open. The flow
-        `leave_out` is read by somebody else."""
+        """`cluster` is its alias. `open_ledger` makes a store of the flow of this name there, not yet open; if the
+        second argument is true, of its ledger topic alone. The flow `leave_out` is not read."""
         self._cluster = cluster
         self._admin = admin
         self._open_ledger = open_ledger
         self._leave_out = leave_out
         self._stores: dict[str, LedgerStore] = {}
+        self._alone: set[str] = set()
+        """Flows without a state topic. While nothing of the ledger was removed, it tells all their lanes."""
+        self._known: dict[str, LedgerMark | None] = {}
+        """How far each ledger was known to reach when its store ended."""
 
     def states(self) -> dict[str, FlowState]:
         """What the ledgers say, by flow, as they were read last."""
@@ -42,7 +47,9 @@ class ClusterLedgers:
         except EnvironmentFault as error:
             raise EnvironmentFault(f"the topics of {self._cluster} cannot be listed: {error}") from error
         flows = {flow for name in topics if (flow := flow_of_ledger(name))} - {self._leave_out}
-        await self._forget(self._stores.keys() - flows)
+        alone = {flow for flow in flows if state_topic(flow) not in topics}
+        await self._forget((self._stores.keys() - flows) | (self._stores.keys() & (alone ^ self._alone)))
+        self._alone = alone
         marks: dict[str, Marks] = {}
         for flow in sorted(flows):
             try:
@@ -52,9 +59,7 @@ class ClusterLedgers:
                 await store.read_to_end()
             except MirrordError as error:
                 await self._forget({flow} if self._failed(flow) else set())
-                raise EnvironmentFault(
-                    f"waits for the ledger of flow {flow} on {self._cluster}, which may copy into this topic: {error}"
-                ) from error
+                raise EnvironmentFault(_blocked(flow, self._cluster, error)) from error
         return marks
 
     async def close(self) -> None:
@@ -69,7 +74,8 @@ class ClusterLedgers:
     async def _store(self, flow: str) -> LedgerStore:
         store = self._stores.get(flow)
         if store is None:
-            store = self._open_ledger(flow)
+            store = self._open_ledger(flow, flow in self._alone)
+            store.remember(self._known.get(flow))
             await store.open(read_only=True)
             self._stores[flow] = store
         return store
@@ -77,5 +83,13 @@ class ClusterLedgers:
     async def _forget(self, flows: set[str]) -> None:
         for flow in flows:
             store = self._stores.pop(flow)
+            self._known[flow] = store.known
             with suppress(MirrordError):
                 await store.close()
+
+
+def _blocked(flow: str, cluster: str, error: MirrordError) -> str:
+    return (
+        f"waits for the ledger of flow {flow} on {cluster}, which may copy into this topic: {error}; if that flow never"
+        f" copied into topics of this flow, delete {ledger_topic(flow)} there, else `mirrord rebuild` restores it"
+    )

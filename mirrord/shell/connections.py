@@ -61,6 +61,8 @@ class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How long the oldest request may wait for its answer; must be above a fetch's max_wait_ms."""
     user_timeout_s: float | None = None
     """TCP_USER_TIMEOUT."""
+    reset_on_close: bool = False
+    """The kernel delivers nothing more once the connection is closed or the process has ended."""
     frame_limit: int = FRAME_LIMIT
     socket_buffer_bytes: int | None = None
     unsent_bytes: int = 4 << 20
@@ -135,11 +137,13 @@ async def connect(
             raise TlsFailed(f"no TLS session with {peer}: {await tls_reason(cause, host, port, security)}") from error
         raise _explain(error, peer, security) from error
     pipe = FramePipe(peer, options.client_id, pool, options.request_timeout_s, options.frame_limit)
+    pipe.user_timeout_s = options.user_timeout_s
     replace_before = opening.replace_before
     versions = await opening.hand_over(pipe)
     transport = pipe.transport
     if transport is not None:
-        tune(transport, options.user_timeout_s, options.socket_buffer_bytes, options.unsent_bytes)
+        buffers = (options.socket_buffer_bytes, options.unsent_bytes)
+        tune(transport, options.user_timeout_s, *buffers, reset_on_close=options.reset_on_close)
     return Connection(host, port, pipe, versions, replace_before)
 
 

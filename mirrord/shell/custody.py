@@ -31,15 +31,15 @@ class Custody:
         """A replicator is about to be told of a lane."""
         former, before = self._former(lane, now), self._held.get(lane)
         word = before.parting if before is not None and former == "left" else None
-        until = now + self._setup.barrier_s(former)
+        until = now + self._barrier_s(lane, former)
         grant = grant_of(self._ledger(), lane) if word is None else word.grant
         self._held[lane] = Held(name, former, until, grant, word=word)
         self.orphans.discard(lane)
 
     def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
         """A replicator has had them since before this process began."""
-        until = now + self._setup.barrier_s("unknown")
         for lane in lanes:
+            until = now + self._barrier_s(lane, "unknown")
             self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
 
     def not_found(self, lanes: Iterable[LaneId]) -> None:
@@ -80,6 +80,14 @@ class Custody:
         # What the ledger does not know was never written.
         self._others &= kept | self._ledger().lanes.keys()
         self._dead &= {held.name for held in self._held.values()}
+
+    def longest_s(self, lanes: Iterable[LaneId]) -> float:
+        """How long an unknown former holder of any of these lanes may still write."""
+        return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
+
+    def _barrier_s(self, lane: LaneId, former: Former) -> float:
+        known = self._ledger().lanes.get(lane)
+        return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
 
     def _former(self, lane: LaneId, now: float) -> Former:
         """What is known of the lane's former holder: of the last one under this lease, or else by the ledger."""

@@ -14,13 +14,14 @@ import msgspec
 import structlog
 
 from mirrord.cluster.hazards import status_hazards
+from mirrord.cluster.same_names import halves, not_again
 from mirrord.cluster.settings import TopicShape, capped, fewer_replicas, replication_factor
 from mirrord.cluster.topics import CreateTopic, GrowTopic, PlannedLane, Topic, TopicsPlan, plan_topics
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import ConfigChange, ConfigsSynced, CopyNamed, PartitionsGrown, TopicCreated
-from mirrord.model.names import TopicId
+from mirrord.model.names import ClusterId, TopicId
 from mirrord.shell.claims import Claims
 from mirrord.shell.topics import ClusterTopics, TopicAdmin
 from policies.flows import naming_of, selection_of
@@ -43,6 +44,9 @@ SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]
 """With which settings the copies of these source topics are created; a topic that is left out gets none of its own."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
 """Tells the ledger the names that were chosen; afterwards the flow's ledger, as `Claims` knows it, says what counts."""
+Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
+"""Takes the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
+done for them. Raises EnvironmentFault: then this refresh does nothing."""
 
 log = structlog.get_logger()
 
@@ -64,6 +68,15 @@ class Discovered(msgspec.Struct, frozen=True):
     """The target does not show yet all that was done: a look is due soon."""
     names: Mapping[str, str] = {}
     """Of the copies, by source topic."""
+
+    def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
+        """The same, with more topics that are not copied."""
+        return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
+
+    def note(self, more: Iterable[str]) -> str:
+        """The first of all faults and remarks, `more` among them, and how many others there are; empty: none."""
+        lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
+        return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
@@ -132,12 +145,15 @@ class Discovery:
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         return Looked(source, target, self._plan(source, target))
 
-    async def refresh(self, bind: Bind | None = None) -> Discovered:
+    async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
         """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer.
 
         Without `bind` nothing is created whose name has to be in the ledger first.
         """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
+        if note is not None:
+            seen = [topic for name, topic in source.topics.items() if self._selection.refusal(name) in {None, "fault"}]
+            await note(seen, source.cluster_id)
         plan = self._plan(source, target)
         self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
         if plan.unbound and bind is not None:
@@ -184,6 +200,16 @@ class Discovery:
         former = self._claims.former_copies(self._flow.name)
         names = (self._target_name, claimed, former, self._claims.names(self._flow))
         plan = plan_topics(selected, target.topics, *names, on_deleted_copy=self._flow.on_deleted_copy)
+        if self._claims.flow_back(self._flow):
+            aliases = (self._flow.source, self._flow.target)
+            deleted = not_again(selected, former, self._claims.copied_here(self._flow), aliases)
+            missing = {name: line for name, line in deleted.items() if name not in target.topics}
+            plan = msgspec.structs.replace(
+                plan,
+                create=tuple(step for step in plan.create if step.source.name not in missing),
+                unanswered={**plan.unanswered, **missing},
+                remarks={**plan.remarks, **halves(selected, target.topics, former, aliases)},
+            )
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 

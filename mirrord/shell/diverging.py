@@ -189,7 +189,7 @@ async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: S
 
 
 async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
-    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S)
+    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
     try:
         return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
     finally:

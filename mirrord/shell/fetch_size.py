@@ -6,8 +6,15 @@ asked for what it sends in several round trips, where there is so much room, so 
 its way.
 """
 
-from mirrord.flow.byte_window import FAR_S
+from collections.abc import Sized
 
+from mirrord.flow.byte_window import FAR_S
+from mirrord.shell.budget import Budget
+from mirrord.shell.tap import Tap
+
+REQUEST_BYTES = 8 << 20
+LEAST_REQUEST_BYTES = 64 << 10
+LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
 """What is sent in so many, to wait for a fifth of the time."""
 _NEW_SHARE = 0.25
@@ -44,3 +51,35 @@ class FetchSize:
             return
         rate = size / max(took_s - self._soonest_s, _LEAST_DRAIN * took_s)
         self._rate += (rate - self._rate) * (_NEW_SHARE if self._rate else 1.0)
+
+
+class Room:
+    """What requests to several brokers may bring together."""
+
+    __slots__ = ("_brokers", "_budget")
+
+    def __init__(self, budget: Budget, brokers: Sized) -> None:
+        self._budget = budget
+        self._brokers = brokers
+
+    @property
+    def request_bytes(self) -> int:
+        """How much one request may bring, so that all requests together leave room for records in transit."""
+        share = self._budget.limit_bytes // (8 * max(len(self._brokers), 1))
+        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self._budget.most_bytes))
+
+    @property
+    def far_bytes(self) -> int:
+        """The same for a broker that is far away: two of its answers are processed at the same time."""
+        return min(self._budget.limit_bytes // (4 * max(len(self._brokers), 1)), self._budget.most_bytes)
+
+
+def lane_bytes(tap: Tap, size: int, asking: int, *, is_far: bool) -> int:
+    """What a request of `size` bytes, shared by `asking` lanes, may bring for this one: a few lanes that catch up must
+    not fill it.
+
+    Not less than a batch may have by Kafka's default (`message.max.bytes`): a broker cuts what does not fit.
+    """
+    most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
+    # Records that retention is about to delete are fetched in one piece.
+    return min(size, most, size if tap.urgency.is_near else max(size // max(asking, 1), LEAST_LANE_BYTES))

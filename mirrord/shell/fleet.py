@@ -26,7 +26,7 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.names import LaneId
 from mirrord.model.status import HostState
 from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
@@ -129,10 +129,6 @@ class Fleet:
         }
         ends = {lane.lane: lane.source_end for lane in lanes if lane.source_end >= 0}
         return view._replace(ends=ends, standings={**view.standings, **standings})
-
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are wanted, but for an order."""
-        return self._wanted.paused()
 
     def place_by(self, config: ReplicatorsConfig) -> None:
         """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""
@@ -334,7 +330,7 @@ class Fleet:
     async def _retire(self, member: Member) -> None:
         """Let a replicator of another program or configuration go when there are others; its lanes move in pieces."""
         # When whatever came before it is through as well, nobody has to wait for it again.
-        moves_at = self._clock.monotonic() + self._setup.barrier_s("unknown")
+        moves_at = self._clock.monotonic() + self._custody.longest_s(member.lanes)
         while member.lanes and member.name in self._members:
             await self._poll(member)
             serves = any(each.state == "serving" for each in self._members.values())
@@ -412,6 +408,8 @@ class Fleet:
                 self._tell(member, [lane])
 
     def _died(self, member: Member) -> None:
+        if member.killed:
+            return  # `_kill` finds out whether it has ended
         if member.name in self._members:
             self._log.warning("replicator_died", replicator=member.name, lanes=len(member.lanes))
         self._ended(member)
@@ -449,6 +447,7 @@ class Fleet:
     async def _kill(self, member: Member) -> None:
         if member.handle is None:
             return
+        member.killed = True
         try:
             await member.handle.kill()
         except ReplicatorUnsure as fault:

@@ -5,34 +5,41 @@ Nothing here ends on its own: what fails is told in the status and tried again. 
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import structlog
 
 from mirrord.cluster.rpo import rpo_status
 from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.records import LedgerMark
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import FlowConfig, ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import ConfigChanged, FlowOpened
 from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
 from mirrord.shell.adoption import end_all
+from mirrord.shell.aliases import check_alias
 from mirrord.shell.discovery import Discovered, Discovery, hazards_of, next_look_s
+from mirrord.shell.first_look import FirstLook
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_figures import FlowFigures
+from mirrord.shell.foreign_records import deletion_guards
 from mirrord.shell.forgetting import Forgetting
 from mirrord.shell.group_keeper import GroupKeeper
 from mirrord.shell.handover import FlowHandover
-from mirrord.shell.lane_view import lines, recorded_lanes, replicators
+from mirrord.shell.lane_view import lines, lost_topics, recorded_lanes, replicators
+from mirrord.shell.lane_waits import LaneWaits
 from mirrord.shell.lease import LeaseKeeper, Superseded
 from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.shell.lost_topics import LostTopics
 from mirrord.shell.orders import Desk, order_remarks
-from mirrord.shell.paused_ends import PausedEnds
 from mirrord.shell.preview import topics_that_change
 from mirrord.shell.pruning import prune_for_ever
-from mirrord.shell.recorder import Recorder, left_behind
+from mirrord.shell.recorder import Recorder
 from mirrord.shell.schedule import Schedule
 from mirrord.shell.seen_lease import SeenLease, lease_status
 from mirrord.shell.services import Services
+from mirrord.shell.source_ends import SourceEnds, uncovered
 from mirrord.shell.target_mode import TargetMode
 from mirrord.shell.upkeep import Upkeep
 from mirrord.shell.waiting import wait_for
@@ -67,9 +74,9 @@ class FlowSupervisor:
         self._forgetting = Forgetting(flow.name, self._source_admin, self._target_admin, services.clock)
         self.groups = GroupKeeper(services.engine, services.config.instance)
         self.schedule = Schedule(flow.name, services.config, services.clock)
-        self._upkeep, self._discovery = self._look_after(flow)
+        self._upkeep, self._discovery, self._first_look = self._look_after(flow)
         self._replicators = services.config.replicators
-        self._paused = PausedEnds()
+        self._ends = SourceEnds(services.clock)
         self._next: FlowConfig | None = None
         """What is to be taken up instead of `flow`."""
         self._untold: list[str] = []
@@ -92,8 +99,11 @@ class FlowSupervisor:
         self._figures = FlowFigures()
         self._mode = TargetMode(services.probe)
         self._lease = SeenLease(services.clock)
+        self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics()
         self._held_before = False
         """This process has held the lease."""
+        self._known: LedgerMark | None = None
+        """How far an earlier try knew the ledger to reach."""
 
     async def run(self) -> None:
         """Keeps the flow running until `stop`; then drains it."""
@@ -200,6 +210,7 @@ class FlowSupervisor:
             groups=self.groups.states,
             groups_followed=self.groups.followed,
             jobs=self.schedule.status(self._store.state.jobs if self._store else None),
+            losses=lost_topics(self._store.state, self._discovered) if self._store else (),
         )
 
     # one try
@@ -234,11 +245,13 @@ class FlowSupervisor:
         await self._take_up()
         source_id, target_id = await both_ids(self._source_admin, self._target_admin)
         self._store = store = self._services.ledger(self.flow)
+        store.remember(self._known)
         try:
             await store.open()
             self._services.claims.read(self.flow.name, store)
             self._lease.follow(store)
-            await open_flow(store, FlowOpened(self.flow.name, source_id, target_id))
+            await open_flow(store, FlowOpened(self.flow.name, source_id, target_id, keeps_starts=True))
+            check_alias(self.flow, store.state)
             runtime = self._services.config.runtime
             lease = (store, self._services.holder, runtime.lease_ttl_ms, self._services.clock)
             self._keeper = keeper = LeaseKeeper(*lease, held_before=self._held_before)
@@ -267,6 +280,7 @@ class FlowSupervisor:
             if self._keeper is not None:
                 await self._keeper.close()
             await store.close()
+            self._known = store.known
             self._store = self._keeper = None
             self._discovered = None
 
@@ -299,7 +313,7 @@ class FlowSupervisor:
                 self._keep_in_step(store, recorder),
                 self._reconcile(fleet),
                 self._poll(fleet),
-                self._paused.follow(setup.source, fleet.paused),
+                self._ends.follow(setup.source, recorder, lambda: uncovered(self._discovered, fleet.reports)),
                 self.groups.run(setup, lambda: self.flow, keeper.turn),
                 self.schedule.keep(),
                 prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
@@ -350,14 +364,14 @@ class FlowSupervisor:
         else:
             self._log.info("flow_drained")
 
-    def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery]:
+    def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
         """What does a flow's work by its configuration, but for the lanes."""
-        services = self._services
-        clusters = (services.upkeep(flow.source), services.upkeep(flow.target))
-        upkeep = Upkeep(flow, *clusters, services.clock, services.mm2(flow))
+        services, admins = self._services, (self._source_admin, self._target_admin)
+        clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
+        upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))
         self.groups.on_translated = upkeep.see_groups
-        admins = (self._source_admin, self._target_admin)
-        return upkeep, Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
+        discovery = Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
+        return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
         """Go on by the newest configuration."""
@@ -365,7 +379,7 @@ class FlowSupervisor:
         if self._next is None:
             return
         former, discovery, self.flow, self._next = self._upkeep, self._discovery, self._next, None
-        self._upkeep, self._discovery = self._look_after(self.flow)
+        self._upkeep, self._discovery, self._first_look = self._look_after(self.flow)
         self._discovery.go_on_from(discovery)
         self._replaced.set()
         self._log.info("flow_changed", changes=self._untold)
@@ -400,18 +414,21 @@ class FlowSupervisor:
             try:
                 if self.flow.on_recreated == "fresh":
                     await recorder.read()  # of what was copied before a topic was created again
-                self._discovered = await self._discovery.refresh(recorder.bind)
+                note = partial(self._first_look.note, recorder=recorder)
+                self._discovered = await self._discovery.refresh(recorder.bind, note)
             except EnvironmentFault:
-                pass  # the watch of the cluster tells it; the lanes that are known go on
+                looked = None  # the watch of the cluster tells it; the lanes that are known go on
             else:
+                looked = self._discovered
                 fleet.want(self._discovered.lanes)
                 self._figures.keep([lane.lane for lane in self._discovered.lanes])
                 self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
-                former = left_behind(recorder.state, self._discovered, fleet.last_words)
+                await self._lost_topics.look(self.flow, recorder, self._source_admin, looked, fleet.last_words)
+                self._discovered = looked.with_faults(self._lost_topics.hidden)
                 forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_words)
-                await recorder.write((*self._discovered.facts, *former, *forgotten))
+                await recorder.write((*self._discovered.facts, *forgotten))
                 self._upkeep.see(self._discovered)
-            await wait_for(self._changed, next_look_s(self.flow, self._discovered, untold=recorder.waiting))
+            await wait_for(self._changed, next_look_s(self.flow, looked, untold=recorder.waiting))
 
     async def _reconcile(self, fleet: Fleet) -> None:
         while True:
@@ -423,7 +440,8 @@ class FlowSupervisor:
         observer = f"{self.flow.name}/replicators"
         while True:
             await fleet.poll()
-            reports = fleet.reports
+            reports = self._ends.amend(fleet.reports)
+            self._waits.see(reports)
             self._figures.retention = self._upkeep.settings.retention
             self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
             await fleet.hurry(self._figures.urgent(reports, self._services.clock.wall_ms()))
@@ -441,7 +459,8 @@ class FlowSupervisor:
         if self._fleet is None:
             return recorded_lanes(state, state.lanes, {}, clock.wall_ms())
         wanted = self._discovered.lanes if self._discovered else ()
-        return lines(state, self._fleet.reports, wanted, self._figures, clock, self._paused.ends)
+        reports = self._ends.amend(self._fleet.reports)
+        return lines(state, reports, wanted, self._figures, clock, self._ends.by_name, self._lost_topics.hidden)
 
     def _rpo(self, lanes: Sequence[LaneStatus]) -> RpoStatus | None:
         found = self._discovered
@@ -461,19 +480,19 @@ class FlowSupervisor:
         """The one line for people."""
         if self._note or self.handover.note:
             return self._note or self.handover.note
+        if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:
+            return f"the lease cannot be renewed, so another daemon may take the flow: {self._keeper.trouble}"
         if self._fleet is not None and self._fleet.note:
             return f"no replicator starts: {self._fleet.note}"
-        if self._discovered is None:
-            return ""
-        found = self._discovered
-        lines = [*found.faults.values(), *self._upkeep.faults, *found.remarks.values(), found.notice]
-        lines = [line for line in lines if line]
-        return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
+        return self._discovered.note(self._upkeep.faults) if self._discovered is not None else ""
 
     def _remarks(self) -> tuple[str, ...]:
         hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
         told = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
-        return told if self._fleet is None else (*told, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
+        if self._fleet is None:
+            return told
+        waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})
+        return (*told, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
 
     def _tell(self, line: str) -> None:
         if line and line != self._note:

@@ -3,7 +3,8 @@
 Lanes of topics that come and go would else stay in the ledger for ever. What is forgotten by mistake would be copied
 anew from its beginning, so it is not enough that a look at all topics does not show a topic: a broker may be behind,
 and a topic that we may no longer see is not shown either. A copy is forgotten when both topics were missing for an hour
-and both clusters, asked for them by name, say that there is no such topic.
+and both clusters, asked for them by name, say that there is no such topic. A copy that lacks records is not forgotten:
+its verdicts would go with it.
 """
 
 from collections.abc import Container, Iterable
@@ -14,7 +15,7 @@ import structlog
 from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import ReplicatorReport
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import CopyForgotten
+from mirrord.model.facts import LOSSES, CopyForgotten
 from mirrord.model.names import LaneId, TopicId
 from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered
@@ -76,7 +77,8 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     copies: set[Copy] = set()
     for lane_id, lane in state.lanes.items():
         copy = Copy(lane.source_topic, lane.key.source_topic_id, lane.target_topic, lane.key.target_topic_id)
-        if copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
+        is_lossy = any(lane.verdicts.counts.get(reason) for reason in LOSSES)
+        if is_lossy or copy.source_topic_id in sources or copy.target_topic_id in targets or lane_id in hosted:
             kept.add(copy)
         copies.add(copy)
     opened = {copy.source_topic_id for copy in copies}

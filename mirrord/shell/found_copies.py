@@ -86,6 +86,10 @@ class FoundCopies:
         """Why a lane without a history must not begin; empty when it may. Raises ReadFailed: then ask again."""
         if self._flow.on_unknown_copies == "begin":
             return ""
+        return await self.line(lane, source, target)
+
+    async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
+        """What was found, whether or not the lane may begin. Raises ReadFailed."""
         end, begin = await bounds(self._sides[1].asks, target)
         if end <= begin:
             return ""

@@ -170,8 +170,8 @@ class Crossings:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
             config = setup.source if is_source else setup.target
 
-            def ledger(flow: str) -> LedgerStore:
-                return LedgerStore(KafkaLog(flow, config), clock, memory=run_memory(setup.flow))
+            def ledger(flow: str, alone: bool) -> LedgerStore:
+                return LedgerStore(KafkaLog(flow, config, alone=alone), clock, memory=run_memory(setup.flow))
 
             return ClusterLedgers(alias, KafkaTopicAdmin(config, LOOK_TIMEOUT_S), ledger, setup.flow.name)
 

@@ -234,7 +234,7 @@ class GroupSync:
             self._wanted.set()
 
     def _see_progress(self, record: StateRecord) -> None:
-        if isinstance(record, Progress) and self._parts is not None:
+        if isinstance(record, Progress) and record.source is None and self._parts is not None:
             self._parts.rounds.want_waiting()
             if self._parts.rounds.due:
                 self._wanted.set()

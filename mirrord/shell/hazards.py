@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import msgspec
 
-from mirrord.cluster.hazards import foreign_content, other_writers, topic_hazards
+from mirrord.cluster.hazards import deletions_both_ways, foreign_content, other_writers, topic_hazards
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
@@ -26,6 +26,7 @@ async def find_hazards(
     flow, looked = survey.flow, survey.looked
     target = looked.target.topics
     findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
+    findings += deletions_both_ways(flow, config.all_flows)
     names = [name for topic in target if (name := flow_of_ledger(topic))]
     states: dict[str, FlowState] = {}
     for name in names:

@@ -4,13 +4,15 @@ Nothing here decides what a lane does. A fault in this program halts the lane th
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any
 
 import structlog
 from msgspec.structs import replace
 
+from mirrord.flow import unmarked
+from mirrord.flow.cleanup import AskCleanup
 from mirrord.flow.halting import halt
 from mirrord.flow.lane import STILL, step
 from mirrord.flow.news import concerned, news
@@ -40,7 +42,6 @@ from mirrord.flow.signals import (
     Halted,
     Input,
     Lost,
-    Park,
     PartingTold,
     Produce,
     ProducerEntry,
@@ -65,25 +66,25 @@ from mirrord.model.facts import Entry
 from mirrord.model.names import LaneId
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
+from mirrord.shell.cleanup import Cleanup
 from mirrord.shell.clock import Clock
 from mirrord.shell.compare import Comparison, bounds, in_front_of
 from mirrord.shell.hosted import Hosted, limits_of
 from mirrord.shell.inheritance import Sides
 from mirrord.shell.ledger_outbox import Bound as BoundFacts
 from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.open_transactions import OpenTransactions
-from mirrord.shell.parker import Parker
 from mirrord.shell.provenance import provenance_of
-from mirrord.shell.reading import ReadFailed, Stretches, own_batches, parting
+from mirrord.shell.reading import Stretches, own_batches, parting
+from mirrord.shell.refusals import Refusals
 from mirrord.shell.relocation import Relocation
+from mirrord.shell.rereading import read_and_tell
 from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
-from mirrord.shell.starts import Before, Starts
+from mirrord.shell.starts import Starts
 from mirrord.shell.target import Target
 from mirrord.shell.tasks import tell_failure
-from mirrord.wire.errors import ErrorCode
 from mirrord.wire.producers import ActiveProducer
 
 BEAT_S = 1.0
@@ -104,34 +105,31 @@ class Host:
         source: ClusterView,
         target: ClusterView,
     ) -> None:
-        self._setup = setup
-        self._clock = clock
-        self._store = store
-        self._source_view = source
-        self._target_view = target
+        self._setup, self._clock, self._store = setup, clock, store
+        self._source_view, self._target_view = source, target
         self._loop = asyncio.get_running_loop()
         self._read_committed = setup.flow.isolation == "read_committed"
         self._source_asks = Asks(source, read_committed=self._read_committed)
         self._target_asks = Asks(target, read_committed=False)
         self._source_stretches = Stretches(source, setup.request_timeout_s)
         self._target_stretches = Stretches(target, setup.request_timeout_s)
-        self._provenance = provenance_of(setup, clock)
+        self.provenance = provenance_of(setup, clock)
         sides = (self._source_asks, self._source_stretches), (self._target_asks, self._target_stretches)
-        self._starts = Starts(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self._provenance.copies)
+        self._starts = Starts(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
         self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
         self._shaping = Shaping(setup.flow)
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
         self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
-        self._lanes: dict[LaneId, Hosted] = {}
-        self._former = Lately()
+        self._lanes, self._former = dict[LaneId, Hosted](), Lately()
         self._unsaved: set[Hosted] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._last_saves: set[asyncio.Task[None]] = set()
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
         self._beat = self._loop.call_later(BEAT_S, self._look_round)
+        self._refusals = Refusals(setup, store, self._begin)
         self._perform: dict[type[Effect], Callable[[Hosted, Any], object]] = {
             Produce: self._target.produce,
             FetchFrom: self._fetch,
@@ -146,8 +144,9 @@ class Host:
             AskScan: self._scan,
             AskCheck: self._check,
             AskRebuild: self._relocate,
-            AskOrigins: self._provenance.ask,
-            Park: Parker(setup, self._begin).ask,
+            AskOrigins: self.provenance.ask,
+            AskCleanup: Cleanup(setup.source, setup.request_timeout_s, self._begin).ask,
+            **self._refusals.performs,
             Wake: self._wake,
             SaveProgress: self._save_progress,
             Halted: self._halted,
@@ -169,15 +168,18 @@ class Host:
         reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
         lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
         hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=shaped)
-        lane.origins = self._provenance.origins(hosted)
+        lane.origins = self.provenance.origins(hosted)
         self._lanes[assignment.lane] = hosted
         self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
         self._target_view.watch(hosted.target.topic, hosted.target.topic_id)
         return hosted
 
     def expect_expiry(self, producer_expiry_ms: int) -> None:
-        """How long the target remembers a producer; counts for lanes that start from now on."""
-        self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
+        """How long the target remembers a producer, from now on; 0: not known, so no lane is protected."""
+        if producer_expiry_ms != self._limits.producer_expiry_ms:
+            self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
+            for hosted in self._lanes.values():
+                hosted.lane.limits = self._limits
 
     def start(self, hosted: Hosted) -> None:
         """Let a lane begin. The ledger was read to its end since it was added, or the last holder's word is enough."""
@@ -186,9 +188,9 @@ class Host:
         hosted.started = True
         hosted.lane.limits = self._limits
         known = (record, self._store.state.progress.get(hosted.lane.id))
-        barrier_s, left = self._setup.barrier_s(former), former == "left"
-        start = Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None)
-        hosted.tell(start)
+        holder, left = record.times if record is not None else (0, 0), former == "left"
+        barrier_s, times = self._setup.barrier_s(former, holder), self._setup.times(former, holder)
+        hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
 
     def hosted(self, lane: LaneId) -> Hosted | None:
         """A lane that is here, or was and is gone."""
@@ -235,8 +237,8 @@ class Host:
             if view.gone(partition.topic_id):
                 note = f"{view.alias} has no topic {partition.topic} of that id any more: deleted, or created anew"
                 return replace(report, note=note)
-        note = hosted.quota_note(self._source_view.alias, self._target_view.alias)
-        return replace(report, note=note) if note else report
+        note = hosted.unread_note or hosted.note(self._source_view.alias, self._target_view.alias)
+        return replace(report, note=unmarked.line(hosted.lane) or note) if note else report
 
     def hurry(self, lanes: Collection[LaneId]) -> None:
         """Fetch these first, and what is seen here to be urgent. May be called from another thread."""
@@ -255,7 +257,7 @@ class Host:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._provenance.close()
+        await asyncio.gather(self.provenance.close(), self._refusals.close())
         self._source_asks.close()
         self._target_asks.close()
         self._source.close()
@@ -304,11 +306,11 @@ class Host:
 
     def _ask_parting(self, hosted: Hosted, effect: AskParting) -> None:
         read = partial(parting, self._source_stretches, hosted.source, effect)
-        self._begin(self._read(hosted, effect.question, read, partial(PartingTold, effect.question)))
+        self._begin(read_and_tell(hosted, effect.question, read, partial(PartingTold, effect.question)))
 
     def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
-        former, key, topic = self._former.of(self._store.state), hosted.assignment.key, hosted.source.topic
-        before = Before(former.is_again(topic, key.source_topic_id), former.copied_from(key, hosted.target.topic))
+        names = (hosted.source.topic, hosted.target.topic)
+        before = self._former.of(self._store.state).before(hosted.assignment.key, *names)
         self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
 
     # target
@@ -346,7 +348,7 @@ class Host:
             return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, *found)
 
         failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
-        self._begin(self._read(hosted, effect.question, scan, failed))
+        self._begin(read_and_tell(hosted, effect.question, scan, failed))
 
     def _check(self, hosted: Hosted, effect: AskCheck) -> None:
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
@@ -360,37 +362,19 @@ class Host:
             return Checked(effect.question, 0, *told)
 
         failed = partial(Checked, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
-        self._begin(self._read(hosted, effect.question, check, failed))
+        self._begin(read_and_tell(hosted, effect.question, check, failed))
 
     def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
         record = hosted.record
         sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
-        copies = self._provenance.copies if hosted.lane.origins is not None else None
+        copies = self.provenance.copies if hosted.lane.origins is not None else None
         if hosted.lane.shaped:
             trouble = "its records go through a policy, so what they hold does not tell where they come from"
             self._loop.call_soon(hosted.tell, Relocated(effect.question, 0, (), None, trouble))
             return
         search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
         failed = partial(Relocated, effect.question, own=(), located=None)
-        self._begin(self._read(hosted, effect.question, partial(search.run, record, effect), failed))
-
-    async def _read(
-        self, hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
-    ) -> None:
-        """Read and tell. A lane that copies on meanwhile does not ask twice, so a failure is tried again for it."""
-        backoff = Backoff()
-        while True:
-            try:
-                told = await read()
-            except ReadFailed as failure:
-                lane = hosted.lane
-                copies_on = question in lane.questions and lane.phase is Phase.COPYING and not lane.confirming
-                if copies_on and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE:
-                    await asyncio.sleep(backoff.next_s())
-                    continue
-                told = failed(failure.error)
-            hosted.tell(told)
-            return
+        self._begin(read_and_tell(hosted, effect.question, partial(search.run, record, effect), failed))
 
     def _look_for_moves(self) -> None:
         for hosted in list(self._lanes.values()):
@@ -411,9 +395,10 @@ class Host:
             try:
                 bound = await self._store.append(self._setup.lease_epoch, effect.facts)
             except MirrordError as error:
-                log.debug("ledger_append_failed", lane=hosted.lane.id, error=str(error))
+                hosted.ledger_trouble = str(error)
                 hosted.tell(AppendFailed(effect.tag, self._record(hosted)))
             else:
+                hosted.ledger_trouble = ""
                 hosted.tell(Bound(effect.tag, bound, self._record(hosted)))
 
         self._begin(append())

@@ -10,9 +10,9 @@ from mirrord.flow.signals import Input, LaneRecord
 from mirrord.flow.state import FAR, NEAR, Lane, Limits
 from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
+from mirrord.shell.fetch_size import LEAST_LANE_BYTES
 from mirrord.shell.journey import Journey
 from mirrord.shell.metadata import PartitionId
-from mirrord.shell.source import LEAST_LANE_BYTES
 from mirrord.shell.tap import Tap
 from mirrord.shell.target import Outlet
 
@@ -59,8 +59,12 @@ class Hosted:
         self.outlet_round = -1
         self.connections = 0
         self.started = self.forgotten = False
+        self.ledger_trouble = ""
+        """Why the last append to the ledger failed; empty when it succeeded."""
         self.saved: Progress | None = None
         """What the state topic is known to hold."""
+        self.unread_note = ""
+        """One line for people while a comparison cannot be read."""
         self.touched = True  # told something, or saved, since it was last found to be as it is saved
         self.journey = Journey(lane.id) if assignment.former == "left" else None
         self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
@@ -73,9 +77,18 @@ class Hosted:
             raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
         return self.lane.record
 
-    def quota_note(self, source: str, target: str) -> str:
-        """Which cluster's quota holds it back, by these aliases; empty: none does. May be asked from another thread."""
+    def note(self, source: str, target: str) -> str:
+        """Why it waits: for its ledger, or by a setting of one of these clusters: a quota, or a replica selector of the
+        source. Empty: for none of these. May be asked from another thread.
+        """
+        if (replica := self.tap.preferred_replica) >= 0:
+            return (
+                f"the leader at {source} sends consumers to replica {replica} and gives no records itself: "
+                "replica.selector.class of its brokers has to choose the leader for clients without a rack"
+            )
         outlet, feed = self.outlet, self.tap.feed
+        if self.ledger_trouble:
+            return f"its ledger takes nothing now, and it tries again: {self.ledger_trouble}"
         if outlet is not None and self.lane.buffered_bytes and (wait_s := outlet.throttle.left_s):
             return f"a quota of {target} is used up: its broker takes nothing for {wait_s:.1f} s"
         if feed is not None and (wait_s := feed.throttled_s(self.tap)):

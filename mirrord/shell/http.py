@@ -9,7 +9,6 @@ import asyncio
 import errno
 import hmac
 import ipaddress
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +26,10 @@ from mirrord.model.groups import GroupsReport
 from mirrord.model.handover import HandoverAnswer, HandoverCall
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import Status
+from mirrord.shell.door_address import DEFAULT_PORT
 from mirrord.shell.metrics import CONTENT_TYPE
 from mirrord.shell.translating import Answer, Question
 
-DEFAULT_PORT = 8182
 PORTS_TRIED = 100
 MOVE_IN_S = 0.5
 """Between two looks whether the given address is free."""
@@ -71,7 +70,7 @@ class StatusSource(Protocol):
         EnvironmentFault when the ledger, or for a time the cluster, does not tell."""
         ...
 
-    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
+    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
         """Goes on by another configuration (`mirrord.shell.supervise.Supervisor.apply`)."""
         ...
 
@@ -87,17 +86,6 @@ class StatusSource(Protocol):
     async def stop(self) -> None:
         """Begins to drain and returns at once. May be called again."""
         ...
-
-
-def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Where others find a daemon that listens there: "every address" is none that they could ask."""
-    if given is not None:
-        return given
-    try:
-        is_every = ipaddress.ip_address(listens.host).is_unspecified
-    except ValueError:
-        is_every = False
-    return HostPort(socket.gethostname(), listens.port) if is_every else listens
 
 
 class HttpServer:
@@ -221,9 +209,9 @@ class HttpServer:
             config = msgspec.json.decode(await request.read(), type=Config)
         except (msgspec.DecodeError, ValueError) as error:
             return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
-        # Whoever sends another address for a cluster would be sent the secrets for it.
+        # An order may not name clusters, files, classes or settings of Spark: see `mirrord.model.config_changes`.
         dry_run = "dry_run" in request.query
-        return _json(await self._source.apply(config, new_clusters=False, dry_run=dry_run))
+        return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
 
     async def _order(self, request: web.Request) -> web.Response:
         if not self._may_order(request):
@@ -251,8 +239,9 @@ class HttpServer:
         # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.
         if "Origin" in request.headers:
             return False
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
-        if self._token is not None and hmac.compare_digest(given, self._token.encode()):
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        shown = given.encode(errors="replace")
+        if self._token and scheme == "Bearer" and hmac.compare_digest(shown, self._token.encode()):
             return True
         # Behind a proxy on this machine every caller looks local.
         forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers

@@ -100,6 +100,16 @@ class Inheritance:
         found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
         return Legacy(found, _strange(found) if ending.found == "strange" else "")
 
+    async def has_copied(self, topic: str) -> bool:
+        """Whether MirrorMaker 2 has copied any partition of this source topic. Raises ReadFailed, EnvironmentFault."""
+        if self._flow.from_mm2.takeover == "off":
+            return False
+        try:
+            word = await self._told()
+        except NotAllowed:
+            return False
+        return any(each.topic == topic for each in word.positions or ())
+
     async def _told(self) -> _Word:
         async with self._reading:
             now = asyncio.get_running_loop().time()

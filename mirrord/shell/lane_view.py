@@ -1,20 +1,21 @@
 """A lane's line of the status: from its replicator's report, or from what stands in the ledger and the state topic."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.foreign import foreign_counts
+from mirrord.ledger.source_ends import former_losses, lane_end
 from mirrord.ledger.state import FlowState
 from mirrord.ledger.state import LaneState as LedgerLane
 from mirrord.model.assignment import LaneReport, ReplicatorReport
-from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, TopicId, TopicPartition
 from mirrord.model.orders import Orders, origin_words, pausable
 from mirrord.model.seeking import pending
-from mirrord.model.status import HostState, LaneStatus, ProofStatus, ReplicatorStatus
+from mirrord.model.status import HostState, LaneStatus, LossStatus, ProofStatus, ReplicatorStatus
 from mirrord.shell.clock import Clock
+from mirrord.shell.discovery import Discovered
 from mirrord.shell.flow_figures import FlowFigures
 
 FRESH_S = 2.0
@@ -27,11 +28,13 @@ def lines(
     wanted: Sequence[PlannedLane],
     figures: FlowFigures,
     clock: Clock,
-    paused_ends: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    hidden: Mapping[str, str],
 ) -> tuple[LaneStatus, ...]:
     """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named.
 
-    `paused_ends`: where the source's paused partitions end, as far as it told.
+    `ends`: where the source's partitions end that no lane fetches, as far as it told. `hidden`: topics that the source
+    does not show any more, and why.
     """
     now_ms, now = clock.wall_ms(), clock.monotonic()
     foreign = foreign_counts(state)
@@ -45,11 +48,15 @@ def lines(
     }  # fmt: skip
     unreported = [lane for lane in wanted if lane.lane not in lanes]
     known = [lane.lane for lane in unreported if lane.lane in state.lanes]
-    recorded = [_as_known(lane, paused_ends) for lane in recorded_lanes(state, known, paused_ends, now_ms)]
+    recorded = [_as_known(lane, ends) for lane in recorded_lanes(state, known, ends, now_ms)]
     unknown = [
         _ordered(
             LaneStatus(
-                topic=lane.source_topic, partition=lane.key.partition, target_topic=lane.target_topic, state="unknown"
+                topic=lane.source_topic,
+                partition=lane.key.partition,
+                target_topic=lane.target_topic,
+                state="unknown",
+                source_end=ends.get(TopicPartition(lane.source_topic, lane.key.partition)),
             ),
             state.orders,
             None,
@@ -57,7 +64,18 @@ def lines(
         for lane in unreported
         if lane.lane not in state.lanes
     ]
+    recorded += _hidden_lanes(state, hidden, lanes.keys(), now_ms)
     return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
+
+
+def _hidden_lanes(
+    state: FlowState, hidden: Mapping[str, str], reported: Container[LaneId], now_ms: int
+) -> Iterator[LaneStatus]:
+    """The lanes of topics that may not be seen any more: they wait, and how much waits for them is not known."""
+    names = [] if not hidden else [each for each, lane in state.lanes.items() if lane.source_topic in hidden]
+    for lane in recorded_lanes(state, [each for each in names if each not in reported], {}, now_ms):
+        known = {"source_end": None, "lag_records": None, "lag_s": None}
+        yield msgspec.structs.replace(lane, state="waiting", note=hidden[lane.topic], **known)
 
 
 def reported_lane(
@@ -158,27 +176,42 @@ def recorded_lanes(
     Of a topic that was created again only the newest lanes are shown. `source_ends` holds what the source told, if it
     could be asked.
     """
-    newest: dict[tuple[str, int, str], LedgerLane] = {}
-    present: dict[tuple[str, int], TopicId] = {}
     foreign = foreign_counts(state)
-    for ledger in sorted((state.lanes[lane] for lane in lanes), key=lambda each: each.age):
-        newest[ledger.source_topic, ledger.partition, ledger.target_topic] = ledger
-        present[ledger.source_topic, ledger.partition] = ledger.key.source_topic_id
     return tuple(
-        _ordered(
-            _beside(foreign.get(ledger.key.id, 0), _recorded_lane(
-                ledger, state.progress.get(ledger.key.id), source_ends.get(TopicPartition(topic, partition)), now_ms
-            )),
-            state.orders,
-            ledger,
-        )
-        for (topic, partition, _), ledger in sorted(newest.items(), key=lambda item: item[0])
-        if present[topic, partition] == ledger.key.source_topic_id
+        _ordered(_beside(foreign.get(lane.key.id, 0), _recorded_lane(
+            state, lane, source_ends.get(TopicPartition(lane.source_topic, lane.partition)), now_ms
+        )), state.orders, lane)
+        for lane in present_lanes(state, lanes)
     )  # fmt: skip
 
 
-def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: int | None, now_ms: int) -> LaneStatus:
-    halted = ledger.halted
+def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LedgerLane]:
+    """Of these lanes the newest of each copy, without those of former topics; by topic and partition."""
+    newest: dict[tuple[str, int, str], LedgerLane] = {}
+    present: dict[tuple[str, int], TopicId] = {}
+    for lane in sorted((state.lanes[each] for each in lanes), key=lambda each: each.age):
+        newest[lane.source_topic, lane.partition, lane.target_topic] = lane
+        present[lane.source_topic, lane.partition] = lane.key.source_topic_id
+    return [
+        lane
+        for (topic, partition, _), lane in sorted(newest.items(), key=lambda item: item[0])
+        if present[topic, partition] == lane.key.source_topic_id
+    ]
+
+
+def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
+    """What is lost of topics whose lanes are not shown."""
+    if discovered is None:
+        return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
+    shown = {lane.lane for lane in discovered.lanes}
+    shown |= {each for each, lane in state.lanes.items() if lane.source_topic in discovered.faults}
+    return former_losses(state, shown)
+
+
+def _recorded_lane(state: FlowState, ledger: LedgerLane, source_end: int | None, now_ms: int) -> LaneStatus:
+    progress, halted, known = state.progress.get(ledger.key.id), ledger.halted, lane_end(state, ledger)
+    if source_end is None and known >= 0:
+        source_end = known
     if progress is None:
         first = ledger.source_runs.first
         return LaneStatus(
@@ -193,8 +226,6 @@ def _recorded_lane(ledger: LedgerLane, progress: Progress | None, source_end: in
             proof=_proof(ledger),
             note=halted.line if halted else "",
         )
-    if source_end is None and progress.source_end >= 0:
-        source_end = progress.source_end
     lag_records = lag(progress.source_offset, source_end)
     return LaneStatus(
         topic=ledger.source_topic,

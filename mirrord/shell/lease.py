@@ -64,6 +64,8 @@ class LeaseKeeper:
         self.lost = asyncio.Event()
         """Set when someone else took the lease, when the ledger cannot be read any more, and when entries of it were
         trimmed before they were read: a lane of this process may have been taken by one of them."""
+        self.trouble = ""
+        """Why the last renewal failed; empty while renewals succeed."""
         self.turn = 0
         """Which process of its daemon this one is under the lease; 0 before `acquire`."""
         self.superseded = asyncio.Event()
@@ -85,6 +87,7 @@ class LeaseKeeper:
             store.on_entry(self._take_entry),
             store.on_record(self._take_record),
             store.on_leap(self._lose),
+            store.on_end(self._lose),
         )
 
     @property
@@ -244,10 +247,10 @@ class LeaseKeeper:
             await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
             try:
                 await self._renew()
+                self.trouble = ""
             except MirrordError as error:
+                self.trouble = str(error)
                 log.warning("lease_not_renewed", epoch=self.epoch, error=str(error))
-                if self._store.failure is not None:
-                    self._lose()
             self._trim()
 
     async def _renew(self) -> None:
@@ -264,8 +267,8 @@ class LeaseKeeper:
         self._beat += 1
         settled = self._clock.monotonic() >= self._settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
-        mark = self._store.mark
-        if mark != self._marked:
+        mark = self._store.mark_to_save
+        if mark is not None and mark != self._marked:
             records.append(mark)
         await self._store.save(*records)
         self._marked = mark

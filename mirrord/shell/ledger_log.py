@@ -14,6 +14,8 @@ class LedgerRow(NamedTuple):
 
     offset: int
     value: bytes | None
+    leader_epoch: int
+    """Under which it was appended."""
 
 
 class StateRow(NamedTuple):
@@ -77,15 +79,19 @@ class LedgerLog(Protocol):
         ...
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
-        """Wait for the next rows of both topics. Raises LogTrimmed; LedgerWentBack for an end below the position."""
+        """Wait for the next rows of both topics.
+
+        Raises LogTrimmed; LedgerWentBack when the ledger no longer holds what was read from it, StateLost when that is
+        so of the state topic.
+        """
         ...
 
     async def prepare(self) -> None:
         """Make ready for `append` and `save`, so that the first of them are not kept waiting. Raises nothing."""
         ...
 
-    async def append(self, values: Sequence[bytes]) -> None:
-        """Append to the ledger, all or the first few; returns when all are replicated."""
+    async def append(self, values: Sequence[bytes]) -> Sequence[int]:
+        """Append to the ledger, all or the first few; returns the offsets (-1: not known) when all are replicated."""
         ...
 
     async def save(self, rows: Sequence[StateRow]) -> None:

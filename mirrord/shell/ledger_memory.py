@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 
-from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.errors import LedgerUnavailable, went_back
 from mirrord.model.names import TopicId
 from mirrord.shell.ledger_log import LedgerRow, LogEnds, LogTrimmed, StateRow
 
@@ -101,6 +101,20 @@ class MemoryLedger:
             self._waiting.append((asyncio.get_running_loop(), event))
         await event.wait()
 
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the entry at an offset."""
+        return max(epoch for epoch, start in self.epoch_starts.items() if start <= offset)
+
+    def epoch_end(self, leader_epoch: int) -> int:
+        """Where a leader epoch ends."""
+        later = [start for epoch, start in self.epoch_starts.items() if epoch > leader_epoch]
+        return min(later, default=self.end)
+
+    def elect(self) -> None:
+        """Another leader, with all entries."""
+        self.epoch_starts[max(self.epoch_starts) + 1] = self.end
+        self.wake()
+
     async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
         """Let a request take effect, or go wrong."""
         await asyncio.sleep(0)
@@ -125,6 +139,8 @@ class MemoryLog:
     def __init__(self, ledger: MemoryLedger) -> None:
         self._ledger = ledger
         self._position = 0
+        self._last_epoch = -1
+        """Leader epoch of the entry before the position; -1: not known."""
         self._state_position = 0
 
     @property
@@ -149,8 +165,7 @@ class MemoryLog:
     async def epoch_end(self, leader_epoch: int) -> int:
         """The end of a leader epoch."""
         await self._answer()
-        later = [start for epoch, start in self._ledger.epoch_starts.items() if epoch > leader_epoch]
-        return min(later, default=self._ledger.end)
+        return self._ledger.epoch_end(leader_epoch)
 
     async def load_state(self) -> AsyncIterator[StateRow]:
         """All rows."""
@@ -162,7 +177,7 @@ class MemoryLog:
 
     def seek(self, offset: int) -> None:
         """Set the position."""
-        self._position = offset
+        self._position, self._last_epoch = offset, -1
 
     async def read(self) -> Sequence[LedgerRow | StateRow]:
         """The next rows."""
@@ -172,13 +187,20 @@ class MemoryLog:
             if self._position < ledger.start:
                 raise LogTrimmed
             if self._position > ledger.end:
-                raise LedgerWentBack(f"{TOPIC} ends at {ledger.end}, below {self._position}")
+                raise went_back(TOPIC, f"ends at offset {ledger.end} but reached {self._position} before")
+            if self._last_epoch >= 0 and ledger.epoch_end(self._last_epoch) < self._position:
+                raise went_back(TOPIC, "lost its end when its leader changed")
             version = ledger.version
             entries = ledger.entries[self._position - ledger.start :]
             rows = ledger.rows[self._state_position :]
             if entries or rows:
-                read = [LedgerRow(self._position + number, value) for number, value in enumerate(entries)]
+                offsets = range(self._position, self._position + len(entries))
+                read = [
+                    LedgerRow(offset, value, ledger.epoch_at(offset))
+                    for offset, value in zip(offsets, entries, strict=True)
+                ]
                 self._position += len(entries)
+                self._last_epoch = read[-1].leader_epoch if read else self._last_epoch
                 self._state_position += len(rows)
                 return [*read, *(row for row in rows if row is not None)]
             await ledger.until_changed(version)
@@ -186,9 +208,16 @@ class MemoryLog:
     async def prepare(self) -> None:
         """Nothing to do."""
 
-    async def append(self, values: Sequence[bytes]) -> None:
+    async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         """Append entries."""
-        await self._ledger.perform(lambda: self._ledger.entries.extend(values), self._ledger.append_faults)
+        offsets: list[int] = []
+
+        def effect() -> None:
+            offsets.extend(range(self._ledger.end, self._ledger.end + len(values)))
+            self._ledger.entries.extend(values)
+
+        await self._ledger.perform(effect, self._ledger.append_faults)
+        return offsets
 
     async def save(self, rows: Sequence[StateRow]) -> None:
         """Append rows."""

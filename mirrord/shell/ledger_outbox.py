@@ -71,6 +71,13 @@ class Outbox:
     _again: set[int] = field(default_factory=set[int])
     _sent: dict[int, Numbered] = field(default_factory=dict[int, Numbered])
     _in_doubt: dict[Ask, Append] = field(default_factory=dict[Ask, Append])
+    _standing: dict[int, int] = field(default_factory=dict[int, int])
+    """Offset to number, of entries that were acknowledged and not read back yet."""
+
+    @property
+    def acknowledged_end(self) -> int:
+        """How far the ledger reaches by the answers to appends that were not read back yet."""
+        return max(self._standing, default=-1) + 1
 
     def add(self, lease_epoch: int, facts: tuple[AnyFact, ...]) -> Append:
         """Queue facts, or take up the append of the same facts whose outcome is not known. Its waiter is set."""
@@ -118,6 +125,22 @@ class Outbox:
                 if append.waiter is not None and not append.waiter.done():
                     append.waiter.set_exception(error)
 
+    def acknowledged(self, entries: Iterable[Numbered], offsets: Iterable[int], read: int) -> int | None:
+        """Entries were appended at these offsets (-1: not known), and everything below `read` was read before. The
+        offset of one that is not among what was read."""
+        for entry, offset in zip(entries, offsets, strict=True):
+            if offset < 0 or self._sent.get(entry.number) is not entry:
+                continue
+            if offset < read:
+                return offset
+            self._standing[offset] = entry.number
+        return None
+
+    def may_stand_at(self, offset: int, entry: Entry) -> bool:
+        """Whether no other entry was acknowledged at this offset."""
+        number = self._standing.pop(offset, None)
+        return number is None or entry.writer == writer_text(self.writer, number)
+
     def folded(self, entry: Entry, bound: Bound) -> None:
         """An entry was folded, whoever wrote it."""
         self._outdate(entry.facts)
@@ -140,6 +163,7 @@ class Outbox:
     def skipped(self, number: int) -> None:
         """The store leapt over entries that were trimmed, own ones up to this number among them."""
         lost = [self._sent.pop(sent) for sent in list(self._sent) if sent <= number]
+        self._standing = {offset: sent for offset, sent in self._standing.items() if sent in self._sent}
         self.fail(lost, LedgerUnavailable("the ledger was trimmed before an append was read back"))
         for entry in lost:
             for append in entry.appends:

@@ -10,14 +10,14 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 # aiokafka's compiled classes come without types.
 from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
     DefaultRecordBatchBuilder,
 )
 
-from mirrord.flow.compare import Record
-from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.connections import Connection
 from mirrord.shell.ledger_topics import AskAgain, Leader, LedgerTopics
@@ -81,6 +81,28 @@ class OutOfRange(Exception):
     """The partition has no such offset."""
 
 
+class Parted(Exception):
+    """The log no longer holds what was read from it last (KIP-595)."""
+
+
+class LogRecord(NamedTuple):
+    """A record as the ledger's readers need it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    leader_epoch: int
+    """Under which it was appended."""
+
+
+class _Looked(NamedTuple):
+    """What a fetch brought: records, the offset after them, and the leader epoch of the last one."""
+
+    records: list[LogRecord]
+    position: int
+    leader_epoch: int
+
+
 class _ToLeader:
     """The way to whoever leads the partition now."""
 
@@ -96,7 +118,7 @@ class _ToLeader:
         """The leader, and a connection to it. Raises LedgerWentBack when the topic is another one than it was."""
         leader = self._leader = self._leader or await self._topics.leader(self._topic)
         if self._topic_id not in {"", leader.topic_id}:
-            raise LedgerWentBack(f"{self._topic} was deleted and created again")
+            raise went_back(self._topic, "was deleted and created again")
         self._topic_id = leader.topic_id
         self._connection = await self._topics.connection(leader.address, self._purpose)
         return leader, self._connection
@@ -124,31 +146,34 @@ class PartitionReader:
     def __init__(self, topics: LedgerTopics, topic: str) -> None:
         self.position = 0
         """Offset of what `take` gives next."""
+        self.last_epoch = -1
+        """Leader epoch of the last record before the position; -1: not known."""
         self._topics = topics
         self._to_leader = _ToLeader(topics, topic, "read")
-        self._polling: asyncio.Task[tuple[list[Record], int]] | None = None
+        self._polling: asyncio.Task[_Looked] | None = None
         self._empty = 0
 
     def seek(self, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         self.stop()
-        self.position = offset
+        self.position, self.last_epoch = offset, -1
         self._empty = 0
 
-    def polling(self) -> asyncio.Task[tuple[list[Record], int]]:
+    def polling(self) -> asyncio.Task[_Looked]:
         """The present look at the topic; it is done when `take` need not wait."""
         if self._polling is None:
             self._polling = asyncio.create_task(self._poll())
         return self._polling
 
-    async def take(self) -> list[Record]:
+    async def take(self) -> list[LogRecord]:
         """Wait for the next records; none where some were compacted away.
 
-        Raises OutOfRange, LedgerWentBack for another topic of this name, LedgerUnavailable without an answer in time.
+        Raises OutOfRange, Parted, LedgerWentBack for another topic of this name, LedgerUnavailable without an answer in
+        time.
         """
         polling = self.polling()
         try:
-            records, self.position = await asyncio.shield(polling)
+            records, self.position, self.last_epoch = await asyncio.shield(polling)
         finally:
             if polling.done():
                 self._polling = None
@@ -160,24 +185,27 @@ class PartitionReader:
         if polling is not None and not polling.cancel() and not polling.cancelled():
             polling.exception()  # looked at, so that asyncio does not report it
 
-    async def _poll(self) -> tuple[list[Record], int]:
+    async def _poll(self) -> _Looked:
         while True:
-            records, position = await self._topics.asking(self._look, patient=True)
-            if position > self.position:
-                return records, position
+            looked = await self._topics.asking(self._look, patient=True)
+            if looked.position > self.position:
+                return looked
 
-    async def _look(self) -> tuple[list[Record], int]:
-        """The records of one fetch, and the offset behind them."""
+    async def _look(self) -> _Looked:
+        """One fetch."""
         try:
             buffer, fetched = await self._fetch()
             if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
                 raise OutOfRange
             self._to_leader.check(fetched.error)
+            if fetched.diverging_end >= 0:
+                raise Parted
             batches, _ = scan(buffer, fetched.records_start, fetched.records_end)
             if not batches:
-                return [], self._behind_nothing(fetched.high_watermark)
+                return self._behind_nothing(fetched.high_watermark)
             self._empty = 0
-            return list(self._records(buffer, batches)), batches[-1][3] + 1
+            last = batches[-1]
+            return _Looked(list(self._records(buffer, batches)), last[3] + 1, last[6][2])
         except BaseException:
             self._to_leader.forget()
             raise
@@ -186,7 +214,7 @@ class PartitionReader:
         leader, connection = await self._to_leader.connect()
         version = connection.version(FETCH)
         name = leader.topic_id if version >= FETCH_BY_TOPIC_ID else leader.topic
-        where = fetch.Position(self.position, leader.epoch, max_bytes=FETCH_BYTES)
+        where = fetch.Position(self.position, leader.epoch, self.last_epoch, FETCH_BYTES)
         step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((name, 0), where)], ())
         buffers: list[Bytes] = []
 
@@ -200,20 +228,25 @@ class PartitionReader:
             raise AskAgain(f"{leader.topic}: nothing was told")
         return buffers[0], response.partitions[0]
 
-    def _records(self, buffer: Bytes, batches: Sequence[Scanned]) -> Iterator[Record]:
-        for start, end, _, _, _, attributes, _ in batches:
+    def _records(self, buffer: Bytes, batches: Sequence[Scanned]) -> Iterator[LogRecord]:
+        for start, end, _, _, _, attributes, header in batches:
             if attributes & CONTROL:
                 continue
             try:
                 records = decode_records(buffer, start, end)
             except ValueError as error:
                 raise AskAgain(f"what was read at offset {self.position} is no record batch: {error}") from error
-            yield from (record for record in records if record.offset >= self.position)
+            for record in records:
+                if record.offset >= self.position:
+                    yield LogRecord(record.offset, record.key, record.value, header[2])
 
-    def _behind_nothing(self, high_watermark: int) -> int:
+    def _behind_nothing(self, high_watermark: int) -> _Looked:
         # The end of a compacted log can be without records: tombstones go last.
         self._empty = self._empty + 1 if high_watermark > self.position else 0
-        return high_watermark if self._empty >= EMPTY_LOOKS else self.position
+        if self._empty < EMPTY_LOOKS:
+            return _Looked([], self.position, self.last_epoch)
+        # The epoch of what was removed is not known, and an earlier one ends below this position.
+        return _Looked([], high_watermark, -1)
 
 
 class PartitionWriter:
@@ -230,25 +263,35 @@ class PartitionWriter:
         self._producer: producers.ProducerIdentity | None = None
         self._sequence = 0
         self._preparing = asyncio.Lock()
+        self._writing = asyncio.Lock()
 
-    async def write(self, records: Sequence[KeyValue]) -> None:
-        """Returns when all are replicated. Raises LedgerUnavailable: all of them may be there, or the first few."""
-        left = deque(_batches(records))
+    async def write(self, records: Sequence[KeyValue]) -> list[int]:
+        """Returns the offsets (-1: not known) when all are replicated.
+
+        Raises LedgerUnavailable: all of them may be there, or the first few.
+        """
+        async with self._writing:
+            return await self._write(deque(_batches(records)))
+
+    async def _write(self, left: "deque[_Batch]") -> list[int]:
+        offsets: list[int] = []
 
         async def send() -> None:
             while left:
-                await self._send(left[0])
-                left.popleft()
+                base = await self._send(left[0])
+                count = len(left.popleft().records)
+                offsets.extend(range(base, base + count) if base >= 0 else [-1] * count)
 
         try:
             await self._topics.asking(send, patient=True)
-        except LedgerWentBack as error:
-            # Whoever reads finds that out, too, and ends the store.
+        except (LedgerWentBack, StateLost) as error:
+            # The reader finds that out, too, and ends the store.
             raise LedgerUnavailable(f"{error}") from error
         finally:
             if left:
                 self._producer = None
                 self._to_leader.drop()
+        return offsets
 
     async def prepare(self) -> None:
         """Have a connection and a producer before there is something to write; where that fails, `write` sees to it."""
@@ -263,7 +306,8 @@ class PartitionWriter:
                 self._producer, self._sequence = await self._new_producer(connection), 0
             return leader, connection, self._producer
 
-    async def _send(self, batch: "_Batch") -> None:
+    async def _send(self, batch: "_Batch") -> int:
+        """The offset of its first record; -1: not known."""
         try:
             leader, connection, producer = await self._ready()
             answer = await self._produce(leader, connection, batch, producer)
@@ -278,6 +322,7 @@ class PartitionWriter:
             self._to_leader.forget()
             raise
         self._sequence = self._sequence + len(batch.records) & _LAST_SEQUENCE
+        return answer.base_offset if not answer.error else -1
 
     async def _produce(
         self, leader: Leader, connection: Connection, batch: "_Batch", producer: producers.ProducerIdentity

@@ -1,11 +1,11 @@
-"""The entries of a ledger from its beginning on, for people: nothing is created, nothing is written."""
+"""The entries of a ledger from its first one on, for people: nothing is created, nothing is written."""
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import NamedTuple
 
 from mirrord.ledger.codec import decode_entry
-from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable
+from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.snapshot import Rows, restore
@@ -14,6 +14,7 @@ from mirrord.model.facts import AnyFact, Entry
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.shell.ledger_outbox import Bound
+from mirrord.shell.ledger_watch import LedgerWatch
 
 
 class ReadEntry(NamedTuple):
@@ -28,7 +29,7 @@ class ReadEntry(NamedTuple):
 
 
 class LedgerReading:
-    """Reads a ledger once, and on from there."""
+    """Reads a ledger from its first entry on."""
 
     def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
         self._log = topics
@@ -39,23 +40,30 @@ class LedgerReading:
     async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
         """All entries; with `follow`, also those that are yet to come, without end.
 
-        Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read.
+        Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read. When the
+        ledger lost something that was in it, raises LedgerWentBack after the last entry.
         """
         await self._log.open(create=False)
         try:
             rows = Rows(self._memory)
             async for row in self._log.load_state():
                 rows.take(row.key, row.value)
-            ends = await self._log.ends()
+            read, ends, lost = rows.read(), await self._log.ends(), None
+            try:
+                await LedgerWatch(self._log).check_marks(read.records.values(), ends)
+            except LedgerWentBack as error:
+                lost = error
             if ends.start > 0:
-                self.state = restore(rows.read(), self._memory)
+                self.state = restore(read, self._memory)
             self._log.seek(ends.start)
             position = ends.start
-            while follow or position < ends.end:
+            while position < ends.end or (follow and lost is None):
                 for row in await self._log.read():
                     if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):
                         position = row.offset + 1
                         yield self._fold(row, left=max(0, ends.end - position))
+            if lost is not None:
+                raise lost
         finally:
             await self._log.close()
 

@@ -7,17 +7,19 @@ ledger, so what it says is what every other reader sees. The state is only to be
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
 
 from mirrord.ledger.codec import decode_entry, decode_state, encode_state
-from mirrord.ledger.errors import ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.errors import LOST, ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import drop_removed, prune, prune_like
 from mirrord.ledger.records import (
     LEASE_KEY,
+    PROGRESS_PREFIX,
     FlowSnapshot,
     LaneSnapshot,
     LedgerMark,
@@ -25,7 +27,7 @@ from mirrord.ledger.records import (
     progress_key,
     state_key,
 )
-from mirrord.ledger.snapshot import Kept, Rows, newest_mark, restore, snapshots
+from mirrord.ledger.snapshot import Kept, Rows, restore, snapshots
 from mirrord.ledger.state import FlowState
 from mirrord.model.archive import MapCompacted
 from mirrord.model.errors import MirrordError
@@ -33,8 +35,11 @@ from mirrord.model.facts import AnyFact, Entry, FlowOpened, LeaseRenewed, Progre
 from mirrord.model.names import LaneId
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.clock import Clock
+from mirrord.shell.ledger_health import LedgerHealth
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
 from mirrord.shell.ledger_outbox import Bound, Outbox
+from mirrord.shell.ledger_saves import Saves
+from mirrord.shell.ledger_watch import LedgerWatch
 
 DEADLINE_SECONDS = 10.0
 TRIM_ENTRIES = 20_000
@@ -46,11 +51,10 @@ APPEND_TRIES = 5
 RETRY_SECONDS = 0.5
 SAVED_TOGETHER = 100
 
-LOST = "facts are lost; `mirrord rebuild` makes a new ledger from the records of both clusters"
-
 OnEntry = Callable[[int, Entry, Bound], None]
 OnRecord = Callable[[StateRecord], None]
 OnLeap = Callable[[], None]
+OnEnd = Callable[[], None]
 Callback = TypeVar("Callback")
 
 log = structlog.get_logger()
@@ -82,12 +86,15 @@ class LedgerStore:
         self._holds_moved_runs = False
         self._ends: LogEnds | None = None
         self._outbox = Outbox(secrets.token_hex(6))
-        self._saves: list[tuple[list[StateRow], asyncio.Future[None]]] = []
-        self._saves_wanted = asyncio.Event()
+        self._saves = Saves(topics, deadline_seconds)
+        self._watch = LedgerWatch(topics)
+        self._proof: asyncio.Task[None] | None = None
+        self._read_only = False
         self._changed = asyncio.Event()
         self._on_entry: list[OnEntry] = []
         self._on_record: list[OnRecord] = []
         self._on_leap: list[OnLeap] = []
+        self._on_end: list[OnEnd] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._failure: MirrordError | None = None
         self._renewal: LeaseRenewed | None = None
@@ -115,6 +122,20 @@ class LedgerStore:
         return LedgerMark(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
 
     @property
+    def mark_to_save(self) -> LedgerMark | None:
+        """The mark, unless the state topic has one that reaches further."""
+        return self.mark if self._watch.may_save(self.mark) else None
+
+    @property
+    def known(self) -> LedgerMark | None:
+        """How far the ledger was known to reach, or what proved a loss: for the next store of the process."""
+        return self._watch.known
+
+    def remember(self, known: LedgerMark | None) -> None:
+        """What an earlier store of this process knew; to be called before `open`."""
+        self._watch.remembered = known
+
+    @property
     def has_moved_runs(self) -> bool:
         """Whether snapshots may still hold runs that were moved into a dataset."""
         return self._holds_moved_runs
@@ -130,13 +151,17 @@ class LedgerStore:
 
         Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
         """
+        self._read_only = read_only
         await self._log.open(create=create and not read_only)
         try:
             await self._start()
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, LedgerWentBack):
+                self._keep_proof()
+                await self._end_proof()
             await self._log.close()
             raise
-        work = [self._read()] if read_only else [self._read(), self._send_entries(), self._send_saves()]
+        work = [self._read()] if read_only else [self._read(), self._send_entries(), self._saves.send()]
         self._tasks = [asyncio.create_task(coroutine) for coroutine in work]
         for task in self._tasks:
             task.add_done_callback(self._task_ended)
@@ -148,6 +173,7 @@ class LedgerStore:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         self._end(LedgerUnavailable("the ledger was closed"))
+        await self._end_proof()
         await self._log.close()
 
     async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> Bound:
@@ -178,16 +204,24 @@ class LedgerStore:
         for record in records:
             self._kept.note(state_key(record), record)
 
+    async def remove(self, records: Sequence[LaneId]) -> None:
+        """Remove records about source topics from the state topic. Raises LedgerUnavailable."""
+        await self._save([StateRow(progress_key(record), None) for record in records])
+
     async def read_to_end(self) -> None:
-        """Ask where both topics end, and wait until all below was read. Raises LedgerUnavailable."""
+        """Ask where both topics end, and wait until all below was read. Raises LedgerUnavailable, LedgerWentBack."""
+        self._check()
         try:
             async with asyncio.timeout(self._deadline):
-                ends = await self._log.ends()
+                ends = await self._watch.ends(self._outbox.acknowledged_end)
                 await self.until(
                     lambda: self._state.next_offset >= ends.end and self._log.state_position >= ends.state_end
                 )
         except TimeoutError:
             raise LedgerUnavailable(f"{self._log.topic} was not read within {self._deadline:g} s") from None
+        except LedgerWentBack as error:
+            self._end(error)
+            raise
         self._ends = ends
 
     async def until(self, met: Callable[[], bool]) -> None:
@@ -208,6 +242,10 @@ class LedgerStore:
         """Call when the store fell so far behind that entries were trimmed before it read them: it goes on with what
         the snapshots say, and no one was told of those entries. Returns how to end it."""
         return _subscribe(self._on_leap, callback)
+
+    def on_end(self, callback: OnEnd) -> Callable[[], None]:
+        """Call when the store ends, and `failure` says why; returns how to end it."""
+        return _subscribe(self._on_end, callback)
 
     def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
         """Drop a lane's runs below both clusters' log starts; how many. The next trim keeps it so."""
@@ -251,6 +289,7 @@ class LedgerStore:
                     self._take(await self._log.read())
             except LogTrimmed:
                 continue
+            self._watch.check_state(self._state)
             return
 
     async def _load(self) -> LogEnds:
@@ -262,7 +301,7 @@ class LedgerStore:
             read = rows.read()
             records = read.records
             self._ends = ends = await self._log.ends()
-            await self._check_end(newest_mark(records.values()), ends)
+            await self._watch.check_marks(records.values(), ends)
             try:
                 state = restore(read, self._memory)
                 if state.next_offset < ends.start:
@@ -280,46 +319,31 @@ class LedgerStore:
             self._renewal = renewal if isinstance(renewal, LeaseRenewed) else None
             self._kept = read.kept()
             self._state, self._cut = state, state.next_offset
+            self._watch.begin(state, self._renewal, ends)
             return ends
         raise AssertionError
 
-    async def _check_end(self, mark: LedgerMark | None, ends: LogEnds) -> None:
-        if mark is None:
-            return
-        what = ""
-        if mark.topic_id != ends.topic_id:
-            what = "was deleted and created again"
-        elif ends.end < mark.end:
-            what = f"ends at offset {ends.end} but reached {mark.end} before"
-        elif ends.leader_epoch > mark.leader_epoch and 0 <= await self._log.epoch_end(mark.leader_epoch) < mark.end:
-            what = f"lost what it held below offset {mark.end} when its leader changed"
-        if what:
-            raise went_back(self._log.topic, what)
-
     async def _read(self) -> None:
-        behind = told = False
-        while True:
+        behind = False
+        health = LedgerHealth(self._log.topic, self._clock)
+        while self._failure is None:
             try:
                 if behind:
                     log.warning("ledger_trimmed_ahead", topic=self._log.topic, offset=self._state.next_offset)
                     await self._load()
                     self._leap()
                     behind = False
-                self._take(await self._log.read())
-                if told:
-                    log.info("ledger_readable", topic=self._log.topic)
-                    told = False
+                rows = await self._log.read()
+                if self._failure is None:
+                    self._take(rows)
+                health.succeeded()
             except LogTrimmed:
                 behind = True
             except LedgerUnavailable as error:
-                if not told:
-                    log.warning("ledger_unreadable", topic=self._log.topic, error=str(error))
-                    told = True
+                health.failed(error)
                 await self._clock.sleep(RETRY_SECONDS)
             except MirrordError as error:
-                log.error("ledger_failed", topic=self._log.topic, error=str(error))
                 self._end(error)
-                return
 
     def _leap(self) -> None:
         own = self._state.writers.get(self._outbox.writer)
@@ -342,7 +366,10 @@ class LedgerStore:
             return
         if row.offset > self._state.next_offset:
             raise LedgerCorrupt(f"{self._log.topic} lacks the offsets {self._state.next_offset} to {row.offset - 1}")
+        self._watch.take(row)
         entry = decode_entry(row.value)
+        if not self._outbox.may_stand_at(row.offset, entry):
+            self._watch.replaced(row.offset)
         bound = fold(self._state, entry, row.offset)
         if any(binds and isinstance(fact, MapCompacted) for fact, binds in zip(entry.facts, bound, strict=True)):
             self._holds_moved_runs = True
@@ -353,12 +380,14 @@ class LedgerStore:
     def _take_record(self, row: StateRow) -> None:
         if row.value is None:
             self._kept.note(row.key, None)
+            self._state.source_ends.pop(LaneId(row.key.removeprefix(PROGRESS_PREFIX)), None)
             return
         record = decode_state(row.key, row.value)
         if isinstance(record, Progress):
             self._state.mark_progress(record)
         elif isinstance(record, LeaseRenewed):
             self._renewal = record
+        self._watch.hear(record)
         self._kept.note(row.key, record)
         if isinstance(record, FlowSnapshot):
             drop_removed(self._state, record)
@@ -369,47 +398,29 @@ class LedgerStore:
 
     async def _send_entries(self) -> None:
         await self._log.prepare()
-        while True:
+        while self._failure is None:
             await self._outbox.wanted.wait()
             entries = self._outbox.take(self._clock.wall_ms())
             if not entries:
                 continue
             try:
-                await self._log.append([entry.data for entry in entries])
+                offsets = await self._log.append([entry.data for entry in entries])
             except LedgerUnavailable as error:
                 self._outbox.fail(entries, error)
+                continue
+            replaced = self._outbox.acknowledged(entries, offsets, self._state.next_offset)
+            if replaced is not None:
+                self._watch.replaced(replaced)
 
     async def _save(self, rows: list[StateRow]) -> None:
         self._check()
-        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._saves.append((rows, saved))
-        self._saves_wanted.set()
-        try:
-            async with asyncio.timeout(self._deadline):
-                await saved
-        except TimeoutError:
-            raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
-
-    async def _send_saves(self) -> None:
-        while True:
-            await self._saves_wanted.wait()
-            self._saves_wanted.clear()
-            saves, self._saves = [save for save in self._saves if not save[1].done()], []
-            error = None
-            try:
-                await self._log.save([row for rows, _ in saves for row in rows])
-            except LedgerUnavailable as failed:
-                error = failed
-            for _, saved in saves:
-                if saved.done():
-                    continue
-                if error is None:
-                    saved.set_result(None)
-                else:
-                    saved.set_exception(error)
+        await self._saves.save(rows)
 
     def _task_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, MirrordError):
+            self._end(error)
+        elif error is not None:
             log.error("ledger_failed", topic=self._log.topic, exc_info=error)
             self._end(LedgerUnavailable(f"{self._log.topic} is read no longer: {error!r}"))
 
@@ -422,12 +433,30 @@ class LedgerStore:
             raise self._failure
 
     def _end(self, error: MirrordError) -> None:
-        self._failure = self._failure or error
+        if self._failure is not None:
+            return
+        self._failure = error
+        if not isinstance(error, LedgerUnavailable):
+            log.error("ledger_failed", topic=self._log.topic, error=str(error))
+        if isinstance(error, LedgerWentBack):
+            self._keep_proof()
         self._outbox.fail_all(error)
-        for _, saved in self._saves:
-            if not saved.done():
-                saved.set_exception(error)
+        self._saves.fail_all(error)
+        for callback in tuple(self._on_end):
+            callback()
         self._wake()
+
+    def _keep_proof(self) -> None:
+        """Whoever opens the ledger later must find what proves that facts are lost."""
+        self._watch.note_loss()
+        if not self._read_only:
+            self._proof = asyncio.create_task(self._watch.keep_proof())
+
+    async def _end_proof(self) -> None:
+        if self._proof is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._deadline):
+                    await self._proof
 
 
 async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
@@ -457,11 +486,6 @@ def check_clusters(state: FlowState, opened: FlowOpened) -> None:
             f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"
             f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose another name"
         )
-
-
-def went_back(topic: str, what: str) -> LedgerWentBack:
-    """The error that says what happened to the ledger and what to do."""
-    return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 
 def _subscribe(callbacks: list[Callback], callback: Callback) -> Callable[[], None]:

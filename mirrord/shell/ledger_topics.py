@@ -1,7 +1,8 @@
 """The two topics of a flow's ledger on a real cluster: found or created, asked where they end, trimmed.
 
 Every question begins with fresh metadata, because a topic of the same name may be another topic by now, and carries the
-leader epoch that was told, so that a broker which leads no longer does not answer (KIP-320).
+leader epoch that was told, so that a broker which leads no longer does not answer (KIP-320). A topic that was found
+once counts as deleted when all brokers that answer lack it for `GONE_SECONDS`.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -14,7 +15,7 @@ from aiokafka.admin import RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import TopicPartition
 
-from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack, StateLost, gone
 from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, ledger_topic, state_topic
@@ -57,6 +58,9 @@ STATE_SETTINGS = SHARED_SETTINGS | {
 NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
 NEEDED_STATE_SETTINGS = ("cleanup.policy",)
 
+GONE_SECONDS = 1.0
+"""A broker that has just started may not know all topics yet."""
+
 _ASKING = "ask"
 """The purpose of a connection that is never kept waiting."""
 DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
@@ -78,19 +82,31 @@ class Leader(NamedTuple):
 class LedgerTopics:
     """Asks the brokers about the topics of one flow. Raises LedgerUnavailable when there is no answer in time."""
 
-    def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float) -> None:
+    def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float, *, alone: bool = False) -> None:
+        """`alone`: the ledger topic without the state topic."""
         self.flow = flow
         self.ledger = ledger_topic(flow)
         self.state = state_topic(flow)
+        self._names = (self.ledger,) if alone else (self.ledger, self.state)
         self._cluster = cluster
         self._timeout_s = timeout_s
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
         self._links: dict[tuple[Address, str], Link] = {}
+        self._brokers: frozenset[Address] = frozenset()
+        self._found: frozenset[str] = frozenset()
+        """Topics that were there when `find` looked."""
+        self._missing_since: dict[str, float] = {}
 
-    async def find(self, *, create: bool) -> None:
-        """See that both topics are there and set up as they must be. Raises LedgerMissing, EnvironmentFault."""
+    async def find(self, *, create: bool, again: bool = False) -> None:
+        """See that both topics are there and set up as they must be.
+
+        A ledger topic that was deleted is created only with `again`: its state topic says what it held. Raises
+        LedgerMissing, LedgerGone, EnvironmentFault.
+        """
         missing, brokers = await self.asking(self._missing)
+        if missing == [self.ledger] and not again and await self.asking(self._has_state):
+            raise gone(self.ledger)
         if missing and not create:
             raise LedgerMissing(f"there is no flow {self.flow} on this cluster: it has no topic {missing[0]}")
         if missing:
@@ -98,6 +114,7 @@ class LedgerTopics:
             await self.asking(self._await_leaders)
         elif create:
             await self.asking(self._check_settings)
+        self._found = frozenset((self.ledger, self.state))
 
     async def ends(self) -> tuple[LogEnds, int]:
         """Where both topics end, and where the state topic begins."""
@@ -140,7 +157,7 @@ class LedgerTopics:
                 while True:
                     try:
                         return await ask()
-                    except (LedgerUnavailable, LedgerWentBack):
+                    except (LedgerUnavailable, LedgerWentBack, StateLost):
                         raise
                     except (AskAgain, Unreachable, ConnectionLost, WireError) as error:
                         fault = error
@@ -153,19 +170,48 @@ class LedgerTopics:
             raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self._timeout_s:g} s'}") from fault
 
     async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
+        names = tuple(names)
         known = [address for address, _ in self._links]
         bootstrap = [_address(text) for text in self._cluster.bootstrap]
+        told: metadata.Metadata | None = None
         fault: EnvironmentFault | None = None
-        for address in dict.fromkeys((*known, *bootstrap)):
+        for address in dict.fromkeys((*known, *bootstrap, *self._brokers)):
             try:
-                connection = await self.connection(address, _ASKING)
-                version = connection.version(METADATA)
-                return metadata.decode(
-                    version, await connection.call(METADATA, metadata.encode(version, names), version)
-                )
+                answer = await self._describe(address, names)
             except (Unreachable, ConnectionLost) as error:
                 fault = fault or error
-        raise fault or Unreachable("no address is known")
+                continue
+            if not self._lacks(answer):
+                for topic in answer.topics:
+                    self._missing_since.pop(topic.name or "", None)
+                self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
+                return answer
+            # A broker that has not learnt of the cluster yet knows nothing at all.
+            told = answer if answer.brokers and answer.controller >= 0 else told
+        if told is not None:
+            self._check_gone(self._lacks(told))
+            return told
+        raise fault or AskAgain("no broker knows the cluster yet")
+
+    async def _describe(self, address: Address, names: Iterable[str]) -> metadata.Metadata:
+        connection = await self.connection(address, _ASKING)
+        version = connection.version(METADATA)
+        return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
+
+    def _lacks(self, answer: metadata.Metadata) -> list[str]:
+        """Topics that are not there, and were when `find` looked."""
+        return [
+            topic.name
+            for topic in answer.topics
+            if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._found
+        ]
+
+    def _check_gone(self, lacking: Iterable[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        for name in lacking:
+            since = self._missing_since.setdefault(name, now)
+            if now - since >= GONE_SECONDS:
+                raise gone(name) if name == self.ledger else StateLost(f"the topic {name} was deleted")
 
     async def _to_leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
         """The leader's epoch, and a connection to it."""
@@ -173,12 +219,17 @@ class LedgerTopics:
         return leader.epoch, await self.connection(leader.address, _ASKING)
 
     async def _missing(self) -> tuple[list[str], int]:
-        found = await self._metadata((self.ledger, self.state))
+        found = await self._metadata(self._names)
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         missing = [topic.name for topic in found.topics if topic.error == unknown and topic.name]
-        for name in {self.ledger, self.state}.difference(missing):
+        for name in set(self._names).difference(missing):
             _topic(found, name)
         return sorted(missing), len(found.brokers)
+
+    async def _has_state(self) -> bool:
+        """Whether anything was ever saved, so that there was a ledger."""
+        found = await self._metadata((self.state,))
+        return (await self._offsets(found, offsets.LATEST, (self.state,)))[self.state].offset > 0
 
     async def _await_leaders(self) -> None:
         found = await self._metadata((self.ledger, self.state))
@@ -219,14 +270,14 @@ class LedgerTopics:
                     )
 
     async def _ends(self) -> tuple[LogEnds, int]:
-        found = await self._metadata((self.ledger, self.state))
-        both = (self.ledger, self.state)
+        names = self._names
+        found = await self._metadata(names)
         starts, ends = await asyncio.gather(
-            self._offsets(found, offsets.EARLIEST, both), self._offsets(found, offsets.LATEST, both)
+            self._offsets(found, offsets.EARLIEST, names), self._offsets(found, offsets.LATEST, names)
         )
         topic_id, end = TopicId(_topic(found, self.ledger).id), ends[self.ledger]
-        told = LogEnds(topic_id, starts[self.ledger].offset, end.offset, end.leader_epoch, ends[self.state].offset)
-        return told, starts[self.state].offset
+        state_start, state_end = (each[self.state].offset if self.state in each else 0 for each in (starts, ends))
+        return LogEnds(topic_id, starts[self.ledger].offset, end.offset, end.leader_epoch, state_end), state_start
 
     async def _offsets(
         self, found: metadata.Metadata, which: int, topics: Sequence[str]

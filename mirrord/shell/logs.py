@@ -9,7 +9,6 @@ import fcntl
 import logging
 import logging.handlers
 import os
-import re
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -19,13 +18,12 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret
+from mirrord.model.security import Secret, names_secret
 
 FILE_BYTES = 32 << 20
 FILES_KEPT = 5
 PROCESSES = 1_000
 """That may write logs of one name into one directory."""
-_SECRET_KEY = re.compile(r"password|passwd|token|secret|credential|private_key|jaas|^sasl", re.IGNORECASE)
 _MASK = "***"
 _locks: list[int] = []
 """The descriptor that holds the lock on this process's log file."""
@@ -114,7 +112,7 @@ def _masked(value: object) -> object:
     if isinstance(value, MutableMapping):
         items = cast(MutableMapping[object, object], value).items()
         return {
-            key: _MASK if isinstance(key, str) and _SECRET_KEY.search(key) and item is not None else _masked(item)
+            key: _MASK if isinstance(key, str) and names_secret(key) and item is not None else _masked(item)
             for key, item in items
         }
     if isinstance(value, list | tuple):
@@ -145,4 +143,5 @@ def _json() -> list[Processor]:
 
 
 def _console() -> list[Processor]:
-    return [structlog.dev.ConsoleRenderer()]
+    # The default shows the local variables of each frame, and with them resolved passwords.
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

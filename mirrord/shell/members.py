@@ -60,6 +60,8 @@ class Member:
     """It takes its orders from this process."""
     quarantined: bool = False
     """It is being ended, because it did not answer."""
+    killed: bool = False
+    """This process has told its engine to end it: that the engine calls it dead afterwards proves nothing."""
     node: str = ""
     """Where it runs, or was asked to; empty while that is not known."""
 

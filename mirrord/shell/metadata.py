@@ -18,9 +18,12 @@ from mirrord.shell.request_stats import RequestStats
 from mirrord.wire.apis import APIS, METADATA
 from mirrord.wire.errors import ErrorCode, UnsupportedBroker
 from mirrord.wire.metadata import Metadata, Topic, decode, encode
+from mirrord.wire.primitives import ZERO_UUID
 
 REFRESH_S = 60.0
 """A view is never older than this, and then some: most changes are learnt from errors, long before."""
+WAIT_SHARE = 0.6
+"""Of a request's timeout."""
 LEAST_PAUSE_S = 0.1
 """Between two refreshes, however many callers want one."""
 
@@ -129,6 +132,11 @@ class ClusterView:
         self._wanted.set()
 
     @property
+    def longest_wait_ms(self) -> int:
+        """How long a broker may wait before it answers, so that the answer still arrives in time."""
+        return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
+
+    @property
     def nodes(self) -> list[int]:
         """The ids of the brokers that are known."""
         return list(self._brokers)
@@ -230,6 +238,10 @@ class ClusterView:
 
 
 def _take_topic(known: WatchedTopic, topic: Topic) -> None:
+    if topic.error == 0 and topic.id == ZERO_UUID:
+        # A broker that does not know topic ids, in a cluster that is being upgraded: it cannot say whether this is the
+        # topic that is watched. Discovery reports such a cluster.
+        return
     if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
         known.gone = True
         return

@@ -1,5 +1,6 @@
 """The status document as metrics: samples of the catalogue (`mirrord.model.metrics`), and their text for Prometheus."""
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import NamedTuple, get_args
@@ -133,12 +134,14 @@ def _by_label(flow: FlowStatus) -> Iterator[tuple[str, tuple[str, ...], float]]:
     yield "mirrord_flow_state", (flow.state,), 1
     for state, number in flow.totals.lanes.items():
         yield "mirrord_lanes", (state,), number
-    offsets = flow.totals.verdict_offsets
+    offsets: Counter[str] = Counter(flow.totals.verdict_offsets)
+    for loss in flow.losses:
+        offsets[loss.reason] += loss.offsets
     for reason, number in offsets.items():
         yield "mirrord_verdict_offsets", (reason,), number
     for reason in LOSSES:
         # Zeros, too: an alert compares with the time before, when there was no loss.
-        yield "mirrord_lost_offsets", (reason,), offsets.get(reason, 0)
+        yield "mirrord_lost_offsets", (reason,), offsets[reason]
     for job in flow.jobs:
         yield "mirrord_job_runs", (job.job,), job.runs
         if job.succeeded_ms is not None:

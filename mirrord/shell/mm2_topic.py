@@ -12,7 +12,7 @@ from mirrord.model.config import ClusterConfig
 from mirrord.model.config_features import InternalFactor
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell import own_topics
-from mirrord.shell.ledger_partition import KeyValue, OutOfRange, PartitionReader, PartitionWriter
+from mirrord.shell.ledger_partition import KeyValue, OutOfRange, Parted, PartitionReader, PartitionWriter
 from mirrord.shell.ledger_topics import LedgerTopics
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.wire.errors import ErrorCode
@@ -75,7 +75,7 @@ class Mm2Topic(LedgerTopics):
         try:
             while reader.position < end:
                 found += [(record.key, record.value) for record in await reader.take()]
-        except OutOfRange:
+        except (OutOfRange, Parted):
             raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
         finally:
             reader.stop()
@@ -90,7 +90,7 @@ class Mm2Topic(LedgerTopics):
             yield []
             while True:
                 yield [(record.key, record.value) for record in await reader.take()]
-        except OutOfRange:
+        except (OutOfRange, Parted):
             raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
         finally:
             reader.stop()

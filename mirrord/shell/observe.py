@@ -1,8 +1,8 @@
 """Where a status document comes from when another process asks: the daemon, or else the target cluster alone.
 
-The daemon is found by the flow's lease. When it does not answer, ledger and progress marks tell how far every lane is;
-the source is asked for its ends, and when it does not answer either, they are as the marks last told. Nothing is
-written.
+The daemon is found by the flow's lease, or at the configured address when the ledger lost facts. When it does not
+answer, ledger and progress marks tell how far every lane is; the source is asked for its ends, and when it does not
+answer either, they are as the marks last told. Nothing is written.
 """
 
 import asyncio
@@ -12,21 +12,23 @@ import msgspec
 
 from mirrord.cluster.probe import guarantee
 from mirrord.cluster.rpo import rpo_status
-from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
+from mirrord.ledger.source_ends import SourcePartition, former_losses
 from mirrord.ledger.state import FlowState as LedgerState
 from mirrord.model.config import ClusterConfig, Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import LeaseRenewed
-from mirrord.model.names import TopicPartition
+from mirrord.model.names import Alias, TopicPartition
 from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, Status, Totals
 from mirrord.model.version import version
-from mirrord.shell.lane_view import recorded_lanes
+from mirrord.shell.door_address import configured
+from mirrord.shell.lane_view import present_lanes, recorded_lanes
 from mirrord.shell.lease_holder import is_dead
-from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.orders import order_remarks
 from mirrord.shell.remote import NoAnswer, ask_status
 from mirrord.shell.schedule import job_statuses
 from mirrord.shell.seen_lease import lease_status
+from mirrord.shell.source_ends import EndsAsker
 from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 3.0
@@ -81,10 +83,14 @@ async def read_ledgers(config: Config, surroundings: Surroundings) -> dict[str, 
 async def _gather(config: Config) -> Status:
     surroundings = Surroundings(config, PATIENCE_S)
     views = await read_ledgers(config, surroundings)
-    if all(isinstance(view, EnvironmentFault) and not isinstance(view, LedgerMissing) for view in views.values()):
-        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     daemons = await _ask_daemons(view.http for view in views.values() if isinstance(view, LedgerView))
+    if any(isinstance(view, LedgerWentBack) for view in views.values()):
+        there = await _ask_daemons([configured(config.http)])
+        daemons += [daemon for daemon in there if daemon.instance == config.instance]
     told = {flow.name: flow for daemon in daemons for flow in daemon.flows}
+    known = (LedgerMissing, LedgerWentBack, LedgerView)
+    if not told and not any(isinstance(view, known) for view in views.values()):
+        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     flows = [
         told[flow.name] if flow.name in told else await _from_ledger(config, surroundings, flow, views[flow.name])
         for flow in config.flows
@@ -113,13 +119,14 @@ async def _from_ledger(
     """A flow whose daemon does not answer."""
     now_ms = surroundings.clock.wall_ms()
     if not isinstance(view, LedgerView):
-        missing = isinstance(view, LedgerMissing)
+        missing, lost = isinstance(view, LedgerMissing), isinstance(view, LedgerWentBack)
+        target = ClusterStatus(flow.target, None, missing or lost, error=None if missing or lost else str(view))
         return _flow_status(
             flow,
-            source=ClusterStatus(flow.source, None, False),
-            target=ClusterStatus(flow.target, None, missing, error=None if missing else str(view)),
+            source=await _reach(surroundings, flow.source),
+            target=target,
             state="stopped" if missing else "down",
-            note="the flow has never run" if missing else "",
+            note="the flow has never run" if missing else str(view) if lost else "",
         )
     ends, error = await _source_ends(config.clusters[flow.source], view.state)
     lanes = recorded_lanes(view.state, view.state.lanes, ends, now_ms)
@@ -141,7 +148,20 @@ async def _from_ledger(
         rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
         remarks=tuple(order_remarks(view.state, ())),
         jobs=job_statuses(config, view.state.jobs, {}, {}),
+        losses=former_losses(view.state, {lane.key.id for lane in present_lanes(view.state, view.state.lanes)}),
     )
+
+
+async def _reach(surroundings: Surroundings, alias: Alias) -> ClusterStatus:
+    """A cluster that nothing else is asked of."""
+    admin = surroundings.admin(alias)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return ClusterStatus(alias, (await admin.look([])).cluster_id, True)
+    except (EnvironmentFault, TimeoutError) as error:
+        return ClusterStatus(alias, None, False, error=str(error) or None)
+    finally:
+        await admin.close()
 
 
 def _flow_status(
@@ -170,9 +190,15 @@ def _state(view: LedgerView, now_ms: int) -> FlowState:
 
 
 async def _source_ends(cluster: ClusterConfig, state: LedgerState) -> tuple[dict[TopicPartition, int], str]:
-    """The high watermarks of the lanes' source partitions; or nothing, and why."""
+    """The high watermarks of the lanes' source partitions; or nothing, and why. A topic that was created again since
+    tells nothing of the former one's lanes."""
+    lanes = present_lanes(state, state.lanes)
+    wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]
+    asker = EndsAsker(cluster)
     try:
-        lanes = {TopicPartition(lane.source_topic, lane.partition) for lane in state.lanes.values()}
-        return await log_offsets(cluster, lanes, "end"), ""
+        ends = await asker.ask(wanted)
     except EnvironmentFault as error:
         return {}, str(error)
+    finally:
+        asker.close()
+    return {TopicPartition(each.topic, each.partition): end for each, end in ends.items()}, ""

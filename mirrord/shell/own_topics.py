@@ -2,13 +2,12 @@
 
 import asyncio
 
+from mirrord.cluster.own_settings import IN_SYNC, MIN_IN_SYNC, REPLICAS
 from mirrord.cluster.settings import BROKER_DEFAULT, TopicShape, capped
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.topics import TopicAdmin
 from mirrord.wire.errors import ErrorCode
 
-REPLICAS = 3
-IN_SYNC = 2
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 _NO_SUCH_SETTING = "INVALID_CONFIG"
 
@@ -16,7 +15,7 @@ _NO_SUCH_SETTING = "INVALID_CONFIG"
 def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
     """Of a topic that must lose nothing, on so many brokers."""
     replicas = max(1, min(REPLICAS, brokers))
-    return TopicShape(1, replicas, settings | {"min.insync.replicas": str(IN_SYNC if replicas == REPLICAS else 1)})
+    return TopicShape(1, replicas, settings | {MIN_IN_SYNC: str(IN_SYNC if replicas == REPLICAS else 1)})
 
 
 async def create(

@@ -32,6 +32,8 @@ FRAME_LIMIT = 128 << 20
 _SIZE = Struct(">i")
 _REQUEST = Struct(">ihhi")
 _RESPONSE = Struct(">i")
+_LINGER = Struct("ii")
+"""struct linger, in the byte order of the machine."""
 _LEAST_FRAME = 5
 _LAST_CORRELATION_ID = 2**31 - 1
 
@@ -48,7 +50,8 @@ class FramePipe(asyncio.BufferedProtocol):
 
     Callbacks run inside of the event loop's read event, or while the connection is being closed; each is called exactly
     once. An exception that a callback raises closes the connection. So does an oldest request without an answer for
-    `timeout_s`: the other end may be gone without a word.
+    `timeout_s`: the other end may be gone without a word. The time for which the other end has announced that it reads
+    nothing (`throttled`) does not count.
     """
 
     def __init__(
@@ -69,6 +72,8 @@ class FramePipe(asyncio.BufferedProtocol):
         """Called after the callbacks of all answers that came together."""
         self.on_lost: Callable[[ConnectionLost], None] | None = None
         """Called once, after the callbacks of all unanswered requests."""
+        self.user_timeout_s: float | None = None
+        """The connection's TCP_USER_TIMEOUT, while it is not throttled."""
         self.lost: ConnectionLost | None = None
         """Why the connection is no more."""
         self._loop = asyncio.get_running_loop()
@@ -81,6 +86,7 @@ class FramePipe(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._keep: object = None
         self._pending: deque[tuple[int, float, str, Callback]] = deque()
+        self._throttled_until = 0.0
         self._correlation_id = 0
         self._held: list[Bytes] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -124,6 +130,16 @@ class FramePipe(asyncio.BufferedProtocol):
             transport.write(header + parts[0])
         else:
             transport.writelines([header + parts[0], *parts[1:]])
+
+    def throttled(self, seconds: float) -> None:
+        """The other end reads nothing for so long, because a quota is used up (KIP-219)."""
+        self._throttled_until = max(self._throttled_until, self._loop.time() + seconds)
+        # Its receive buffer may be full meanwhile, and then it takes nothing that was sent.
+        self._extend_user_timeout(seconds)
+
+    def _extend_user_timeout(self, seconds: float) -> None:
+        if self.user_timeout_s is not None and self._transport is not None and self.lost is None:
+            set_user_timeout(self._transport, self.user_timeout_s + seconds)
 
     def hold(self) -> None:
         """Keep what is requested from now on, until `send_held`: uvloop makes a system call of every single write."""
@@ -278,6 +294,11 @@ class FramePipe(asyncio.BufferedProtocol):
         if not self._pending:
             return
         _, deadline, name, _ = self._pending[0]
+        if self._throttled_until:
+            deadline = max(deadline, self._throttled_until + self._timeout_s)
+            if self._loop.time() >= self._throttled_until + self._timeout_s:
+                self._throttled_until = 0.0
+                self._extend_user_timeout(0.0)
         if self._loop.time() >= deadline:
             self.close(f"no answer to {name} within {self._timeout_s:g} s")
         else:
@@ -302,17 +323,31 @@ class FramePipe(asyncio.BufferedProtocol):
             self.on_lost(lost)
 
 
+def set_user_timeout(transport: asyncio.Transport, seconds: float) -> None:
+    """TCP_USER_TIMEOUT of a connection."""
+    second = duplicate(transport)
+    if second is not None:
+        with second:
+            second.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(seconds * 1000))
+
+
 def tune(
     transport: asyncio.Transport,
     user_timeout_s: float | None = None,
     buffer_bytes: int | None = None,
     unsent_bytes: int = 4 << 20,
+    *,
+    reset_on_close: bool = False,
 ) -> None:
     """Set a connection's socket options.
 
     `user_timeout_s` is how long sent bytes may stay unacknowledged before the kernel gives the connection up
     (TCP_USER_TIMEOUT, tcp(7)). `buffer_bytes` sizes the kernel's buffers; by default they size themselves. With more
     than `unsent_bytes` in the process itself the transport asks for a pause.
+
+    `reset_on_close`: when the connection is closed, or the process ends in any way, the kernel discards what the other
+    end has not acknowledged and resets the connection (SO_LINGER with a time of 0, socket(7)). Otherwise it keeps
+    delivering these bytes, for as long as the other end takes some of them, after the process is gone.
     """
     transport.set_write_buffer_limits(high=unsent_bytes)
     second = duplicate(transport)
@@ -322,6 +357,8 @@ def tune(
         second.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if user_timeout_s is not None:
             second.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(user_timeout_s * 1000))
+        if reset_on_close:
+            second.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER.pack(1, 0))
         if buffer_bytes is not None:
             second.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
             second.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)

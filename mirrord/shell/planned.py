@@ -2,11 +2,14 @@
 
 import asyncio
 
+import msgspec
+
 from mirrord.cluster.mm2_topics import mm2_steps
 from mirrord.cluster.steps import Step, topic_steps
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
+from mirrord.model.config_checks import goes_back
 from mirrord.shell.hazards import read_state
 from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
@@ -16,6 +19,8 @@ from mirrord.shell.upkeep_plan import upkeep_steps
 async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
     """All steps for the flow, in the order in which they are taken. Raises EnvironmentFault."""
     flow, looked = survey.flow, survey.looked
+    if any(goes_back(flow, other) for other in config.all_flows):
+        flow = msgspec.structs.replace(flow, propagate_deletes=False)  # nothing is deleted that is copied both ways
     surroundings = Surroundings(config)
     try:
         ledger = await read_state(flow, surroundings.ledger)

@@ -9,12 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from mirrord.cluster.rights import flows_into_source, needed_rights
-from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.errors import ForeignFlow, LedgerMissing, LedgerUnavailable
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
-from mirrord.model.names import Alias, ClusterId, ledger_topic
+from mirrord.model.names import Alias, ClusterId
+from mirrord.shell.aliases import check_alias
 from mirrord.shell.claims import Claims
 from mirrord.shell.connections import Unreachable
 from mirrord.shell.discovery import Discovery, Looked
@@ -45,6 +46,8 @@ async def check_start(
     ledger: Callable[[FlowConfig], LedgerStore],
 ) -> None:
     """Raises ConfigError or EnvironmentFault with a line for each fault that was found."""
+    if fault := token_fault(config):
+        raise EnvironmentFault(fault)
     admins = {alias: admin(alias) for flow in config.flows for alias in (flow.source, flow.target)}
     try:
         ids = await _reach(admins)
@@ -72,6 +75,16 @@ async def check_start(
         await asyncio.gather(*(each.close() for each in admins.values()))
 
 
+def token_fault(config: Config) -> str:
+    """Why the daemon cannot use the token of `[http]`, or empty. An empty one would let everybody give orders."""
+    try:
+        if config.http.token is not None:
+            config.http.token.resolve()
+    except (EnvironmentFault, ConfigError) as fault:
+        return f"http.token: {fault}"
+    return ""
+
+
 async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
     """The ids of the clusters that answer. Raises EnvironmentFault when one refuses us."""
     answers = await asyncio.gather(*(each.look([]) for each in admins.values()), return_exceptions=True)
@@ -94,12 +107,14 @@ async def _ledgers(
     """The flows' ledgers, as far as they can be read. Raises ConfigError when one belongs to other clusters."""
 
     async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
-        if ledger_topic(flow.name) not in (await clusters.target.look([ledger_topic(flow.name)])).topics:
-            return _Ledger(FlowState())
         store = ledger(flow)
-        await store.open(read_only=True)
+        try:
+            await store.open(read_only=True)
+        except LedgerMissing:
+            return _Ledger(FlowState())
         try:
             check_clusters(store.state, FlowOpened(flow.name, clusters.source_id, clusters.target_id))
+            check_alias(flow, store.state)
             return _Ledger(store.state)
         finally:
             await store.close()

@@ -46,12 +46,14 @@ class Provenance:
         self,
         cluster: str,
         admin: TopicAdmin,
-        open_ledger: Callable[[str], LedgerStore],
+        open_ledger: Callable[[str, bool], LedgerStore],
     ) -> None:
-        """`cluster` is the source's alias; `open_ledger` makes a store of the flow of this name there, not yet open."""
+        """`cluster` is the source's alias; `open_ledger` as in `ClusterLedgers`."""
         self._ledgers = ClusterLedgers(cluster, admin, open_ledger)
         self._waiting: list[tuple[PartitionId, Tell]] = []
         self._task: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why lanes cannot go on; empty while the ledgers can be read."""
 
     def origins(self, hosted: Hosted) -> Origins | None:
         """What a lane tells copies by; None for one whose copies have another name, so that its names tell."""
@@ -106,6 +108,9 @@ class Provenance:
             except Exception:
                 log.exception("provenance_failed")
                 trouble = "where records come from cannot be told; the log has the reason"
+            if trouble and trouble != self.trouble:
+                log.warning("copies_not_told_apart", reason=trouble)
+            self.trouble = trouble
             for partition, tell in asked:
                 tell(() if trouble else self._writers(partition, marks), trouble)
             await asyncio.sleep(LEAST_PAUSE_S)
@@ -128,7 +133,7 @@ def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
 def provenance_of(setup: FlowSetup, clock: Clock) -> Provenance:
     """For a replicator of this flow."""
 
-    def ledger(flow: str) -> LedgerStore:
-        return LedgerStore(KafkaLog(flow, setup.source), clock, memory=run_memory(setup.flow))
+    def ledger(flow: str, alone: bool) -> LedgerStore:
+        return LedgerStore(KafkaLog(flow, setup.source, alone=alone), clock, memory=run_memory(setup.flow))
 
     return Provenance(setup.flow.source, KafkaTopicAdmin(setup.source, LOOK_TIMEOUT_S), ledger)

@@ -17,7 +17,7 @@ import structlog
 from mirrord.audit.anew import GRANT, Named, facts
 from mirrord.cluster.topics import PlannedLane
 from mirrord.ledger.codec import encode_entry, encode_state
-from mirrord.ledger.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.errors import LedgerCorrupt, LedgerGone, LedgerMissing, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold, writer_text
 from mirrord.ledger.records import MARK_KEY, LedgerMark, state_key
 from mirrord.ledger.state import FlowState
@@ -161,7 +161,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     _check(entries)
     cluster = config.clusters[flow.target]
     first = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
-    await first.open(create=True)
+    await first.open(create=True, again=True)
     try:
         await _forbid(first)
         ends = await first.ends()
@@ -170,7 +170,7 @@ async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
     if ends.end > 0:
         await _delete(config, flow, ends.topic_id)
     ledger = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
-    await ledger.open(create=True)
+    await ledger.open(create=True, again=True)
     try:
         if (await ledger.ends()).end:
             raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
@@ -256,7 +256,7 @@ async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
             while True:
                 try:
                     await topics.find(create=False)
-                except LedgerMissing:
+                except (LedgerMissing, LedgerGone):
                     return
                 await asyncio.sleep(STEP_S)
     except TimeoutError:

@@ -1,19 +1,37 @@
 """Reads both logs of a lane whose ledger is lost, and finds out where it stands: by headers, and by records where they
 do not tell (`mirrord.audit.placing`)."""
 
-from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import Literal
+from itertools import chain
+from typing import Literal, TypeVar
 
 import msgspec
 
 from mirrord.audit.anew import Standing, standing
-from mirrord.audit.placing import GONE, Copied, Original, Other, OwnBatch, Placed, doubtful, ordinals, place, refined
+from mirrord.audit.matching import Matched, Matching, Stretch, assembled, stretches
+from mirrord.audit.placing import (
+    GONE,
+    LOOK_AROUND,
+    NOWHERE,
+    Copied,
+    Original,
+    Other,
+    OwnBatch,
+    Placed,
+    doubtful,
+    is_open,
+    ordinals,
+    place,
+    refined,
+)
 from mirrord.cluster.topics import PlannedLane
 from mirrord.flow.compare import Record
+from mirrord.flow.ranges import ranges
 from mirrord.flow.relocate import Unplaced
+from mirrord.model.errors import PolicyFault
 from mirrord.model.facts import Reason, Verdict
-from mirrord.model.intervals import Interval, joined
+from mirrord.model.intervals import Interval, joined, uncovered, within
 from mirrord.model.names import TopicPartition
 from mirrord.shell.digest import digest
 from mirrord.shell.log_reader import LogReader
@@ -27,7 +45,12 @@ MOST_RECORDS = 2_000_000
 RIVAL_BATCHES = 20
 """So many of the first and of the last batches of somebody else are looked for in the source, record by record."""
 ORIGINALS_AT_ONCE = 1_000
+READ_OVER = 1_000
+"""So many offsets that are not needed are read rather than asking the broker once more."""
+RECORDS_AT_ONCE = 20_000
+"""Of either log, when records are matched one by one."""
 
+_Unit = TypeVar("_Unit", Copied, Original)
 Outcome = Literal["rebuilt", "new", "refused"]
 """What becomes of a lane. "rebuilt": it goes on where it stood; "new": nothing of what the source holds was ever
 copied, so it begins as every new one; "refused": nobody can tell, and it is paused."""
@@ -81,6 +104,16 @@ class _Target(msgspec.Struct):
     vacant_behind: Mapping[tuple[int, int], int]
 
 
+class _Source(msgspec.Struct):
+    """A source log, by its headers."""
+
+    start: int
+    originals: list[Original]
+    others: list[Other]
+    is_filtered: bool
+    """A filter leaves some of its records out."""
+
+
 class LaneLook:
     """Looks at the lanes of one flow."""
 
@@ -97,8 +130,7 @@ class LaneLook:
         made = LaneRebuilt(planned=lane, outcome="refused", target_end=found.end, source_end=end)
         if rules.refused and found.producers:
             return msgspec.structs.replace(made, why=rules.refused)
-        originals, others = await self._read_source(source, start, end, rules)
-        lane_of = _Lane(self, source, target, found, originals, others, start)
+        lane_of = _Lane(self, source, target, found, await self._read_source(source, start, end, rules))
         try:
             for producer in reversed(list(found.producers)):
                 told = await lane_of.of(producer)
@@ -136,9 +168,7 @@ class LaneLook:
         total += max(0, end - position)
         return _Target(start, end, producers, {producer: total - seen for producer, seen in vacant.items()})
 
-    async def _read_source(
-        self, named: TopicPartition, start: int, end: int, rules: Rules
-    ) -> tuple[list[Original], list[Other]]:
+    async def _read_source(self, named: TopicPartition, start: int, end: int, rules: Rules) -> _Source:
         originals: list[Original] = []
         others: list[Other] = []
         async with aclosing(self._source.read(named, start, end, committed=rules.committed)) as batches:
@@ -154,14 +184,14 @@ class LaneLook:
                     is_torn = batch.is_old or header.record_count != last - first + 1
                     epoch = -1 if batch.is_old else header.leader_epoch
                     originals.append(Original(first, last - first + 1, _key(batch, is_copy=False), epoch, is_torn))
-        return originals, others
+        return _Source(start, originals, others, rules.keeps is not None)
 
     async def copies(self, named: TopicPartition, wanted: Sequence[Copied], *, timed: bool) -> list[list[Copied]]:
         """Record by record."""
         made: dict[int, list[Copied]] = {}
         spans = [(each.offset, each.offset + each.length) for each in wanted]
         known = {each.offset: each for each in wanted}
-        async for batch in self._batches(self._target, named, spans, committed=False):
+        async for batch in self._batches(self._target, named, spans):
             copy = known.get(batch.header.base_offset)
             if copy is not None:
                 made[copy.offset] = [
@@ -183,7 +213,7 @@ class LaneLook:
         made: dict[int, list[Original]] = {}
         spans = [(each.offset, each.end) for each in wanted]
         known = {each.offset: each for each in wanted}
-        async for batch in self._batches(self._source, named, spans, committed=False):
+        async for batch in self._batches(self._source, named, spans):
             original = known.get(batch.header.base_offset)
             if original is not None:
                 made[original.offset] = [
@@ -193,59 +223,71 @@ class LaneLook:
         return [made.get(each.offset, []) for each in wanted]
 
     async def _batches(
-        self, log: LogReader, named: TopicPartition, spans: Sequence[Interval], *, committed: bool
+        self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
     ) -> AsyncGenerator[ReadBatch]:
-        for start, end in joined(spans):
-            async with aclosing(log.read(named, start, end, committed=committed)) as batches:
+        """Those of the spans, and others that lie between two of them which are close to each other."""
+        wide = joined((start, end + READ_OVER) for start, end in spans)
+        for start, end in wide:
+            async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
                 async for batch in batches:
                     yield batch
 
     async def _filtered(self, named: TopicPartition, told: Standing, rules: Rules) -> Standing:
-        """What was left out, and the filter leaves out today, has its reason."""
+        """Records that were left out and that the filter leaves out today get this reason."""
         if rules.keeps is None or not told.left_out:
             return told
         spans = [(each.start, each.end) for each in told.verdicts if each.reason == "unexplained"]
-        filtered: set[int] = set()
-        async for batch in self._batches(self._source, named, spans, committed=False):
-            for record in decode(batch.buffer, batch.start, batch.end):
-                if not rules.keeps(record):
-                    filtered.add(record.offset)
-        return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, filtered)))
+        filtered: list[Interval] = []
+        async for batch in self._batches(self._source, named, spans):
+            if batch.is_old or not batch.header.attributes & CONTROL:
+                left_out = {
+                    each.offset for each in decode(batch.buffer, batch.start, batch.end) if _leaves(rules, each)
+                }
+                filtered += ranges(sorted(left_out))
+        return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, joined(filtered))))
+
+
+def _leaves(rules: Rules, record: Record) -> bool:
+    """Whether the filter leaves the record out today; a filter that fails says nothing."""
+    try:
+        return rules.keeps is not None and not rules.keeps(record)
+    except PolicyFault:
+        return False
 
 
 class _Lane:
     """One lane in both logs."""
 
     def __init__(
-        self,
-        look: LaneLook,
-        source: TopicPartition,
-        target: TopicPartition,
-        found: _Target,
-        originals: list[Original],
-        others: list[Other],
-        log_start: int,
+        self, look: LaneLook, source: TopicPartition, target: TopicPartition, found: _Target, read: _Source
     ) -> None:
         self._look = look
         self._source = source
         self._target = target
         self._found = found
-        self._originals = originals
-        self._others = others
-        self._log_start = log_start
+        self._originals = read.originals
+        self._others = read.others
+        self._log_start = read.start
+        self._is_filtered = read.is_filtered
 
     async def of(self, producer: tuple[int, int]) -> Standing | None:
         """Where the lane stands if that is its producer; None when it has copied nothing that the source holds. Raises
         Unplaced."""
-        placed = place(self._copies(producer), self._originals)
-        here, there = doubtful(placed)
-        if here or there:
-            placed = await self._refined(placed, sorted(here), sorted(there), producer)
+        copies = self._copies(producer)
+        if self._is_filtered:
+            placed = Placed(copies, self._originals, [NOWHERE] * len(copies))
+        else:
+            placed = place(copies, self._originals)
+        matched = await self._matched(placed, producer)
+        if matched is not None:
+            placed = matched
+        else:
+            placed = await self._compared(place(copies, self._originals), producer)
         if not placed.is_any:
             if placed.has_common:
                 raise Unplaced("the source holds its records more than once, and none of them only once")
             return None
-        return standing(placed, self._others, self._log_start)
+        return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
 
     async def refuse_rivals(self, producer: tuple[int, int]) -> None:
         """Raise Unplaced when somebody else's records stand between the lane's, and come from the source, too."""
@@ -290,19 +332,91 @@ class _Lane:
             made.append(Copied(ordinal, batch.offset, batch.length, key, epoch))
         return made
 
-    async def _refined(
-        self, placed: Placed, here: Sequence[int], there: Sequence[int], producer: tuple[int, int]
-    ) -> Placed:
+    def _timed(self, producer: tuple[int, int]) -> bool:
+        """Whether the copies have the times of the source. Raises Unplaced."""
         timed = self._found.producers[producer].timed
         if len(timed) > 1:
             raise Unplaced("only some of the records at the target have the times of the source")
+        return True in timed
+
+    async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
+        """All copies in their places, by single records where batches do not tell; None where the source lacks some of
+        them, or they do not stand in its order. Raises Unplaced."""
+        parts = stretches(placed, filtered=self._is_filtered)
+        if not parts:
+            return None if parts is None else placed
+        timed = self._timed(producer)
+        found: list[tuple[Stretch, Matched]] = []
+        for part in parts:
+            expires = self._log_start > 0 and part.first == 0 and placed.at[0] < 0
+            matched = await self._matched_part(placed, part, timed=timed, may_expire=expires)
+            if matched is None:
+                return None
+            found.append((part, matched))
+        return assembled(placed, found)
+
+    async def _matched_part(self, placed: Placed, part: Stretch, *, timed: bool, may_expire: bool) -> Matched | None:
+        """Both logs are read backwards, some batches at a time."""
+        matching = Matching(may_expire=may_expire)
+        copies = _backwards(placed.copies[part.first : part.end])
+        originals = _backwards(placed.originals[part.start : part.behind])
+        while not matching.has_failed:
+            if matching.wants_copies:
+                here = next(copies, None)
+                if here is None:
+                    break
+                matching.copies([*chain.from_iterable(await self._look.copies(self._target, here, timed=timed))])
+                continue
+            there = next(originals, None)
+            if there is None:
+                matching.no_more_originals()
+            else:
+                some = await self._look.originals(self._source, there, timed=timed)
+                matching.originals([*chain.from_iterable(some)])
+        if matching.has_failed:
+            return None
+        matching.no_more_copies()
+        for there in originals:
+            some = await self._look.originals(self._source, there, timed=timed)
+            matching.originals([*chain.from_iterable(some)])
+            matching.no_more_copies()
+        return matching.found()
+
+    async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
+        """What batches do not tell, by counting and by single records. More of the source is read until all is found,
+        or all is read. Raises Unplaced."""
+        around, last = LOOK_AROUND, -1
+        while True:
+            here, there = doubtful(placed, around)
+            if not here and not there:
+                return placed
+            made = await self._refined(placed, sorted(here), sorted(there), producer)
+            if len(there) == last or not is_open(made):
+                return made
+            around, last = 8 * around, len(there)
+
+    async def _refined(
+        self, placed: Placed, here: Sequence[int], there: Sequence[int], producer: tuple[int, int]
+    ) -> Placed:
+        is_timed = self._timed(producer)
         copies, originals = [placed.copies[each] for each in here], [placed.originals[each] for each in there]
         if max(sum(each.length for each in copies), sum(each.length for each in originals)) > MOST_RECORDS:
             raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared one by one")
-        is_timed = True in timed
         found = await self._look.copies(self._target, copies, timed=is_timed)
         sources = await self._look.originals(self._source, originals, timed=is_timed)
         return refined(placed, dict(zip(here, found, strict=True)), dict(zip(there, sources, strict=True)))
+
+
+def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
+    """Units that follow each other, the last ones first; about as many records at a time as are read at once."""
+    end = len(units)
+    while end > 0:
+        start, records = end, 0
+        while start > 0 and records < RECORDS_AT_ONCE:
+            start -= 1
+            records += units[start].length
+        yield list(units[start:end])
+        end = start
 
 
 def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
@@ -338,16 +452,19 @@ def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
     return "copied-from-target" if is_copy else None
 
 
-def _explained(verdicts: Sequence[Verdict], filtered: set[int]) -> list[Verdict]:
+def _explained(verdicts: Sequence[Verdict], filtered: Sequence[Interval]) -> list[Verdict]:
     made: list[Verdict] = []
     for verdict in verdicts:
         if verdict.reason != "unexplained":
             made.append(verdict)
             continue
-        for offset in range(verdict.start, verdict.end):
-            reason: Reason = "filtered" if offset in filtered else "unexplained"
-            if made and (made[-1].end, made[-1].reason) == (offset, reason):
-                made[-1] = Verdict(made[-1].start, offset + 1, reason)
-            else:
-                made.append(Verdict(offset, offset + 1, reason))
+        whole = (verdict.start, verdict.end)
+        known = list(within(whole, filtered))
+        parts = [Verdict(*part, "filtered") for part in known]
+        parts += [Verdict(*part, "unexplained") for part in uncovered(whole, known)]
+        made += sorted(parts, key=_start)
     return made
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start

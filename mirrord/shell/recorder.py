@@ -7,12 +7,10 @@ from contextlib import suppress
 import msgspec
 import structlog
 
-from mirrord.ledger import incarnations
 from mirrord.ledger.errors import LedgerUnavailable
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import ReplicatorReport
-from mirrord.model.facts import AnyFact, CopyNamed, VerdictGiven
-from mirrord.shell.discovery import Discovered
+from mirrord.model.facts import AnyFact, CopyNamed, Progress
+from mirrord.model.names import LaneId
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_store import LedgerStore
 
@@ -20,12 +18,6 @@ FACTS_AT_ONCE = 100
 """They become one record, and a fact about a topic can have some kilobytes."""
 
 log = structlog.get_logger()
-
-
-def left_behind(state: FlowState, found: Discovered, reports: Iterable[ReplicatorReport]) -> list[VerdictGiven]:
-    """What is to be told of topics that were created again, their former lanes having come to their ends."""
-    hosted = {lane.lane for report in reports for lane in report.lanes}
-    return incarnations.left_behind(state, found.source.topics, hosted)
 
 
 class Recorder:
@@ -58,6 +50,31 @@ class Recorder:
         with suppress(LedgerUnavailable):
             if self._keeper.is_valid:
                 await self._store.append(self._keeper.epoch, names)
+
+    async def write_now(self, fact: AnyFact) -> bool:
+        """Write a fact; whether it binds. It is not kept for the next time."""
+        with suppress(LedgerUnavailable):
+            if self._keeper.is_valid:
+                return all(await self._store.append(self._keeper.epoch, (fact,)))
+        return False
+
+    async def save(self, records: Sequence[Progress]) -> bool:
+        """Write records of the state topic; False: they could not be written, and are not kept."""
+        if not records:
+            return True
+        if not self._keeper.is_valid:
+            return False
+        try:
+            await self._store.save(*records)
+        except LedgerUnavailable:
+            return False
+        return True
+
+    async def remove(self, records: Sequence[LaneId]) -> None:
+        """Remove records about source topics from the state topic; what fails is tried again by the next caller."""
+        with suppress(LedgerUnavailable):
+            if records and self._keeper.is_valid:
+                await self._store.remove(records)
 
     async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
         """Write facts and what is left from before; False: they are kept for the next time."""

@@ -26,16 +26,14 @@ from mirrord.shell.hosted import Hosted
 from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_log import LedgerLog
 from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.prepared import prepare
-from mirrord.shell.producer_expiry import producer_expiry_ms
+from mirrord.shell.producer_expiry import ProducerExpiry
 from mirrord.shell.tasks import tell_failure
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
 """How often the flow's rate is divided anew."""
-EXPIRY_TIMEOUT_S = 5.0
 _RETRY_S = 0.5
 
 log = structlog.get_logger()
@@ -54,7 +52,8 @@ class Replicator:
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._process = psutil.Process()
         self._attempts = 0
-        self._expiry: asyncio.Task[int | None] | None = None
+        self._expiry: ProducerExpiry | None = None
+        self._expiry_known: asyncio.Task[None] | None = None
         """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._came_round = time.monotonic()
@@ -71,12 +70,14 @@ class Replicator:
         _settle_collector()
         keep_large_memory_apart()
         source, target = self._views()
-        self._expiry = asyncio.create_task(self._learn_expiry(target))
-        self._keep(self._expiry)
+        expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
+        self._expiry_known = asyncio.create_task(expiry.until_known())
+        self._keep(self._expiry_known)
         await self._store.open(create=False)
         await self._lease.join(setup.lease_epoch)
         self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
-        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host)):
+        follow = expiry.follow(self._host.expect_expiry)
+        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
             self._keep(asyncio.create_task(work))
 
     def _views(self) -> tuple[ClusterView, ClusterView]:
@@ -86,9 +87,13 @@ class Replicator:
         pool = BufferPool(setup.flow.limits.in_flight_bytes)
         options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
         source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
-        # Bytes that a dead network swallowed must not arrive when the lease is over.
+        # What `FlowSetup.barrier_s` says of a former holder must hold for this one: the kernel neither retransmits for
+        # longer than a request may take nor delivers anything once the connection is closed.
         options = ConnectionOptions(
-            client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s, user_timeout_s=ttl_s
+            client_id=f"mirrord-{setup.flow.name}",
+            request_timeout_s=request_s,
+            user_timeout_s=min(ttl_s, request_s),
+            reset_on_close=True,
         )
         target = self._target = ClusterView(setup.flow.target, setup.target, pool, options, setup.target_cluster_id)
         source.start()
@@ -169,6 +174,7 @@ class Replicator:
             requests=(self._source.fetches.told(), self._target.produces.told())
             if self._source and self._target
             else (),
+            remark=self._host.provenance.trouble if self._host is not None else "",
         )
 
     @property
@@ -196,8 +202,9 @@ class Replicator:
 
     async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
         """What former holders wrote down must be known before a lane begins."""
-        if self._expiry is not None and (expiry_ms := await asyncio.shield(self._expiry)) is not None:
-            host.expect_expiry(expiry_ms)
+        if self._expiry is not None and self._expiry_known is not None:
+            await asyncio.shield(self._expiry_known)
+            host.expect_expiry(self._expiry.shortest_ms)
         at_once = [hosted for hosted in added if self._knows(hosted)]
         self._start_now(host, at_once)
         late = [hosted for hosted in added if hosted not in at_once]
@@ -221,21 +228,6 @@ class Replicator:
             if hosted.journey is not None:
                 hosted.journey.passes("ledger")
             host.start(hosted)
-
-    async def _learn_expiry(self, target: ClusterView) -> int | None:
-        """A lane must know how far to rely on the target's memory; None when that is not told. While nobody answers,
-        no lane could write anyway."""
-        backoff = Backoff()
-        while True:
-            for node in target.nodes:
-                try:
-                    told = await producer_expiry_ms(self._setup.target, node, EXPIRY_TIMEOUT_S)
-                except MirrordError:
-                    continue
-                if told is None:
-                    log.warning("producer_expiry_unknown", cluster=self._setup.flow.target)
-                return told
-            await self._clock.sleep(backoff.next_s())
 
     async def until_lost(self) -> None:
         """Until the lease is somebody else's: there is nothing left to do for this replicator, ever."""

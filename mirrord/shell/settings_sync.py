@@ -4,6 +4,7 @@ What cannot be altered is told for its topic, tried again, and stops no other to
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -12,15 +13,22 @@ from mirrord.cluster.headroom import Retention, retention_of
 from mirrord.cluster.settings import SettingsPlan, own_settings, plan_settings
 from mirrord.cluster.topics import PlannedLane
 from mirrord.model.config import FlowConfig
-from mirrord.model.facts import ConfigChange, ConfigsSynced
+from mirrord.model.facts import AnyFact, ConfigChange, ConfigsSynced
 from mirrord.model.names import TopicId, ledger_topic
-from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.upkeep_admin import SeenSettings, Settings, UpkeepAdmin
 from policies.flows import properties_of
 from policies.properties import Properties
 
 log = structlog.get_logger()
+
+
+class WritesFacts(Protocol):
+    """Writes facts into the flow's ledger."""
+
+    async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
+        """False: they are not written yet."""
+        ...
 
 
 class Pair(msgspec.Struct, frozen=True, order=True):
@@ -85,7 +93,7 @@ class SettingsSync:
             return {}
         return {topic: own_settings(settings, self._rule, known) for topic, settings in seen.topics.items()}
 
-    async def round(self, lanes: Sequence[PlannedLane], recorder: Recorder) -> None:
+    async def round(self, lanes: Sequence[PlannedLane], recorder: WritesFacts) -> None:
         """Look once and alter what differs. Raises EnvironmentFault when a cluster does not answer."""
         if not self._flow.sync.configs:
             return

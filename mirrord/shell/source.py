@@ -1,10 +1,11 @@
 """Fetching: few connections to each source broker, many partitions in each request.
 
-A broker has two connections, each with a fetch session (KIP-227) and one request under way at a time. The idle one asks
-for all partitions that bring nothing at present, and waits long. The hot one asks for those that brought something
-within the last second and for those that are newly wanted, and waits for a short time only: a partition that is wanted
-while a request is under way waits until that comes back, and a broker looks at every partition of a session for every
-request. Under load both bring data all the time.
+A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle one
+fetches the partitions that have no new records, with a long max wait. The hot one fetches the partitions that had
+records within the last second and those that were just added, with a short max wait: a partition that is added while a
+request is in flight waits for its answer, and a broker looks at every partition of a session for every request. Under
+load both return data all the time. Partitions whose next records are in remote storage have separate connections
+(`mirrord.shell.remote_reads`).
 
 A lost connection or a broker that is away concerns no lane: its wishes are kept and asked again elsewhere. A broker's
 refusal of a partition is the lane's business.
@@ -12,18 +13,22 @@ refusal of a partition is the lane's business.
 
 import asyncio
 import time
+from collections.abc import Sequence
 from functools import partial
+
+import structlog
 
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.connections import Connection
-from mirrord.shell.fetch_size import FetchSize
+from mirrord.shell.fetch_size import LEAST_LANE_BYTES, LEAST_REQUEST_BYTES, FetchSize, Room, lane_bytes
 from mirrord.shell.frames import Frame
 from mirrord.shell.links import Backoff, Link
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.remote_reads import SHARE, SLOW_S, LocalStarts, RemoteReads
 from mirrord.shell.tap import Tap
 from mirrord.shell.throttle import Throttle
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
@@ -38,13 +43,12 @@ LONGEST_HOT_WAIT_MS = 40
 """While nothing comes, the hot requests' waits double up to this."""
 HOT_S = 1.0
 """How long a partition that brought something is expected to bring more."""
-REQUEST_BYTES = 8 << 20
-LEAST_REQUEST_BYTES = 64 << 10
-LEAST_LANE_BYTES = 1 << 20
 MOST_GROWTH = 4.0
 OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+log = structlog.get_logger()
 
 
 class Source:
@@ -58,9 +62,11 @@ class Source:
         self._loop = asyncio.get_running_loop()
         self._feeds: dict[int, Feed] = {}
         self._homeless: set[Tap] = set()
-        """Wishes for partitions that nobody is known to lead."""
+        """Wishes for partitions without a known leader."""
         self._search: asyncio.TimerHandle | None = None
         self._pause = Backoff(5.0)
+        self.room = Room(budget, self._feeds)
+        self.local_starts = LocalStarts(asks, self._place)
         view.on_change.append(self._find_homes)
         budget.on_room = self._room
 
@@ -85,7 +91,7 @@ class Source:
             self._place(tap)
 
     def stop(self, tap: Tap) -> None:
-        """Forget a tap's wish; what is under way for it will be thrown away."""
+        """Forget a tap's wish; an answer that is still to come for it is dropped."""
         tap.wish = None
         self._homeless.discard(tap)
         if tap.timer is not None:
@@ -107,15 +113,6 @@ class Source:
 
         self.asks.bounds(tap.partition, -1, told)
 
-    def request_bytes(self) -> int:
-        """How much one request may bring, so that all requests together leave room for what is on its way."""
-        share = self.budget.limit_bytes // (8 * max(len(self._feeds), 1))
-        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self.budget.most_bytes))
-
-    def far_bytes(self) -> int:
-        """The same of a broker that is far away, of which two requests' answers are in work at the same time."""
-        return min(self.budget.limit_bytes // (4 * max(len(self._feeds), 1)), self.budget.most_bytes)
-
     def _place(self, tap: Tap) -> None:
         tap.timer = None
         leader = self.view.leader(tap.partition)
@@ -124,6 +121,8 @@ class Source:
             self._homeless.add(tap)
             if self._search is None:
                 self._search = self._loop.call_later(self._pause.next_s(), self._look_again)
+            return
+        if tap.wish is not None and not self.local_starts.locate(tap, tap.wish.position):
             return
         feed = self._feeds.get(leader.node)
         if feed is None:
@@ -157,7 +156,7 @@ class Source:
 
 
 class Feed:
-    """The fetching from one broker."""
+    """Fetches from one broker."""
 
     def __init__(self, source: Source, node: int) -> None:
         self.source = source
@@ -171,12 +170,13 @@ class Feed:
         """Wishes that no request has carried yet."""
         self._cold: set[Tap] = set()
         """Taps of the hot channel that wait for the idle one to come round."""
+        self._remote = RemoteReads(self._remote_channel, source.budget.leave)
         self._scheduled = False
 
     def add(self, tap: Tap) -> None:
         """Ask for a tap's wish with the next request."""
         tap.feed = self
-        self._new.add(tap)
+        self._queue(tap)
         self.pump_soon()
 
     def drop(self, tap: Tap) -> None:
@@ -186,39 +186,34 @@ class Feed:
         self._cold.discard(tap)
         self._hot.drop(tap)
         self._idle.drop(tap)
+        self._remote.drop(tap)
 
     def lane_bytes(self, tap: Tap) -> int:
-        """What one fetch may bring for a lane: a few that catch up must not fill requests that all lanes share.
-
-        Not less than a batch may have by Kafka's default (`message.max.bytes`): a broker cuts what does not fit.
-        """
-        size = self._hot.request_bytes()
-        share = size // max(len(self._hot.taps) + len(self._new), 1)
-        lane_bytes = tap.lane_bytes
-        if self._hot.size.is_far:
-            lane_bytes = max(lane_bytes, tap.far_batches * tap.batch_bytes)
-        # What retention is about to take comes in one piece.
-        return min(size, lane_bytes, size if tap.urgency.is_near else max(share, LEAST_LANE_BYTES))
+        """What one fetch may bring for a lane."""
+        if tap.is_remote:
+            return min(tap.lane_bytes, self.source.room.request_bytes // SHARE)
+        asking = len(self._hot.taps) + len(self._new)
+        return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
 
     def heard(self, tap: Tap) -> float:
         """When an answer last came to a request that this tap is part of; 0 while there is none."""
-        for channel in (self._idle, self._hot):
+        for channel in self._channels:
             if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
                 return channel.heard
         return 0.0
 
     def throttled_s(self, tap: Tap) -> float:
-        """So much longer the broker gives nothing for this tap, because a quota is used up."""
-        channel = self._idle if self._idle.taps.get(self._idle.key(tap)) is tap else self._hot
-        return channel.throttle.left_s
+        """For how long the broker returns nothing for this tap, because a quota is used up."""
+        asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
+        return next(asked, self._hot).throttle.left_s
 
     def waiting_taps(self) -> list[Tap]:
         """Those that no open request asks for."""
-        return list(self._new)
+        return [*self._new, *self._remote.waiting]
 
     def close(self) -> None:
         """End the connections."""
-        for channel in (self._idle, self._hot):
+        for channel in self._channels:
             channel.link.close()
             self.source.budget.leave(channel)
 
@@ -244,13 +239,22 @@ class Feed:
             self._cold.clear()
         if not self._hot.busy and (self._new or self._hot.taps) and self._hot.ask(self._new, self._hot_wait_ms):
             self._new.clear()
+        if self._remote.channels or self._remote.waiting:
+            self._remote.pump(self.source.view.longest_wait_ms)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
         """A channel's answer was handed out; the taps that it still has got nothing."""
         if channel is self._hot:
             self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
             now = self._loop.time()
-            self._cold.update(tap for tap in channel.taps.values() if tap.hot_until <= now)
+            cold = [tap for tap in channel.taps.values() if tap.hot_until <= now]
+            self._cold.update(cold)
+            self.source.local_starts.suspect(cold, empty=True)
+        elif channel is not self._idle:
+            for tap in channel.take_all():
+                self.source.local_starts.came_empty(tap)
+        elif not brought:
+            self.source.local_starts.suspect(channel.taps.values(), empty=True)
         self.pump()
 
     def failed(self, channel: "Channel", pause_s: float) -> None:
@@ -258,21 +262,35 @@ class Feed:
         taps = channel.take_all()
         for tap in taps:
             tap.source_end = -1
+            self._queue(tap)
         self._cold.difference_update(taps)
-        self._new.update(taps)
         self.source.view.refresh()
         self._loop.call_later(pause_s, self.pump_soon)
 
+    @property
+    def _channels(self) -> "Sequence[Channel]":
+        return (self._idle, self._hot, *self._remote.channels)
+
+    def _queue(self, tap: Tap) -> None:
+        if tap.is_remote:
+            self._remote.waiting[tap] = None
+        else:
+            self._new.add(tap)
+
+    def _remote_channel(self, number: int) -> "Channel":
+        return Channel(self, self.source.view.link(self.node, f"fetch-remote-{number}"), remote=True)
+
 
 class Channel:
-    """One connection, its fetch session and at most one request under way."""
+    """One connection, its fetch session and at most one request in flight."""
 
-    def __init__(self, feed: Feed, link: Link) -> None:
+    def __init__(self, feed: Feed, link: Link, *, remote: bool = False) -> None:
         self.link = link
+        self.connecting = False
         self.throttle = Throttle(feed.source.view.fetches)
         self.busy = False
         self.taps: dict[TopicPartition, Tap] = {}
-        """What the request under way asks for, or the next one will."""
+        """What the request in flight asks for, or the next one will."""
         self.heard = 0.0
         """When the last answer came."""
         self.size = FetchSize()
@@ -285,13 +303,16 @@ class Channel:
         self._promised = 0
         self._asked_bytes = 0
         self._growth = 1.0
-        """So many times its bytes are held of an answer: with small batches it is several times."""
+        """Memory held for an answer, as a multiple of its size: several times the size with small batches."""
         self._asked = 0.0
+        self._wait_s = 0.0
+        self._remote = remote
         self._backoff = Backoff()
 
     def request_bytes(self) -> int:
         """How much its next request may bring."""
-        usual = self.size.wanted(self._source.request_bytes(), self._source.far_bytes())
+        room = self._source.room
+        usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
         return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
 
     def key(self, tap: Tap) -> TopicPartition:
@@ -334,13 +355,14 @@ class Channel:
             self.taps[key] = tap
             tap.asked = asked
             if tap.source_end < 0 and self._session.knows(key):
-                # The broker would be silent on a high watermark that it told before, to a former wish for the same
-                # position; a partition that was left out once is new to its session.
+                # A session does not repeat a high watermark that it has returned for the same position. A partition
+                # that one request omits is new to the session again.
                 wanted.pop(key, None)
                 wait_ms = 0
             else:
                 wanted[key] = tap.position
         self.busy = True
+        self._wait_s = wait_ms / 1000
         limits = FetchLimits(wait_ms, 1, size, self._source.read_committed)
         step = self._session.next_step(wanted)
         body = encode(self._version, limits, step)
@@ -357,12 +379,12 @@ class Channel:
         self.taps = {self.key(tap): tap for tap in taps}
 
     def _connect(self) -> None:
-        self.busy = True
+        self.busy = self.connecting = True
         task = asyncio.get_running_loop().create_task(self.link.get())
         task.add_done_callback(self._connected)
 
     def _connected(self, task: asyncio.Task[Connection]) -> None:
-        self.busy = False
+        self.busy = self.connecting = False
         if task.cancelled():
             return
         if isinstance(task.exception(), EnvironmentFault):
@@ -387,9 +409,11 @@ class Channel:
             self._feed.failed(self, self._backoff.next_s())
             return
         size, now = end.end - end.start, time.monotonic()
+        if now - self._asked > self._wait_s + SLOW_S:
+            self._source.local_starts.suspect(self.taps.values(), empty=False)
         self.size.answered(self._asked_bytes, size, now - self._asked)
         brought = self._hand_out(response, end)
-        self.throttle.told(response.throttle_ms)
+        self.throttle.told(response.throttle_ms, connection.pipe)
         if not response.throttle_ms:
             self.heard = now  # with a wait comes an empty answer, whatever there is (KafkaApis.handleFetchRequest)
         if brought:
@@ -421,13 +445,15 @@ class Channel:
             if not fetched.error:
                 tap.source_start = fetched.log_start_offset
                 tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
+            if fetched.preferred_read_replica != tap.preferred_replica:
+                self._prefer(tap, fetched.preferred_read_replica)
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 tap.batch_bytes = first_batch_bytes(buffer, fetched.records_start)
                 held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
                 brought = True
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
-                continue  # a broker tells of each partition that is new to its session; the wish stands
+                continue  # every partition that is new to a session is in the answer; the wish remains
             wish, tap.wish = tap.wish, None
             tap.high_watermark = fetched.high_watermark
             self._feed.drop(tap)
@@ -447,9 +473,16 @@ class Channel:
                     fetched.diverging_end,
                 )
             )
-        if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones tell nothing of a large one
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones say nothing about a large one
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought
+
+    def _prefer(self, tap: Tap, replica: int) -> None:
+        """The leader sends us to another replica, and gives no records itself; -1: it does no longer."""
+        if replica >= 0:
+            alias, where = self._source.view.alias, f"{tap.partition.topic}-{tap.partition.partition}"
+            log.warning("fetch_redirected", cluster=alias, partition=where, replica=replica)
+        tap.preferred_replica = replica
 
     def _find_bounds(self, tap: Tap, wish: FetchFrom) -> None:
         def told(error: int, high_watermark: int, log_start: int) -> None:

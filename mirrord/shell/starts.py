@@ -1,12 +1,14 @@
-"""Where lanes without a history begin: where MirrorMaker 2 left off, or else where the configuration says."""
+"""Where lanes without a history begin: where MirrorMaker 2 left off, or else by the rule for start offsets
+(`mirrord.ledger.first_seen`).
+"""
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
 
 import structlog
 
 from mirrord.flow.signals import AskStart, StartTold
+from mirrord.ledger.incarnations import Before
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config_units import Start
 from mirrord.model.errors import EnvironmentFault
@@ -18,15 +20,6 @@ from mirrord.shell.reading import ReadFailed
 from mirrord.wire.errors import ErrorCode
 
 log = structlog.get_logger()
-
-
-class Before(NamedTuple):
-    """What there was before a lane, under the same names."""
-
-    source: bool = False
-    """Another source topic."""
-    copied_from: int | None = None
-    """Another target topic, in which the records from this source offset on stood."""
 
 
 class Starts:
@@ -47,14 +40,14 @@ class Starts:
         tell: Callable[[StartTold], None],
         before: Before,
     ) -> None:
-        """Answer a lane's question; told of an error it asks again.
+        """Answer a lane's question. After an error it asks again.
 
-        A source topic that was created again begins at its first offset: no word on the former one counts for it, and
-        the configured start was for what stood there before mirrord came. Where the target topic was, all that it held
-        is copied again, as far as the source still has it.
+        A source topic that was created again begins at its first offset: positions in the former topic do not apply to
+        it. If the target topic was created again, everything that the former one held is copied again, as far as the
+        source still has it.
         """
         if not before.source and before.copied_from is None:
-            tell(await self._of(wanted, lane, source, target))
+            tell(await self._of(wanted, lane, source, target, before))
             return
         told = await self._configured(wanted, source, "earliest")
         if told.error == 0 and before.copied_from is not None:
@@ -65,12 +58,15 @@ class Starts:
             )  # fmt: skip
         tell(told)
 
-    async def _of(self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId) -> StartTold:
+    async def _of(
+        self, wanted: AskStart, lane: LaneId, source: PartitionId, target: PartitionId, before: Before
+    ) -> StartTold:
         unknown = ""
         try:
             legacy = await self._inheritance.of(lane, source, target)
             if legacy is NO_LEGACY:
                 unknown = await self._found.of(lane, source, target)
+            before = before._replace(late=await self._is_late(lane, source, target, before))
         except ReadFailed as failure:
             return StartTold(wanted.question, failure.error, -1)
         except EnvironmentFault as fault:
@@ -81,7 +77,34 @@ class Starts:
             return StartTold(wanted.question, 0, offset, legacy.inherited, legacy.trouble)
         if trouble := legacy.trouble or unknown:
             return StartTold(wanted.question, 0, -1, None, trouble, waits=True)
-        return await self._configured(wanted, source, self._flow.start_at(source.topic))
+        return await self._by_rule(wanted, source, before)
+
+    async def _is_late(self, lane: LaneId, source: PartitionId, target: PartitionId, before: Before) -> bool:
+        """Whether the partition came later than what was copied of its topic, by mirrord or by MirrorMaker 2.
+
+        A partition whose copies the ledger has lost did not: if it is to begin all the same, `start` applies.
+        """
+        if self._flow.start_at(source.topic) == "earliest":
+            return False
+        if before.late:
+            is_lost = self._flow.on_unknown_copies == "begin" and await self._found.line(lane, source, target)
+            return not is_lost
+        return await self._inheritance.has_copied(source.topic)
+
+    async def _by_rule(self, wanted: AskStart, source: PartitionId, before: Before) -> StartTold:
+        """`start` applies to a partition that existed at the flow's first look at its topic, as of that look. One that
+        came later begins at its first offset, and one that was copied under another name where that copy begins.
+        """
+        start = self._flow.start_at(source.topic)
+        if start == "earliest" or before.began_at is not None or before.late:
+            told = await self._configured(wanted, source, "earliest")
+            is_earlier = start == "earliest" or before.began_at is None or told.error != 0
+            return told if is_earlier else StartTold(wanted.question, 0, max(told.offset, before.began_at or 0))
+        if before.fixed is None or before.fixed.start != start:
+            return await self._configured(wanted, source, start)
+        told = await self._configured(wanted, source, "latest")
+        # The source may have lost its end since.
+        return told if told.error != 0 else StartTold(wanted.question, 0, min(told.offset, before.fixed.offset))
 
     async def _configured(self, wanted: AskStart, source: PartitionId, start: Start) -> StartTold:
         answer: asyncio.Future[StartTold] = asyncio.get_running_loop().create_future()

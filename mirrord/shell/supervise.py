@@ -9,7 +9,7 @@ import structlog
 
 from mirrord.cluster.beats import SentBeats
 from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_changes import ConfigChanges, FlowChange, compare
+from mirrord.model.config_changes import ConfigChanges, FlowChange, compare, from_order
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
 from mirrord.model.groups import GroupsReport
@@ -21,10 +21,11 @@ from mirrord.model.version import version
 from mirrord.shell.attic import run_memory
 from mirrord.shell.claims import Claims
 from mirrord.shell.clock import Clock, SystemClock
+from mirrord.shell.door_address import advertised
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.handover import Handover
-from mirrord.shell.http import HttpServer, advertised
+from mirrord.shell.http import HttpServer
 from mirrord.shell.lease_holder import NOBODY, Identity, this_process
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
@@ -66,7 +67,7 @@ class Surroundings:
 
     def admin(self, alias: Alias) -> TopicAdmin:
         """A new connection to a cluster, not opened yet."""
-        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000, alias)
 
     def upkeep(self, alias: Alias) -> UpkeepAdmin:
         """Another one, for settings and rights."""
@@ -169,12 +170,14 @@ class Supervisor:
         """What the daemon runs by now."""
         return self._config
 
-    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
-        """Go on by another configuration, and what that changes; with `dry_run`, or when something of it is refused,
-        nothing is done. `new_clusters`: whether it may name clusters, and policies of third parties, that the daemon
-        does not know."""
+    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
+        """Run by another configuration and return what that changes. With `dry_run`, or when any part is refused,
+        nothing is changed. `own_file`: it was read from the daemon's own file, so it may also name clusters, classes,
+        folders and settings of Spark that the daemon does not know (`mirrord.model.config_changes`)."""
         async with self._applying:
-            changes = compare(self._config, config, new_clusters=new_clusters)
+            changes = compare(self._config, config, own_file=own_file)
+            if not own_file:
+                config = from_order(self._config, config)
             if not changes.refused:
                 changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
             if changes.refused:

@@ -25,7 +25,7 @@ class Keeper(Protocol):
         ...
 
     def throttled_s(self, tap: "Tap") -> float:
-        """So much longer the broker gives nothing for it, because a quota is used up."""
+        """For how long the broker returns nothing for it, because a quota is used up."""
         ...
 
 
@@ -41,9 +41,13 @@ class Tap:
         "heard",
         "high_watermark",
         "hot_until",
+        "is_remote",
         "lane_bytes",
+        "local_start",
+        "look_after",
         "partition",
         "position",
+        "preferred_replica",
         "round",
         "source_end",
         "source_start",
@@ -60,15 +64,17 @@ class Tap:
         self.lane_bytes = lane_bytes
         """What a fetch may bring for this partition."""
         self.far_batches = far_batches
-        """What it may bring from a broker that is far away, if that is more: so many batches."""
+        """The number of batches that it may bring from a broker that is far away, if that is more."""
         self.batch_bytes = 0
         """Of a batch that was fetched lately."""
         self.deliver = deliver
         self.wish: FetchFrom | None = None
         self.position = Position(0)
-        """The wish as a broker is told."""
+        """The wish as it is sent to a broker."""
+        self.preferred_replica = -1
+        """The broker that the leader wants to be asked instead of itself (KIP-392); -1: none."""
         self.high_watermark = -1
-        """As the lane was told last."""
+        """As the lane has last received it."""
         self.source_end = -1
         """The newest word on the high watermark, for people; -1 when what was heard may be wrong by now."""
         self.source_start = -1
@@ -81,10 +87,22 @@ class Tap:
         """The lane's round at its last wish."""
         self.hot_until = 0.0
         """Until then more is expected soon, on the event loop's clock."""
+        self.local_start = -1
+        """What lies below is in remote storage; -1: the broker has to be asked."""
+        self.is_remote = False
+        """The wish is for what lies there."""
+        self.look_after = 0.0
+        """No question about it before then, on the event loop's clock."""
         self.urgency = Urgency()
         self.feed: Keeper | None = None
         """Where the wish is kept, if it is at a broker's."""
         self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_at_end(self) -> bool:
+        """Its position is known to be the end of what can be fetched."""
+        end = self.stable.offset if self.stable.offset >= 0 else self.source_end
+        return 0 <= end <= self.position.offset
 
     def told(self) -> SourceTold:
         """What the source has said, for people. May be called from another thread."""

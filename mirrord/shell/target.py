@@ -345,7 +345,7 @@ class _Pending:
             self._outlet.answered(items, [_UNTOLD] * len(items))
             self._connection.pipe.close(str(error), error)
             return
-        self._outlet.throttle.told(response.throttle_ms)
+        self._outlet.throttle.told(response.throttle_ms, self._connection.pipe)
         partitions = response.partitions
         if len(items) == 1 and len(partitions) == 1:
             self._outlet.answered(items, partitions)

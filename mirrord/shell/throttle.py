@@ -5,6 +5,7 @@ It answers at once and says so with the answer, and reads nothing from the conne
 
 import time
 
+from mirrord.shell.pipe import FramePipe
 from mirrord.shell.request_stats import RequestStats
 
 
@@ -18,11 +19,12 @@ class Throttle:
         self._stats = stats
         self._until = 0.0
 
-    def told(self, throttle_ms: int) -> None:
-        """An answer said so; 0: it did not."""
+    def told(self, throttle_ms: int, pipe: FramePipe) -> None:
+        """An answer of this connection says so; 0: it does not."""
         if throttle_ms > 0:
             self._stats.throttled(throttle_ms / 1000)
             self._until = max(self._until, time.monotonic() + throttle_ms / 1000)
+            pipe.throttled(throttle_ms / 1000)
 
     @property
     def left_s(self) -> float:

@@ -7,7 +7,7 @@ admin client. A connection lives from look to look.
 # pyright: reportMissingTypeStubs=false
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
@@ -15,9 +15,11 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.errors import BrokerResponseError, KafkaError
 
 from mirrord.cluster.settings import TopicShape
+from mirrord.cluster.topic_ids import missing_ids
 from mirrord.cluster.topics import Topic
 from mirrord.model.config import ClusterConfig
-from mirrord.model.names import ClusterId, TopicId
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias, ClusterId, TopicId
 from mirrord.shell.connections import Unreachable
 from mirrord.shell.credentials import client_options
 from mirrord.shell.requests import Asker
@@ -46,10 +48,15 @@ class ClusterTopics(msgspec.Struct, frozen=True):
     """Those that are alive; 0: not known."""
 
 
+class NoTopicIds(EnvironmentFault):
+    """The cluster has topics without topic ids."""
+
+
 class TopicAdmin(Protocol):
     """What discovery needs of a cluster.
 
-    Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault when there is no answer.
+    Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
+    `look` raises NoTopicIds if a topic in the answer has no topic id.
     """
 
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
@@ -72,9 +79,11 @@ class TopicAdmin(Protocol):
 class KafkaTopicAdmin:
     """A `TopicAdmin` of a real cluster."""
 
-    def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
+    def __init__(self, config: ClusterConfig, timeout_s: float, alias: Alias = "") -> None:
+        """`alias` names the cluster in error messages."""
         self._config = config
         self._timeout_s = timeout_s
+        self._where = f"cluster {alias}" if alias else "the cluster"
         self._asker = Asker(config, timeout_s)
         self._told = b""
         """The last answer about all topics, byte for byte: most of the time the next one is the same."""
@@ -83,12 +92,13 @@ class KafkaTopicAdmin:
     async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
         """The topics of these names, or all; with `rights` also what we may do with them."""
         answer = await self._metadata(names, rights=rights)
-        if answer is None and self._all is not None:
+        if answer is None:
+            assert self._all is not None  # noqa: S101 - the answer equals one that was accepted
             return self._all
-        assert answer is not None  # noqa: S101 - what is unchanged was seen
         self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
         if answer.cluster_id is None:
             raise Unreachable("the broker does not tell the id of its cluster")
+        self._check_ids(ClusterId(answer.cluster_id), answer.topics)
         topics: dict[str, Topic] = {}
         refused: dict[str, str] = {}
         allowed: dict[str, int] = {}
@@ -139,6 +149,13 @@ class KafkaTopicAdmin:
         """End the connection."""
         self._asker.close()
 
+    def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.Topic]) -> None:
+        """Raises NoTopicIds. A topic that is reported with an error has neither partitions nor an id."""
+        known = [(topic.name, topic.id) for topic in topics if topic.name and topic.partitions]
+        fault = missing_ids(self._where, cluster_id, known)
+        if fault is not None:
+            raise NoTopicIds(fault)
+
     @property
     def _timeout_ms(self) -> int:
         return int(self._timeout_s * 1000)
@@ -150,10 +167,11 @@ class KafkaTopicAdmin:
             if names is not None or rights:
                 return metadata.decode(version, reader)
             told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
-            if told == self._told:
+            if told == self._told and self._all is not None:
                 return None
             answer = metadata.decode(version, reader)
-            self._told = told
+            # `_all` is set again when the answer has been accepted.
+            self._told, self._all = told, None
             return answer
 
         return await self._asker.ask(METADATA, lambda version: metadata.encode(version, names, allowed=rights), decode)

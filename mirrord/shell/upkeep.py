@@ -4,22 +4,25 @@ Each has its own loop and its own faults, which are told and tried again; none o
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import structlog
 
-from mirrord.cluster.deletions import Copy, plan_deletions, without_source
+from mirrord.cluster.deletions import Copy, DeletionsPlan, plan_deletions, without_source
+from mirrord.cluster.same_names import both_ways_deletions
 from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import AnyFact, TopicDeleted
 from mirrord.model.groups import Translated
+from mirrord.model.names import TopicId
 from mirrord.model.status import LatencyStatus, TopicStatus
 from mirrord.shell.acl_sync import AclSync
 from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered, Looked
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
+from mirrord.shell.own_settings import OwnSettings
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.requests import NotOffered
 from mirrord.shell.settings_sync import SettingsSync, pairs_of
@@ -28,6 +31,9 @@ from policies.flows import selection_of
 
 FIRST_S = 0.1
 """Until the first look at the clusters is there."""
+
+ForeignRecord = Callable[[Copy, FlowState], Awaitable[str]]
+"""Where the first record is in a copy that is none of the flow's; empty: there is none."""
 
 log = structlog.get_logger()
 
@@ -42,7 +48,14 @@ class Upkeep:
         target: UpkeepAdmin,
         clock: Clock,
         mm2: Mm2Upkeep | None = None,
+        foreign: ForeignRecord | None = None,
+        flow_back: Callable[[], str] = str,
     ) -> None:
+        """`foreign` looks for records of others in a copy; `flow_back` names a flow that copies the same names back."""
+        self._foreign = foreign
+        self._flow_back = flow_back
+        self._kept: dict[TopicId, str] = {}
+        """Copies that are not deleted, because somebody else's records are in them."""
         self._flow = flow
         self._source = source
         self._target = target
@@ -50,8 +63,9 @@ class Upkeep:
         self._mm2 = mm2
         self._selection = selection_of(flow)
         self.settings = SettingsSync(flow, source, target)
+        self._own = OwnSettings(flow, target)
         self._acls = AclSync(flow, self._selection.selects, source, target)
-        self._deletions = ""
+        self._deletions: tuple[str, ...] = ()
         self._faults: dict[str, str] = {}
         self._discovered: Discovered | None = None
         self._refreshed = asyncio.Event()
@@ -89,7 +103,7 @@ class Upkeep:
     def remarks(self) -> tuple[str, ...]:
         """What is good to know, one line each."""
         mm2 = () if self._mm2 is None else self._mm2.remarks
-        return (*self._acls.remarks, *((self._deletions,) if self._deletions else ()), *mm2)
+        return (*self._own.remarks, *self._acls.remarks, *self._deletions, *mm2)
 
     @property
     def latency(self) -> LatencyStatus | None:
@@ -120,6 +134,7 @@ class Upkeep:
             if discovered is None:
                 await asyncio.sleep(FIRST_S)
                 continue
+            await self._try("mirrord's own topics", lambda seen=discovered: self._own.round(seen.target))
             await self._try("settings", lambda seen=discovered: self.settings.round(seen.lanes, recorder))
             copies = {pair.target: pair.source for pair in pairs_of(discovered.lanes)}
             await self._try("ACLs", lambda copies=copies: self._acls.round(copies, ledger(), recorder))
@@ -135,9 +150,10 @@ class Upkeep:
                 await self._try("deletions", lambda seen=discovered: self._delete_gone(seen, ledger(), recorder))
 
     async def _delete_gone(self, discovered: Discovered, ledger: FlowState, recorder: Recorder) -> None:
-        wanted, copies = self._flow.propagate_deletes, copies_of(ledger)
+        copies, back = copies_of(ledger), self._flow_back()
+        wanted = self._flow.propagate_deletes and not back
         gone: list[Copy] = []
-        if wanted:
+        if self._flow.propagate_deletes:
             gone = await gone_copies(self._flow, discovered, ledger, self._source)
         plan = plan_deletions(copies, gone, self._clock.wall_ms(), self._flow.delete_grace_ms, wanted=wanted)
         for fact in plan.facts:
@@ -145,19 +161,36 @@ class Upkeep:
         facts: list[AnyFact] = list(plan.facts)
         written = await recorder.write(facts)
         refused: dict[str, str] = {}
-        if plan.due and written:
-            answers = await self._target.delete([copy.topic_id for copy in plan.due])
-            refused = {copy.topic: answers[copy.topic_id] for copy in plan.due if copy.topic_id in answers}
-            done = [copy for copy in plan.due if copy.topic not in refused]
+        due = [copy for copy in plan.due if not await self._keeps(copy, ledger)] if written else []
+        if due:
+            answers = await self._target.delete([copy.topic_id for copy in due])
+            refused = {copy.topic: answers[copy.topic_id] for copy in due if copy.topic_id in answers}
+            done = [copy for copy in due if copy.topic not in refused]
             for copy in done:
                 log.warning("topic_deleted", flow=self._flow.name, topic=copy.topic)
             await recorder.write(TopicDeleted(copy.topic, copy.topic_id) for copy in done)
-        waiting = [copy.topic for copy in plan.waiting]
-        self._deletions = f"to be deleted, as their source topics are gone: {', '.join(waiting)}" if waiting else ""
+        self._deletions = self._deletion_remarks(plan, [copy.topic for copy in gone] if back else [], back)
         if refused:
             topic, reason = next(iter(refused.items()))
             need = "; DELETE is missing" if "AUTHORIZATION" in reason else ""
             raise EnvironmentFault(f"the target topic {topic} cannot be deleted: {reason}{need}")
+
+    async def _keeps(self, copy: Copy, ledger: FlowState) -> bool:
+        """Whether somebody else's records are in a copy. Raises EnvironmentFault."""
+        if self._foreign is not None and copy.topic_id not in self._kept:
+            where = await self._foreign(copy, ledger)
+            if where:
+                line = f"{copy.topic} is not deleted, though {copy.source_topic} is gone: {where} is not a copy"
+                self._kept[copy.topic_id] = f"{line}; delete it by hand if nobody needs it"
+                log.warning("topic_not_deleted", flow=self._flow.name, topic=copy.topic, reason=line)
+        return copy.topic_id in self._kept
+
+    def _deletion_remarks(self, plan: DeletionsPlan, both_ways: Sequence[str], back: str) -> tuple[str, ...]:
+        waiting = [copy.topic for copy in plan.waiting]
+        lines = [f"to be deleted, as their source topics are gone: {', '.join(waiting)}"] if waiting else []
+        if both_ways:
+            lines.append(both_ways_deletions(back, both_ways))
+        return (*lines, *(self._kept[copy.topic_id] for copy in plan.due if copy.topic_id in self._kept))
 
     async def _try(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
         line = ""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mirrord.cluster.reconcile import Host, Release, Step, Wishes, destinations, reconcile, takers
 from mirrord.cluster.topics import PlannedLane
-from mirrord.cluster.wishes import FlowView, paused_lanes, pinned_lanes, wanted_lanes
+from mirrord.cluster.wishes import FlowView, pinned_lanes, wanted_lanes
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.names import LaneId, TopicPartition
@@ -63,10 +63,6 @@ class Wanted:
         free = takers(desired, hosts, self._config, self._engine.cores, wishes)
         known = (names, once - names.keys(), hosts, free, self._alone, ledger.orders, ledger.quarantines())
         return FlowView(flow, *known, standings=ledger.standings())
-
-    def paused(self) -> list[TopicPartition]:
-        """The partitions that are wanted, but for an order."""
-        return paused_lanes(self.lanes.values(), self._ledger().orders)
 
     def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
         """The lanes that are to be hosted, and where."""

@@ -24,6 +24,8 @@ class Api(NamedTuple):
 PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
+LIST_LOCAL_OFFSETS = Api(2, "ListOffsets", 8, 8)
+"""The same, and it tells which part of a log is local (KIP-405, Kafka 3.4)."""
 METADATA = Api(3, "Metadata", 11, 13)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
 OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)

@@ -1,4 +1,4 @@
-"""ListOffsets (API 2, versions 6 and 7) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins
+"""ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins
 and ends, by time, by visibility and by leader epoch. Both name topics by their name.
 """
 
@@ -16,6 +16,8 @@ EARLIEST = -2
 """Instead of a time: the log start offset."""
 LATEST = -1
 """Instead of a time: the high watermark, or the last stable offset if committed records alone are asked for."""
+EARLIEST_LOCAL = -4
+"""Instead of a time: where the part of the log begins that is not in remote storage alone (KIP-405, version 8)."""
 
 _CONSUMER = -1
 _LIST_HEAD = Struct(">ib")

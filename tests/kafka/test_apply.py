@@ -79,7 +79,8 @@ def test_topics_come_and_go_under_load_and_no_other_lane_is_touched(lab_pair: La
     assert_same(source, target, [stays], load.written)
     assert_same(source, target, [comes, hangup], 200)
     assert all_ends(target, f"eu.{goes}") == {(f"eu.{goes}", 0): 50, (f"eu.{goes}", 1): 50}
-    assert len(of_kind(path, "config_changed")) == 2
+    # Those without lines hold what a changed selection saw first.
+    assert sum('"changes": ["' in json.dumps(entry) for entry in of_kind(path, "config_changed")) == 2
     # One taking for each of the two daemons: the lanes that stayed were not taken anew by a change.
     assert [len(of_kind(path, "lane_taken", "--lane", f"{stays}-{at}")) for at in range(2)] == [2, 2]
 

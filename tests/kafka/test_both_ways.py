@@ -1,12 +1,16 @@
 """The same topics on two real clusters, copied both ways under the same names, with writers on both sides."""
 
+import time
 from collections import Counter
 from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from mirrord.lab.cluster import Cluster
 from tests.fixtures.daemon import SECONDS, Daemon, Load, conf, unique
 from tests.fixtures.groups import committed, consume, member
-from tests.fixtures.lab import LabPair
+from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, ends, messages, write
 
 PARTITIONS = 2
@@ -97,3 +101,59 @@ def test_a_group_goes_on_at_either_side_and_misses_nothing(lab_pair: LabPair, tm
         daemon.until(lambda: stands(sides[0]) == 80)
         assert stands(sides[1]) == 80
         assert daemon.stop() == 0
+
+
+def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pair: LabPair, tmp_path: Path) -> None:
+    """Each topic is deleted at one side: both are left alone and reported until somebody deletes or creates them."""
+    source, target = lab_pair.source, lab_pair.target
+    prefix = unique("deleted")
+    here, there = f"{prefix}-here", f"{prefix}-there"
+    deletes = f'{OFF}\npropagate_deletes = true\ndelete_grace = "1s"'
+    path = both_ways(tmp_path, lab_pair, f"{prefix}-.*", unique("ways"), deletes)
+    path.write_text(path.read_text().replace(f"{ALONE}{OFF}\n\n[runtime]", f"{ALONE}{deletes}\n\n[runtime]"))
+    for topic in (here, there):
+        create_topic(source, topic)
+        write(source, topic, [Written(None, b"from eu"), Written(None, b"from eu")])
+
+    def held(cluster: Cluster, topic: str) -> int:
+        try:
+            return sum(ends(cluster, topic).values())
+        except KafkaException:
+            return -1
+
+    def reported(daemon: Daemon, topic: str) -> bool:
+        faults = [line for flow in daemon.status().flows for each in flow.topics for line in each.faults]
+        return any(line.startswith(f"{topic} was deleted at ") for line in faults)
+
+    with Daemon(path) as daemon:
+        daemon.until(lambda: held(target, here) == held(target, there) == 2)
+        for topic in (here, there):
+            write(target, topic, [Written(None, b"from us")])
+        daemon.until(lambda: held(source, here) == held(source, there) == 3)
+        for cluster, topic in ((source, here), (target, there)):
+            delete(cluster, topic)
+        daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
+        daemon.until(lambda: sum(here in line for flow in daemon.status().flows for line in flow.remarks))
+        daemon.kill()
+    with Daemon(path) as daemon:  # it is still so after a restart, behind the end of the grace
+        daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
+        assert (held(target, here), held(source, there)) == (3, 3)
+        assert (held(source, here), held(target, there)) == (-1, -1)
+        delete(target, here)
+        create_topic(target, there)
+        daemon.until(lambda: not reported(daemon, here) and held(target, there) == 2)
+        topics = [each for flow in daemon.status().flows for each in flow.topics if each.topic == there]
+        assert any("is at eu alone" in line for each in topics for line in each.remarks), topics
+        assert daemon.stop() == 0
+    assert held(source, there) == 3
+
+
+def delete(cluster: Cluster, topic: str) -> None:
+    """And wait until it is gone."""
+    admin = AdminClient(client_settings(cluster))
+    for gone in admin.delete_topics([topic]).values():
+        gone.result(SECONDS)
+    deadline = time.monotonic() + SECONDS
+    while topic in admin.list_topics(timeout=SECONDS).topics:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

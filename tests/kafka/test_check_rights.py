@@ -3,12 +3,13 @@
 import asyncio
 import json
 import time
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -33,7 +34,7 @@ from mirrord.shell.preflight import check_start
 from mirrord.shell.supervise import Surroundings
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import client_settings
-from tests.fixtures.mirror import Written, create_topic, write
+from tests.fixtures.mirror import Written, create_topic, messages, write
 
 USER = "stranger"
 READER = "User:reader"
@@ -213,6 +214,54 @@ def test_the_rights_that_are_listed_are_enough_and_none_is_too_many(
     ledger = [Right("us", "topic", f"mirrord.{flow}.ledger", operation) for operation in ("READ", "WRITE", "DELETE")]
     again: dict[Right, Severity] = {hidden: "warning", **dict.fromkeys(ledger, "error")}
     take_away_in_turn(checks, granting, listed(report), again)
+
+
+def test_rights_that_are_lost_for_a_while(
+    lab_rights: Cluster, lab_sasl: Cluster, granting: Granting, tmp_path: Path
+) -> None:
+    """While data flow: what waits says so and why, goes on by itself, and nothing is lost or doubled."""
+    source, target = lab_rights, lab_sasl
+    orders, flow = unique("orders"), unique("midway")
+    fill(source, create_topic(source, orders), 1, 10)
+    checks = Checks(configuration(tmp_path, source, target, orders, flow))
+    every = frozenset(grant_what_is_listed(checks, granting, ()))
+    state, ledger = f"mirrord.{flow}.state", f"mirrord.{flow}.ledger"
+    taken = (
+        (Right("eu", "topic", orders, "READ"), f"eu does not show {orders} any more (TOPIC_AUTHORIZATION_FAILED)"),
+        (Right("us", "topic", f"eu.{orders}", "WRITE"), "and it tries again: TOPIC_AUTHORIZATION_FAILED"),
+        (Right("us", "topic", ledger, "WRITE"), f"takes nothing now, and it tries again: {ledger}: TOPIC_AUTH"),
+        (
+            Right("us", "topic", state, "WRITE"),
+            f"another daemon may take the flow: {state}: TOPIC_AUTHORIZATION_FAILED",
+        ),
+    )
+    with Daemon(checks.path) as daemon:
+        daemon.until_copied(all_ends(source, orders))
+        for number, (right, line) in enumerate(taken, 1):
+            granting.be(every - {right})
+            in_transactions(source, orders, range(10 * number, 10 * number + 5))
+            daemon.until(lambda line=line: line in mirrord("status", checks.path).stdout.replace("\n", " "))
+            in_transactions(source, orders, range(10 * number + 5, 10 * number + 10))
+            # Without the state topic records are copied all the same: lanes read in the ledger that the lease stands.
+            waits = right.name != state
+            daemon.until(lambda waits=waits: (0 in {lane.lag_records for lane in daemon.flow().lanes}) != waits)
+            granting.be(every)
+            daemon.until_copied(all_ends(source, orders))
+        assert daemon.stop() == 0
+    assert "topic_hidden" in {event["event"] for event in daemon.events()}
+    assert "lanes_wait" in {event["event"] for event in daemon.events()}
+    assert [int(each.key() or b"") for each in messages(target, f"eu.{orders}")] == [*range(50)]
+
+
+def in_transactions(cluster: Cluster, topic: str, numbers: Sequence[int]) -> None:
+    """Records in transactions of five, so that each needs an entry of the ledger."""
+    producer = Producer({**client_settings(cluster), "transactional.id": unique("writer")})
+    producer.init_transactions(SECONDS)
+    for first in range(0, len(numbers), 5):
+        producer.begin_transaction()
+        for number in numbers[first : first + 5]:
+            producer.produce(topic, b"value", b"%d" % number, partition=0)
+        producer.commit_transaction(SECONDS)
 
 
 def test_what_may_not_be_seen_of_mirrormaker_2_holds_its_partitions_and_is_named(

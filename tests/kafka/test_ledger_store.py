@@ -16,7 +16,7 @@ from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import ADMIN
 from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
-from mirrord.model.config import ClusterConfig
+from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import LaneTaken, SourceRun, Verdict, VerdictGiven
 from mirrord.model.names import ledger_topic, state_topic
@@ -28,7 +28,10 @@ from mirrord.shell.lease import LeaseKeeper
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import LedgerStore, open_flow
 from mirrord.shell.links import ask
+from mirrord.shell.own_settings import OwnSettings
 from mirrord.shell.pipe import ConnectionLost
+from mirrord.shell.topics import KafkaTopicAdmin
+from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
 from mirrord.wire.apis import PRODUCE, Api
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
@@ -291,6 +294,29 @@ async def test_of_two_keepers_one_wins_and_the_other_takes_over(flow: Flow) -> N
     await third.close()
 
 
+async def settings_are_put_right(flow: Flow) -> None:
+    """A daemon's upkeep undoes what somebody changed."""
+    topic = ledger_topic(flow.name)
+    changed = {"min.insync.replicas": "1", "retention.ms": "86400000"}
+    resource = ConfigResource(ResourceType.TOPIC, topic, set_config=changed)
+    admin = AdminClient(client_settings(flow.cluster))
+    (altered,) = admin.alter_configs([resource]).values()
+    altered.result(SECONDS)
+    upkeep, topics = KafkaUpkeepAdmin(config(flow.cluster), SECONDS), KafkaTopicAdmin(config(flow.cluster), SECONDS)
+    own = OwnSettings(FlowConfig(name=flow.name, source="eu", target="us", topics=("orders",)), upkeep)
+    right = {"min.insync.replicas": "2", "retention.ms": "-1"}
+    # Each broker learns of a change in its own time.
+    await until(lambda: flow.settings(topic).items() >= changed.items(), "the settings are changed")
+    deadline = time.monotonic() + SECONDS
+    try:
+        while not flow.settings(topic).items() >= right.items():
+            assert time.monotonic() < deadline, "the settings stay wrong"
+            await own.round(await topics.look())
+    finally:
+        await upkeep.close()
+        await topics.close()
+
+
 async def test_a_cluster_of_three_keeps_the_ledger_through_a_leader_change(lab_three: Cluster) -> None:
     flow = Flow(lab_three)
     try:
@@ -300,6 +326,7 @@ async def test_a_cluster_of_three_keeps_the_ledger_through_a_leader_change(lab_t
         topics = AdminClient(client_settings(flow.cluster)).list_topics(timeout=SECONDS).topics
         partition = topics[ledger_topic(flow.name)].partitions[0]
         assert len(partition.replicas) == 3
+        await settings_are_put_right(flow)
         flow.cluster.kill(partition.leader)
         assert await repeat(lambda: store.append(1, [LaneTaken(LANE, 2, "r2")])) == (True,)
         later = await flow.open()

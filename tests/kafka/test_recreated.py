@@ -71,6 +71,61 @@ def test_a_topic_that_is_created_again(lab_pair: LabPair, tmp_path: Path) -> Non
     assert keys(target, f"eu.{more}") == [*range(500), *range(1_000, 1_800)]
 
 
+def test_a_topic_that_is_created_again_several_times_in_a_row(lab_pair: LabPair, tmp_path: Path) -> None:
+    """While mirrord copies and while it is stopped, with one copy for all and with one for each: the last one arrives
+    whole and once, whatever was seen of those in between."""
+    source, target = lab_pair.source, lab_pair.target
+    one, each = unique("one"), unique("each")
+    heartbeats, records = '{ emit = "off", replicate = false }', '{ checkpoints = false, offset_syncs = "off" }'
+    quiet = f"heartbeats = {heartbeats}\nmm2_records = {records}\n"
+    apart = f"""
+[[flows]]
+name = "{each}"
+from = "eu"
+to = "us"
+topics = ["{each}"]
+start = "latest"
+on_recreated = "fresh"
+refresh = "500ms"
+{quiet}"""
+    path = conf(tmp_path, source, target, one, flow=one, flow_more=f'start = "latest"\n{quiet}{apart}')
+    for topic in (one, each):
+        create_topic(source, topic)
+
+    def again(number: int) -> None:
+        for topic in (one, each):
+            recreate(source, topic, 5, first=10 * number)
+
+    def copies(daemon: Daemon) -> dict[str, str]:
+        return {lane.topic: lane.target_topic for flow in daemon.status().flows for lane in flow.lanes}
+
+    def arrived(daemon: Daemon, number: int) -> bool:
+        last = [*range(10 * number, 10 * number + 5)]
+        there = copies(daemon)
+        return len(there) == 2 and all(
+            ends(target, copy) and keys(target, copy)[-5:] == last for copy in there.values()
+        )
+
+    with Daemon(path) as daemon:
+        daemon.until(lambda: [lane.state for flow in daemon.status().flows for lane in flow.lanes] == ["copying"] * 2)
+        for number in range(1, 5):
+            again(number)
+        daemon.until(lambda: arrived(daemon, 4))
+        assert daemon.stop() == 0
+    for number in range(5, 8):
+        again(number)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: arrived(daemon, 7))
+        names = copies(daemon)
+        assert daemon.stop() == 0
+    assert names[one] == f"eu.{one}"
+    assert keys(target, names[each]) == [70, 71, 72, 73, 74], "alone in its copy"
+    told = keys(target, f"eu.{one}")
+    assert told == sorted(set(told)), "none twice, in the order of the topics"
+    audited = mirrord("audit", path, "--level", "ledger")
+    assert audited.returncode == 0, audited.stdout
+
+
 def test_each_topic_of_a_name_in_a_copy_of_its_own(lab_pair: LabPair, tmp_path: Path) -> None:
     """Created again twice while mirrord copies, which is told to keep them apart by `apply`: groups go on in the new
     copy, and keep their place in the former one."""

@@ -26,9 +26,9 @@ from mirrord.shell.discovery import Discovered, Discovery
 from mirrord.shell.settings_sync import SettingsSync
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import Allow, LabPair, client_settings
-from tests.fixtures.mirror import create_topic
+from tests.fixtures.mirror import Written, create_topic, write
 from tests.fixtures.upkeep import Book, book
 from tests.fixtures.wire import security_of
 
@@ -257,3 +257,25 @@ def test_a_daemon_keeps_settings_and_deletes_what_is_gone(lab_pair: LabPair, tmp
         "deletion_planned",
         "topic_deleted",
     ]
+
+
+def test_records_that_need_new_settings_are_copied_and_not_left_out(lab_pair: LabPair, tmp_path: Path) -> None:
+    """The regular sync is ten minutes away: what the target refuses has its settings synced before it is decided on."""
+    source, target = lab_pair.source, lab_pair.target
+    compacted = create_topic(source, unique("race-compact"), cleanup_policy="compact")
+    small = create_topic(source, unique("race-small"), max_message_bytes="20000")
+    more = 'on_reject = "skip"\nsync = { every = "10m", acls = "off" }'
+    path = conf(tmp_path, source, target, f"{compacted}|{small}", flow=unique("race"), flow_more=more)
+    for topic in (compacted, small):
+        write(source, topic, [Written(b"key", b"first")])
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, compacted, small))
+        alter(source, compacted, cleanup_policy="delete")
+        alter(source, small, max_message_bytes="100000")
+        write(source, compacted, [Written(None, b"no key"), Written(b"key", b"after")])
+        write(source, small, [Written(b"key", b"x" * 50_000), Written(b"key", b"after")])
+        daemon.until_copied(all_ends(source, compacted, small))
+        assert daemon.stop() == 0
+    assert_same(source, target, [compacted, small], 6)
+    told = json.loads(mirrord("quarantine", "list", path, "--json").stdout)
+    assert not [each for each in told["quarantine"] if each["start"] >= 0], told

@@ -18,7 +18,7 @@ from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topi
 MB = 1 << 20
 FILE_LIMIT = 11 * MB
 """Just above the 10 MB that a broker gives the index files of a new segment."""
-QUOTA_BYTES = 300_000.0
+QUOTA_BYTES = 200_000.0
 READING = "consumer_byte_rate"
 ALTER_CLIENT_QUOTAS = Api(49, "AlterClientQuotas", 1, 1)
 _FLOAT64 = Struct(">d")
@@ -108,7 +108,7 @@ async def set_quota(cluster: Cluster, bytes_per_s: float | None, name: str = "pr
 
 async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_three: Cluster, seed: int) -> None:
     """A broker answers and then reads nothing more for a while (KIP-219). Lanes to other brokers go on."""
-    async with mirror(lab_pair.source, lab_three, request_timeout_ms=2_000, lease_ttl_ms=60_000) as flow:
+    async with mirror(lab_pair.source, lab_three, request_timeout_ms=1_000, lease_ttl_ms=60_000) as flow:
         slow, other = await placed(flow, [1]), await placed(flow, [3])
         replicator = await flow.copying()
         await flow.caught_up(replicator)
@@ -123,6 +123,10 @@ async def test_a_quota_of_the_target_and_of_the_source(lab_pair: LabPair, lab_th
             await set_quota(lab_three, None)
         await flow.caught_up(replicator)
         await flow.assert_same(records=150)
+        # It was throttled for longer than a request may take, and no connection was given up for that.
+        (produces,) = [each for each in replicator.report().requests if each.api == "produce"]
+        assert produces.throttled_s > 1
+        assert produces.errors == {}
         await set_quota(lab_pair.source, QUOTA_BYTES, READING)
         try:
             await asyncio.to_thread(write, flow.source, slow, blobs(random.Random(seed), 4))

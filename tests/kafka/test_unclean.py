@@ -9,14 +9,18 @@ import pytest
 
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
+from mirrord.ledger.errors import LedgerWentBack
 from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.facts import Verdict
+from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import Stretches
 from mirrord.shell.records import decode
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget
+from tests.fixtures.ledger import plain
+from tests.fixtures.ledger_contract import LANE
+from tests.fixtures.ledger_readers import Readers
 from tests.fixtures.mirror import (
     SECONDS,
     Mirror,
@@ -42,6 +46,13 @@ async def two(lab_unclean: Cluster) -> AsyncGenerator[LabTarget]:
     async with aclosing(LabTarget(lab_unclean)) as found:
         yield found
     lab_unclean.mend()
+
+
+@pytest.fixture
+async def readers(two: LabTarget, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Readers]:
+    found = Readers(two, monkeypatch)
+    yield found
+    await found.close()
 
 
 def numbered(word: str, count: int) -> list[Written]:
@@ -129,3 +140,40 @@ async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two:
         assert sorted(epochs.values())[:2] == [0, 20], "the election took nothing away"
         await flow.store.read_to_end()
         assert not flow.lane().verdicts.counts
+
+
+async def test_a_ledger_that_lost_its_end_and_grew_again_is_folded_by_nobody(readers: Readers) -> None:
+    partition, store, keeper = await readers.start()
+    kept = store.state.next_offset
+
+    async def lost() -> None:
+        for ordinal in (10, 20):
+            assert await store.append(1, [SourceRun(LANE, 0, (Run(ordinal, 2 * ordinal),))]) == (True,)
+        await readers.all_read(kept + 2)
+        readers.gate.clear()
+
+    await partition.elect_unclean(lost)
+    await readers.append_raw(30, 31, 32)
+    readers.gate.set()
+    for reader in readers.stores:
+        await until(lambda reader=reader: isinstance(reader.failure, LedgerWentBack))
+    await until(lambda: not keeper.is_valid)
+    assert keeper.lost.is_set()
+    with pytest.raises(LedgerWentBack, match="`mirrord rebuild`"):
+        await readers.open()
+    await keeper.close()
+
+
+async def test_another_leader_without_a_loss_is_not_noticed(readers: Readers) -> None:
+    partition, store, keeper = await readers.start()
+    before = keeper.valid_until
+    await partition.elect()
+    assert await store.append(1, [SourceRun(LANE, 0, (Run(10, 20),))]) == (True,)
+    await keeper._renew()
+    assert keeper.valid_until > before
+    await readers.all_read(store.state.next_offset)
+    for reader in (*readers.stores, await readers.open()):
+        await reader.read_to_end()
+        assert reader.failure is None
+        assert plain(reader.state) == plain(store.state)
+    await keeper.close()

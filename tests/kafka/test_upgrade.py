@@ -4,6 +4,7 @@ from pathlib import Path
 
 from mirrord.shell.program import program
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, unique
+from tests.fixtures.former import LEDGER_9, former_checkout
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
@@ -36,3 +37,26 @@ def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: Lab
         last.until_copied(all_ends(source, topic))
         assert last.stop() == 0
     assert_same(source, target, [topic], load.written)
+
+
+def test_a_daemon_of_the_former_version_is_replaced_while_data_flow(lab_pair: LabPair, tmp_path: Path) -> None:
+    """The old replicators read the ledger until their last lane has moved, so they must understand it until then.
+    Later an old daemon either still runs, or stops with one line."""
+    source, target = lab_pair.source, lab_pair.target
+    former = former_checkout(LEDGER_9, tmp_path / "former")
+    topic = create_topic(source, unique("orders"), 3)
+    path = conf(tmp_path, source, target, topic, flow=unique("former"), lease_ttl="10s")
+    with Load(source, topic, 3).running() as load, Daemon(path, checkout=former) as old:
+        old.until(lambda: (old.flow().totals.copied_records or 0) > 0)
+        with Daemon(path, "--upgrade") as new:
+            assert old.process.wait(2 * SECONDS) == 0, old.output
+            assert not [event for event in old.events() if event["level"] in {"error", "critical"}]
+            load.wait_for(2_000)
+            new.until(lambda: new.flow().totals.lanes == {"copying": 3})
+            assert new.stop() == 0
+    with Daemon(path) as last:
+        last.until_copied(all_ends(source, topic))
+        assert last.stop() == 0
+    assert_same(source, target, [topic], load.written)
+    with Daemon(path, checkout=former) as older:
+        older.until(lambda: older.flow().state == "running" or "this program knows versions 1 to 9" in older.output)

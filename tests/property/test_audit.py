@@ -43,7 +43,7 @@ def whole(made: ToldMirror, most: int = 1 << 40) -> list[AuditRange]:
 
 def audit(made: ToldMirror, source: Log, target: Log, wanted: AuditRange) -> Compared:
     around = Surroundings(source_log_start=made.starts[0], target_log_start=made.starts[1])
-    return compare_records(wanted, seen(source), seen(target, own=True), around, {})
+    return compare_records(wanted, seen(source), seen(target, own=True), around)
 
 
 @given(SEEDS, st.integers(1, 12))

@@ -20,6 +20,7 @@ from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.model.facts import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.shell import rebuild_look
 from mirrord.shell.log_reader import LogReader
 from mirrord.shell.rebuild_look import LaneLook, LaneRebuilt, Rules
 from tests.fixtures.byte_log import ByteLog
@@ -36,11 +37,20 @@ def stored(batches: Sequence[Batch]) -> list[Batch]:
     return decode(b"".join(map(encode, batches)))
 
 
-def look(source: Sequence[Batch], target: Sequence[Batch], rules: Rules = RULES) -> LaneRebuilt:
-    """What is found out by both logs."""
-    logs = [ByteLog(batches, batches[-1].last + 1 if batches else 0) for batches in (source, target)]
+def look(source: Sequence[Batch], target: Sequence[Batch], rules: Rules = RULES, start: int = 0) -> LaneRebuilt:
+    """What is found out by both logs; the source's begins at `start`."""
+    ends = [batches[-1].last + 1 if batches else 0 for batches in (source, target)]
+    logs = [ByteLog(source, ends[0], start), ByteLog(target, ends[1])]
     both = [cast(LogReader, log) for log in logs]
     return asyncio.run(LaneLook(both[0], both[1]).at(PLANNED, rules))
+
+
+def unlike(batch: Batch) -> Batch:
+    """No two of its records are the same, nor those of two batches."""
+    if batch.is_control:
+        return batch
+    rows = [row._replace(value=b"%d" % row.offset) for row in batch.rows]
+    return batch._replace(rows=tuple(rows), data=b"")
 
 
 def folded(found: Standing) -> LaneState:
@@ -114,6 +124,43 @@ def test_what_a_filter_leaves_out_has_its_reason(seed: int) -> None:
     passed = {at for at in left_out if made.sources[0] < at < made.sources[-1]}
     assert passed <= told <= left_out
     assert found.told.left_out == 0
+
+
+@given(SEEDS, st.integers(1, 7), st.integers(1, 400), st.sampled_from((1, 5, 20_000)), st.booleans())
+@settings(max_examples=120, deadline=None)
+def test_a_filter_of_any_kind_is_no_reason_to_refuse(
+    seed: int, keeps_of_8: int, size: int, together: int, expires: bool
+) -> None:
+    """The filter chooses single records by what they hold; limits are low, and the source may have lost its front."""
+    chance = random.Random(seed)
+    source = stored([unlike(batch) for batch in LogByChance(chance, size).batches])
+    kept = {row.offset for batch in source for row in batch.rows if chance.randrange(8) < keeps_of_8}
+    held = {(row.key, row.value, row.headers, row.time_ms) for b in source for row in b.rows if row.offset in kept}
+
+    def keeps(record: Row | Record) -> bool:
+        return (record.key, record.value, tuple(record.headers), record.time_ms) in held
+
+    made = CopiedLog(chance, source, keeps=keeps)
+    assume(made.ordinal > 1)
+    cut = chance.randrange(len(source)) if expires else 0
+    left, target = source[cut:], stored(made.batches)
+    start = left[0].base
+    held_still = [at for at in made.sources if at >= start]
+    assume(held_still)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rebuild_look, "LOOK_AROUND", 2)
+        patched.setattr(rebuild_look, "RECORDS_AT_ONCE", together)
+        patched.setattr(rebuild_look, "MOST_RECORDS", 3)
+        found = look(left, target, msgspec.structs.replace(RULES, keeps=keeps), start)
+    assert found.outcome == "rebuilt", found.why
+    assert found.told is not None
+    lane = folded(found.told)
+    first = len(made.sources) - len(held_still)
+    there = targets(target)
+    assert [lane.source_runs.offset_of(each) for each in range(first, len(made.sources))] == held_still
+    assert [lane.target_runs.offset_of(each) for each in range(first, len(there))] == there[first:]
+    assert (found.told.ordinal, found.told.source_offset) == (len(there), made.sources[-1] + 1)
+    assert (found.told.expired, found.told.left_out) == (first, 0)
 
 
 @given(SEEDS)

@@ -20,6 +20,7 @@ from mirrord.flow.signals import (
     AskProducers,
     AskRebuild,
     AskScan,
+    AskSettings,
     AskStart,
     AskVisible,
     Chunk,
@@ -217,6 +218,7 @@ class Host:
                 | AskRebuild()
                 | AskOrigins()
                 | Park()
+                | AskSettings()
             ):
                 self.inbox.append(("ask", (effect, self.leader)))
 

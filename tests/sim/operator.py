@@ -13,6 +13,13 @@ def decide_on_parked(world: World) -> bool:
     waits = waiting(record.quarantine) if record is not None else None
     if waits is None:
         return False
+    if world.rng.random() < 0.3:
+        # Somebody alters the settings of the copy, so that it takes the records: no order is needed.
+        world.target.former_poison |= world.target.poison
+        world.target.poison.clear()
+        world.target.settings += 1
+        world.note("operator alters the settings")
+        return True
     where = (LANE, waits.start, waits.end, Origin("ada@host", "", 0))
     refused = world.source.at(waits.start) in world.target.poison
     again = not refused or world.rng.random() < 0.2

@@ -67,7 +67,7 @@ def _is_true(world: World, offset: int, reason: Reason) -> bool:
         case "expired":
             return offset < source.start
         case "rejected":
-            return number in world.target.poison
+            return number in world.target.poison | world.target.former_poison
         case "skipped":
             return any(order.start <= offset < order.end for order in orders(world))
         case "filtered":

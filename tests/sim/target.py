@@ -81,8 +81,12 @@ class FakeTarget:
         self.refusals_left = 0
         self.forget_after = False
         """With the last refusal comes the tick that forgets old producers."""
+        self.settings = 0
+        """How often the settings of the topic were altered."""
         self.poison: set[int] = set()
         """Numbers of records that are refused for what they hold."""
+        self.former_poison: set[int] = set()
+        """The same, before the settings were altered."""
         self.largest = 1 << 62
         """max.message.bytes"""
         self.expiry_ms = expiry_ms

@@ -36,6 +36,7 @@ ONCE_FAILED = (
     (111606693762, "unclean, beside others, handed over"),
     (696390081807, "unclean, beside others, handed over"),
     (971808826696, "unclean, beside others, handed over"),
+    (101, "unclean, beside others, handed over"),
     (294525202651, "source truncated twice"),
     (113541351808, "source truncated twice"),
     (172618523800, "policies"),

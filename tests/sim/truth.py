@@ -147,7 +147,7 @@ def _translations(world: World) -> None:
 
 def _left_out(world: World, arrived: set[int]) -> None:
     """What the target refuses is left out, and nothing else."""
-    poison = {world.source.offset_of[number] for number in world.target.poison}
+    poison = {world.source.offset_of[number] for number in world.target.poison | world.target.former_poison}
     if arrived & world.target.poison or not world.rejected <= poison:
         raise Violation(f"left out are source offsets {sorted(world.rejected)}, refused were {sorted(poison)}")
     if len(set(world.letters.lying)) < len(world.letters.lying):

@@ -24,6 +24,7 @@ from mirrord.flow.signals import (
     AskProducers,
     AskRebuild,
     AskScan,
+    AskSettings,
     AskStart,
     AskVisible,
     Bound,
@@ -39,6 +40,7 @@ from mirrord.flow.signals import (
     ProducerIdTold,
     ProducersTold,
     Scanned,
+    SettingsTold,
     Start,
     StartTold,
     Taken,
@@ -166,6 +168,8 @@ class World:
         limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
         name = f"r{self.attempts}"
         lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild, limits, self.shape.mode)
+        # Gaps of the log are the cleaner's: no story loses a segment (tests/unit/test_lane_vanished.py).
+        lane.compacts = True
         lane.origins = self.origins()
         lane.on_reject = self.shape.on_reject
         lane.shaped, lane.rebuild = self.shape.policies, toy.fickle(self.rng) if self.shape.policies else toy.rebuild
@@ -426,10 +430,17 @@ class World:
                 return relocated(self, host.record(), question)
             case AskOrigins():
                 return OriginsTold(question.question, self.writers())
-            case Park():
-                return self.letters.park(question, self.rng if self.faults else None)
+            case AskSettings() | Park():
+                return self._of_refused(question)
             case _:
                 raise AssertionError(question)
+
+    def _of_refused(self, question: AskSettings | Park) -> Input:
+        if isinstance(question, Park):
+            return self.letters.park(question, self.rng if self.faults else None)
+        if self.faults and self.rng.random() < 0.2:
+            return SettingsTold(question.question, "", "nobody answers", may_pass=True)
+        return SettingsTold(question.question, f"settings {self.target.settings}")
 
     def _scan(self, question: AskScan) -> Scanned:
         error = 0 if self.target.high_watermark >= question.end else 7

@@ -111,7 +111,7 @@ def configuration(flow: Mirror, folder: Path) -> str:
     path = folder / "conf.toml"
     path.write_text(
         f'[clusters.eu]\nbootstrap = "{flow.source.bootstrap}"\n[clusters.us]\nbootstrap = "{flow.target.bootstrap}"\n'
-        f'[[flows]]\nname = "{flow.setup.flow.name}"\nfrom = "eu"\nto = "us"\ntopics = [".*"]\n'
+        f'[[flows]]\nname = "{flow.setup.flow.name}"\nfrom = "eu"\nto = "us"\ntopics = {json.dumps(flow.topics)}\n'
     )
     return str(path)
 

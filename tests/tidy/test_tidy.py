@@ -11,6 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("mirrord", "actors", "policies")
 FILE_LINES = 500
+VOCABULARY_LINES = 900
+"""Of a module that only defines the words of a subject, such as facts. A split by length would hide some of them."""
+VOCABULARIES = frozenset({"mirrord/model/facts.py", "mirrord/model/metrics.py", "mirrord/flow/signals.py"})
 FUNCTION_LINES = 60
 # Modules that nothing has to import, and why.
 ENTRY_POINTS = {
@@ -64,7 +67,9 @@ def texts() -> Iterator[tuple[str, str]]:
 
 def test_files_are_short() -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in python_files()}
-    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES} == {}
+    most = {name: VOCABULARY_LINES if name in VOCABULARIES else FILE_LINES for name in lengths}
+    assert {name: lines for name, lines in lengths.items() if lines > most[name]} == {}
+    assert sorted(VOCABULARIES - lengths.keys()) == []
 
 
 def test_functions_are_short() -> None:

@@ -3,14 +3,17 @@
 import pytest
 
 from mirrord.cli.proof_lines import proof_lines
-from mirrord.ledger.account import account
-from mirrord.ledger.state import LaneState
+from mirrord.ledger.account import Account, account, uncopied
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.config import Config, RuntimeConfig
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import Progress, Verdict
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run, Runs
+from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Totals
 from mirrord.model.status import LaneState as Phase
-from mirrord.model.status import LaneStatus
-from mirrord.shell.catch_up import FlowProof, behind, missing
+from mirrord.shell.catch_up import HALTED_S, CatchUp, FlowProof, behind, missing
+from mirrord.shell.supervise import Surroundings
 
 KEY = LaneKey(TopicId("s"), 0, TopicId("t"))
 
@@ -29,10 +32,10 @@ def mark(ordinal: int, source_offset: int, target_offset: int) -> Progress:
 
 def test_what_agrees() -> None:
     plain = account(lane([Run(0, 0)]), mark(100, 100, 100), 100, 100)
-    assert (plain.copied, plain.explained, plain.counted, plain.differences) == (100, 0, True, ())
+    assert plain == Account(100, 100, counted=True, differences=())
     verdicts = [Verdict(5, 8, "aborted"), Verdict(10, 11, "control")]
     explained = account(lane([Run(0, 8), Run(2, 11)], verdicts), mark(4, 13, 4), 13, 9)
-    assert (explained.copied, explained.explained, explained.counted, explained.differences) == (4, 4, True, ())
+    assert explained == Account(4, 13, counted=True, differences=())
 
 
 @pytest.mark.parametrize(
@@ -68,13 +71,68 @@ def test_only_lanes_that_copy_are_known_to_have_reached_their_end() -> None:
 
 
 def test_a_proof_in_words() -> None:
-    fine = FlowProof("eu-us", 3, 1_000, 2, 3, 0, ())
+    fine = FlowProof("eu-us", 3, 1_000, {"control": 1, "filtered": 1}, 3, 0, ())
     assert list(proof_lines(fine)) == [
-        "flow eu-us: caught up: 3 partitions, 1,000 records copied, 2 source offsets explained without a copy"
+        "flow eu-us: caught up: 3 partitions, 1,000 records copied, 2 source offsets explained without a copy",
+        "  without a copy and no loss: 1 control, 1 filtered",
     ]
-    odd = FlowProof("eu-us", 3, 1_000, 2, 2, 7, ("orders-0: gone",))
+    odd = FlowProof("eu-us", 3, 1_000, {}, 2, 7, ("orders-0: gone",))
     first, *others = proof_lines(odd)
     assert "NOT everything is explained" in first
     assert others[0] == "  orders-0: gone"
     assert others[1].startswith("  1 partition not counted")
     assert others[2].startswith("  7 newer source offsets")
+
+
+def test_losses_are_told_apart_from_what_is_left_out_on_purpose() -> None:
+    lossy = FlowProof("eu-us", 3, 1_000, {"expired": 50, "filtered": 30, "rejected": 1}, 3, 0, ())
+    assert lossy.losses == {"expired": 50, "rejected": 1}
+    assert list(proof_lines(lossy)) == [
+        "flow eu-us: caught up, with LOSSES: 3 partitions, 1,000 records copied, 30 source offsets explained without a "
+        "copy",
+        "  source offsets LOST: 50 expired, 1 rejected; `mirrord gaps` lists the ranges",
+        "  without a copy and no loss: 30 filtered",
+    ]
+
+
+def test_what_former_topics_lost_counts_for_a_migration() -> None:
+    """What they left out without a loss does not: the present topic has its own offsets."""
+    state = FlowState()
+    former = LaneState(KEY, "orders", "eu.orders", 4, 0, "all", "sequence", opened_at=1)
+    former.verdicts.add([Verdict(0, 5, "filtered"), Verdict(10, 20, "recreated")])
+    present = LaneState(
+        LaneKey(TopicId("s2"), 0, TopicId("t")), "orders", "eu.orders", 5, 0, "all", "sequence", opened_at=2
+    )
+    present.verdicts.add([Verdict(0, 2, "control")])
+    state.lanes = {each.key.id: each for each in (former, present)}
+    assert uncopied(state, {"orders"}) == {"control": 2, "recreated": 10}
+    assert uncopied(state, {"payments"}) == {}
+
+
+async def test_a_lane_that_is_halted_for_an_instant_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A former run left it halted; this one tries again, and its policy leaves the record out."""
+    now = 100.0
+    config = Config(clusters={}, flows=(), runtime=RuntimeConfig())
+    migration = CatchUp(config, Surroundings(config))
+    monkeypatch.setattr(migration, "_now", lambda: now)
+    ends = {TopicPartition("orders", 0): 10}
+    migration.reached_by(flow_of(status(0, 8, "halted")), ends)
+    now += HALTED_S
+    assert not migration.reached_by(flow_of(status(0, 8, "halted")), ends)
+    assert not migration.reached_by(flow_of(status(0, 9)), ends)
+    now += 1
+    assert not migration.reached_by(flow_of(status(0, 9, "halted")), ends)
+    assert migration.reached_by(flow_of(status(0, 10)), ends)
+    now += 1
+    migration.reached_by(flow_of(status(0, 9, "halted")), ends)
+    now += HALTED_S + 1
+    with pytest.raises(EnvironmentFault, match="flow eu-us: orders-0 is halted: "):
+        migration.reached_by(flow_of(status(0, 9, "halted")), ends)
+
+
+def flow_of(lane: LaneStatus) -> FlowStatus:
+    clusters = (ClusterStatus("eu", None, True), ClusterStatus("us", None, True))
+    return FlowStatus(
+        name="eu-us", source=clusters[0], target=clusters[1], state="running", lease=None, totals=Totals.of([lane]),
+        lanes=(lane,),
+    )  # fmt: skip

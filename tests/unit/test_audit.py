@@ -42,14 +42,12 @@ def compare(
     target: str | Sequence[Seen],
     wanted: AuditRange = TEN,
     around: Surroundings | None = None,
-    newest: Mapping[bytes, int] | None = None,
 ) -> Compared:
     return compare_records(
         wanted,
         seen(wanted.source_start, source) if isinstance(source, str) else source,
         seen(wanted.target_start, target) if isinstance(target, str) else target,
         around or Surroundings(),
-        newest or {},
     )
 
 
@@ -107,12 +105,13 @@ def test_what_retention_took_is_explained() -> None:
     assert found.differences == (Difference("missing", 105, 15),)
 
 
-def test_what_compaction_took_is_explained_by_a_newer_record_of_the_key_alone() -> None:
+def test_compaction_takes_records_with_a_key() -> None:
+    """Whether it may have taken this one is judged by key (tests/unit/test_audit_keys.py)."""
     compacting = Surroundings(target_compacted=True)
-    found = compare("ABCDEFGHIJ", "AB.DEFGHIJ", around=compacting, newest={b"c": 40})
+    found = compare("ABCDEFGHIJ", "AB.DEFGHIJ", around=compacting)
     assert found == Compared(9, (), (Explained("target-compaction", "source", 102, 103),))
-    found = compare("ABCDEFGHIJ", "AB.DEFGHIJ", around=compacting, newest={b"c": 11})
-    assert found.differences == (Difference("missing", 102, 12),)
+    keyless = [msgspec.structs.replace(each, key=None) for each in seen(100, "ABCDEFGHIJ")]
+    assert compare(keyless, "AB.DEFGHIJ", around=compacting).differences == (Difference("missing", 102, 12),)
     tombstone = [msgspec.structs.replace(each, is_tombstone=each.offset == 102) for each in seen(100, "ABCDEFGHIJ")]
     assert compare(tombstone, "AB.DEFGHIJ", around=compacting).differences == ()
     found = compare("AB.DEFGHIJ", "ABCDEFGHIJ", around=Surroundings(source_compacted=True))

@@ -122,10 +122,10 @@ def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: boo
     (wanted,) = ranges(lane, 0, 2 * RECENT_VERDICTS + 1, 100_000, told, below)
     held = [Seen(offset, b"%d" % offset, 0) for offset in range(1, wanted.source_end)]
     copied = [Seen(at, b"%d" % (2 * at + 1), 0, is_own=True) for at in range(2 * RECENT_VERDICTS + 1)]
-    found = compare_records(wanted, held, copied, Surroundings(), {})
+    found = compare_records(wanted, held, copied, Surroundings())
     forgotten = [each for each in found.explained if each.cause == "forgotten"]
     assert [each.start for each in forgotten] == list(range(2, below, 2))
-    without = compare_records(msgspec.structs.replace(wanted, forgotten_below=0), held, copied, Surroundings(), {})
+    without = compare_records(msgspec.structs.replace(wanted, forgotten_below=0), held, copied, Surroundings())
     assert [each.source for each in without.differences if each.kind == "missing"][: len(forgotten)] == [
         each.start for each in forgotten
     ]
@@ -335,7 +335,11 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
         places = {"target_logs": {TopicPartition("eu.orders", 0): (0, 9)}, "since": None, "others_write": False}
         return SimpleNamespace(**ids, **places, source_compacted=(), target_compacted=())
 
+    async def uncopied(*_: object) -> list[object]:
+        return []
+
     monkeypatch.setattr(audit_plan, "read_told", read)
+    monkeypatch.setattr(audit_plan, "uncopied", uncopied)
     monkeypatch.setattr(audit_plan, "_Clusters", SimpleNamespace(look=look))
     flow = FlowConfig("eu-us", Alias("eu"), Alias("us"), (".*",), records=RecordsConfig(transform="headers"))
     made = await audit_plan.plan_flow(Config({}, (flow,)), flow, "digest", again=again)

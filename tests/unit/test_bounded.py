@@ -121,7 +121,9 @@ def test_lanes_that_nobody_wants_are_forgotten_but_for_who_may_still_write() -> 
     lanes = [LaneId(each) for each in ("left", "dead", "unsure", "taken away")]
     left, dead, unsure, taken_away = lanes
     for lane in lanes:
-        ledger.lanes[lane] = as_any(SimpleNamespace(grant=1, replicator="mirrord/eu-us/replicator-0.g1.1/1"))
+        ledger.lanes[lane] = as_any(
+            SimpleNamespace(grant=1, replicator="mirrord/eu-us/replicator-0.g1.1/1", times=(0, 0))
+        )
         custody.give(lane, f"replicator of {lane}", 0.0)
     custody.left(left, f"replicator of {left}", Parting(clean=True))
     custody.ended(f"replicator of {dead}")

@@ -62,10 +62,11 @@ class FusedLog(MemoryLog):
         super().__init__(ledger)
         self._fuse = fuse
 
-    async def append(self, values: Sequence[bytes]) -> None:
+    async def append(self, values: Sequence[bytes]) -> Sequence[int]:
         self._fuse.burn()
-        await super().append(values)
+        offsets = await super().append(values)
         self._fuse.burn()
+        return offsets
 
     async def save(self, rows: Sequence[StateRow]) -> None:
         self._fuse.burn()

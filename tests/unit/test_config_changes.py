@@ -23,11 +23,11 @@ CONFIG = Config(clusters=CLUSTERS, flows=(FLOW,))
 
 def changed(**values: object) -> ConfigChanges:
     flow = msgspec.structs.replace(FLOW, **values)
-    return compare(CONFIG, msgspec.structs.replace(CONFIG, flows=(flow,)), new_clusters=False)
+    return compare(CONFIG, msgspec.structs.replace(CONFIG, flows=(flow,)), own_file=False)
 
 
 def test_nothing_changes() -> None:
-    assert compare(CONFIG, CONFIG, new_clusters=False) == ConfigChanges()
+    assert compare(CONFIG, CONFIG, own_file=False) == ConfigChanges()
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_what_lanes_work_by_drains_the_lanes_of_that_flow(values: dict[str, obje
 
 def test_the_number_of_replicators_changes_for_all_flows() -> None:
     replicators = ReplicatorsConfig(count=3, alone=("orders-0",))
-    found = compare(CONFIG, msgspec.structs.replace(CONFIG, replicators=replicators), new_clusters=False)
+    found = compare(CONFIG, msgspec.structs.replace(CONFIG, replicators=replicators), own_file=False)
     assert found == ConfigChanges(replicators=("replicators.count: auto -> 3", "replicators.alone: + orders-0"))
 
 
@@ -83,9 +83,9 @@ def test_every_field_of_a_flow_is_known_to_be_one_or_the_other() -> None:
 
 def test_flows_come_and_go() -> None:
     both = msgspec.structs.replace(CONFIG, flows=(FLOW, OTHER))
-    (added,) = compare(CONFIG, both, new_clusters=False).flows
+    (added,) = compare(CONFIG, both, own_file=False).flows
     assert (added.flow, added.kind, added.lines) == ("asia-us", "added", ("asia -> us",))
-    (removed,) = compare(both, CONFIG, new_clusters=False).flows
+    (removed,) = compare(both, CONFIG, own_file=False).flows
     assert (removed.flow, removed.kind) == ("asia-us", "removed")
 
 
@@ -103,15 +103,16 @@ def test_flows_come_and_go() -> None:
     ],
 )
 def test_what_only_a_restart_takes(values: dict[str, object], part: str) -> None:
-    (line,) = compare(CONFIG, msgspec.structs.replace(CONFIG, **values), new_clusters=True).refused
+    (line,) = compare(CONFIG, msgspec.structs.replace(CONFIG, **values), own_file=True).refused
     assert line.startswith(part)
 
 
 def test_new_clusters_come_from_the_daemons_own_file_alone() -> None:
     old = msgspec.structs.replace(CONFIG, clusters={alias: CLUSTERS[alias] for alias in ("eu", "us")})
     new = msgspec.structs.replace(CONFIG, flows=(FLOW, OTHER))
-    (line,) = compare(old, new, new_clusters=False).refused
+    (line,) = compare(old, new, own_file=False).refused
     assert line.startswith("clusters.asia: a new cluster")
-    assert compare(old, new, new_clusters=True).refused == ()
+    assert compare(old, new, own_file=True).refused == ()
     unused = msgspec.structs.replace(CONFIG, flows=(FLOW,))
-    assert compare(old, unused, new_clusters=False) == ConfigChanges()
+    assert compare(old, unused, own_file=False).refused == (line,)
+    assert compare(old, unused, own_file=True) == ConfigChanges()

@@ -25,7 +25,7 @@ SETUP = FlowSetup(
     source_cluster_id=ClusterId("a"),
     target_cluster_id=ClusterId("b"),
 )
-LATER = SETUP.barrier_s("unknown") + 1
+LATER = SETUP.barrier_s("unknown", (0, 0)) + 1
 
 
 def word(grant: int) -> Progress:
@@ -44,7 +44,7 @@ class Lane:
         told = self.custody.assignment(as_any(SimpleNamespace(lane=LANE, key=KEY, source_topic="t", target_topic="t")))
         known = self.ledger.lanes.get(LANE)
         grant = 1 if known is None else known.grant + 1
-        self.ledger.lanes[LANE] = as_any(SimpleNamespace(grant=grant, replicator=f"{name}/1"))
+        self.ledger.lanes[LANE] = as_any(SimpleNamespace(grant=grant, replicator=f"{name}/1", times=(0, 0)))
         return told
 
 

@@ -32,7 +32,8 @@ from mirrord.model.status import (
     Totals,
 )
 from mirrord.shell import http
-from mirrord.shell.http import HttpServer, advertised, losses
+from mirrord.shell.door_address import advertised
+from mirrord.shell.http import HttpServer, losses
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.remote import give_order, order_apply
 from mirrord.shell.translating import Answer, Place, Question
@@ -127,8 +128,8 @@ class Daemon:
     async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
         return HandoverAnswer(refused=call.flow)
 
-    async def apply(self, config: Config, *, new_clusters: bool, dry_run: bool) -> ConfigChanges:
-        assert not new_clusters
+    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
+        assert not own_file
         self.applied.append((config, dry_run))
         return ConfigChanges(refused=("clusters.eu: no",))
 
@@ -283,6 +284,20 @@ async def test_the_token_opens_from_anywhere(base: str, daemon: Daemon) -> None:
     assert await post(f"{base}/stop", Authorization="Bearer wrong", **proxied) == 403
     assert await post(f"{base}/stop", Authorization="Bearer letmein", **proxied) == 202
     assert daemon.stopped == 1
+
+
+@pytest.mark.parametrize("header", ["", "letmein", "Basic letmein", "Bearer", "Bearer ", "bearer\xff"])
+async def test_only_a_bearer_token_is_one(base: str, daemon: Daemon, header: str) -> None:
+    assert await post(f"{base}/stop", Authorization=header, X_Forwarded_For="192.0.2.1") == 403
+    assert daemon.stopped == 0
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer "])
+async def test_an_empty_token_is_no_token(daemon: Daemon, header: str) -> None:
+    server = HttpServer(daemon, HostPort("127.0.0.1", free_port()), "")
+    address = await server.start()
+    assert await post(f"http://{address}/stop", Authorization=header, X_Forwarded_For="192.0.2.1") == 403
+    await server.close()
 
 
 async def test_a_given_address_that_is_taken_is_an_error(daemon: Daemon) -> None:

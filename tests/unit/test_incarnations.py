@@ -1,10 +1,9 @@
 """Topics that were deleted and created again."""
 
-from mirrord.cluster.topics import Topic
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import Incarnations, Lately, former_copies, left_behind
+from mirrord.ledger.incarnations import Incarnations, Lately, former_copies
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
@@ -27,31 +26,6 @@ def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
         Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
     )
     return made
-
-
-def topics(topic_id: TopicId) -> dict[str, Topic]:
-    return {"orders": Topic("orders", topic_id, 1)}
-
-
-def test_what_a_former_topic_still_held_is_told_once() -> None:
-    ledger = state()
-    (told,) = left_behind(ledger, topics(NEW), set())
-    assert told.verdicts == (Verdict(40, 55, "recreated"),)
-    assert fold(ledger, entry(told), 3) == (True,)
-    assert ledger.lanes[LANE].verdicts.counts == {"recreated": 15}
-    assert left_behind(ledger, topics(NEW), set()) == []
-
-
-def test_nothing_is_told_of_what_may_still_be_copied() -> None:
-    assert left_behind(state(), topics(NEW), {LANE}) == []
-    assert left_behind(state(), topics(OLD), set()) == []
-    # Deleted, and not created again: whether that is meant is not known.
-    assert left_behind(state(), {}, set()) == []
-
-
-def test_nothing_is_told_where_all_was_copied() -> None:
-    assert left_behind(state(source_offset=55), topics(NEW), set()) == []
-    assert left_behind(state(source_end=-1), topics(NEW), set()) == []
 
 
 def test_a_topic_of_a_former_name_is_there_again() -> None:

@@ -90,6 +90,14 @@ def test_ivy_module_asks_for_the_version() -> None:
     assert {each.get("conf") for each in wanted} == {"default->master,runtime(default)"}
 
 
+def test_ivy_module_asks_for_a_single_jar() -> None:
+    (wanted,) = ET.fromstring(jars.ivy_module("3.9.1", jars.TIERED_STORAGE)).findall("dependencies/dependency")
+    (artifact,) = wanted
+    assert (wanted.get("name"), wanted.get("rev"), wanted.get("conf")) == ("kafka-storage", "3.9.1", "default->master")
+    assert artifact.get("{http://ant.apache.org/ivy/maven}classifier") == "test"
+    assert jars.TIERED_STORAGE.jar("3.9.1") == "kafka-storage-3.9.1-test.jar"
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [

@@ -15,6 +15,7 @@ from mirrord.flow.signals import (
     Append,
     AskEnd,
     AskProducers,
+    AskSettings,
     Bound,
     Chunk,
     Drain,
@@ -29,6 +30,7 @@ from mirrord.flow.signals import (
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
+    SettingsTold,
     Start,
     StartTold,
     Taken,
@@ -70,9 +72,9 @@ class Record:
     seeks: Seeks = ()
 
 
-def copying(mode: Mode = "sequence") -> tuple[Lane, FetchFrom]:
-    """A lane that asks for its first chunk."""
-    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode)
+def copying(mode: Mode = "sequence", *, compacts: bool = True) -> tuple[Lane, FetchFrom]:
+    """A lane that asks for its first chunk; `compacts`: the source's topic is known to be compacted."""
+    lane = Lane(LaneId("a.0.b"), "orders", "eu.orders", 0, "p", True, toy.rebuild, mode=mode, compacts=compacts)
     record = Record()
     step(lane, 0.0, Start(None, None, "r", 0.0, False))
     (append,) = step(lane, 0.0, ProducerIdTold(lane.asked, 0, 7, 0))
@@ -123,6 +125,9 @@ def test_what_a_produce_error_leads_to(error: int) -> None:
     lane, produce = in_flight()
     effects: Effects = step(lane, 10.0, Answer(produce.round, produce.batches[0], error, 0 if error == 0 else -1))
     outcome = PRODUCED[error]
+    for asked in [each for each in effects if isinstance(each, AskSettings)]:
+        lane.settings_seen = "settings"
+        effects = step(lane, 10.0, SettingsTold(asked.question, "settings"))
     if outcome is Produced.DONE:
         assert lane.phase is Phase.COPYING
         assert lane.acked == 2

@@ -22,7 +22,7 @@ from mirrord.model.facts import (
 )
 from mirrord.model.names import LaneKey
 from mirrord.model.runs import Run
-from mirrord.shell import ledger_store
+from mirrord.shell import ledger_health, ledger_store
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
 from mirrord.shell.ledger_outbox import ENTRY_BYTES
@@ -178,7 +178,8 @@ async def test_an_unreachable_ledger_is_told_once(
 
     monkeypatch.setattr(MemoryLog, "read", failing)
     monkeypatch.setattr(ledger_store, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(ledger_store, "log", SimpleNamespace(warning=tell, info=tell))
+    monkeypatch.setattr(ledger_health, "READABLE_SECONDS", 0.0)
+    monkeypatch.setattr(ledger_health, "log", SimpleNamespace(warning=tell, info=tell))
     store = await open_store()
     await start_flow(store)
     failures = 1

@@ -1,9 +1,11 @@
 """Logs: one JSON line per event, rotated, and never a secret."""
 
 import fcntl
+import io
 import json
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +56,33 @@ def test_a_traceback_stays_on_one_line(tmp_path: Path) -> None:
         structlog.get_logger().exception("internal_error")
     (line,) = lines(path)
     assert "RuntimeError: broken" in line["exception"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stderr", [io.StringIO(), Terminal()], ids=["collector", "terminal"])
+def test_a_traceback_shows_no_local_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stderr: io.StringIO
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    path = logs.set_up(str(tmp_path), "daemon")
+
+    def connect(**options: str) -> None:
+        raise RuntimeError(f"{len(options)} options")
+
+    resolved = "hunter2"
+    try:
+        connect(sasl_plain_password=resolved)
+    except RuntimeError as error:
+        structlog.get_logger().error("flow_failed", exc_info=error)
+        logging.getLogger("aiokafka").exception("a library's")
+        logging.getLogger("asyncio").exception("another library's")
+    for text in (stderr.getvalue(), path.read_text()):
+        assert "RuntimeError: 1 options" in text
+        assert "hunter2" not in text
 
 
 def test_secrets_are_masked_wherever_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

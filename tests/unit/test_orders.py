@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.source_ends import SourcePartition
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import AnyFact
-from mirrord.model.names import TopicPartition
 from mirrord.model.order_facts import (
     CopyingPaused,
     CopyingResumed,
@@ -20,7 +20,7 @@ from mirrord.model.order_facts import (
 )
 from mirrord.model.orders import Order, OrderAnswer, Verb
 from mirrord.model.status import LaneStatus
-from mirrord.shell import fleet, flow_supervisor, paused_ends, prepared
+from mirrord.shell import fleet, flow_supervisor, prepared, source_ends
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.engine import ReplicatorUnsure
 from mirrord.shell.flow_supervisor import FlowSupervisor
@@ -95,16 +95,15 @@ async def test_a_paused_partition_is_drained_and_the_others_are_not_touched(mirr
 async def test_the_lag_of_a_paused_partition_grows_or_is_not_known(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paused_ends, "LOOK_S", 0.05)
-    ends = {TopicPartition("orders", 2): 107}
+    monkeypatch.setattr(source_ends, "LOOK_S", 0.05)
+    ends = {2: 107}
 
-    async def log_offsets(_: object, asked: set[TopicPartition], which: str) -> dict[TopicPartition, int]:
-        assert (asked, which) == ({TopicPartition("orders", 2)}, "end")
+    async def ask(_: object, wanted: list[SourcePartition]) -> dict[SourcePartition, int]:
         if not ends:
             raise EnvironmentFault("nobody answers")
-        return ends
+        return {each: ends[each.partition] for each in wanted if each.partition in ends}
 
-    monkeypatch.setattr(paused_ends, "log_offsets", log_offsets)
+    monkeypatch.setattr(source_ends.EndsAsker, "ask", ask)
     flow, _ = await running(mirror)
     await give(flow, "pause", "orders-2")
     await eventually(lambda: [lane.lag_records for lane in lanes(flow, "paused")] == [100])

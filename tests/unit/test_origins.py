@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrord.flow.signals import AskOrigins, OriginsTold
 from mirrord.model.errors import EnvironmentFault
@@ -47,11 +48,13 @@ class World:
         self.cluster = FakeCluster(ClusterId("eu-id"))
         self.ledgers: dict[str, MemoryLedger] = {}
         self.opened: list[str] = []
+        self.alone: list[str] = []
+        """Those that were opened without a state topic."""
         self.provenance = Provenance("eu", FakeAdmin(self.cluster), self._store)
         self.asked = 0
 
-    def _store(self, flow: str) -> LedgerStore:
-        self.opened.append(flow)
+    def _store(self, flow: str, alone: bool) -> LedgerStore:
+        (self.alone if alone else self.opened).append(flow)
         return LedgerStore(MemoryLog(self.ledgers[flow]), SystemClock(), deadline_seconds=0.3)
 
     async def flow(self, name: str, *facts: AnyFact, marks: tuple[Progress, ...] = ()) -> None:
@@ -59,6 +62,7 @@ class World:
         if name not in self.ledgers:
             self.ledgers[name] = MemoryLedger()
             self.cluster.add(f"mirrord.{name}.ledger", 1)
+            self.cluster.add(f"mirrord.{name}.state", 1)
             opened = FlowOpened(name, ClusterId("us-id"), ClusterId("eu-id"))
             facts = (opened, LeaseTaken(1, Holder("h", 1, "i", ""), 1000), *facts)
         store = LedgerStore(MemoryLog(self.ledgers[name]), SystemClock())
@@ -152,6 +156,31 @@ async def test_a_flow_that_was_removed_is_forgotten(world: World) -> None:
     assert len((await world.ask(FakeHosted())).writers) == 1
     del world.cluster.topics["mirrord.us-eu.ledger"]
     assert (await world.ask(FakeHosted())).writers == ()
+
+
+async def test_a_ledger_without_a_state_topic_is_read_alone(world: World) -> None:
+    """What is left of a flow does not stop another one; when its state topic is there again, that counts, too."""
+    await world.flow("us-eu", *lane(7)[1])
+    await world.flow("gone")
+    left = [world.cluster.topics.pop(f"mirrord.{name}.state") for name in ("us-eu", "gone")]
+    told = await world.ask(FakeHosted())
+    assert ([each.producer_id for each in told.writers], told.trouble, world.opened) == ([7], "", [])
+    assert world.alone == ["gone", "us-eu"]
+    world.cluster.topics["mirrord.us-eu.state"] = left[0]
+    assert [each.producer_id for each in (await world.ask(FakeHosted())).writers] == [7]
+    assert (world.opened, world.alone) == (["us-eu"], ["gone", "us-eu"])
+
+
+async def test_what_blocks_is_told_with_the_topic_and_the_ways_out(world: World) -> None:
+    await world.flow("us-eu")
+    world.ledgers["us-eu"].entries.append(b"no ledger at all")
+    with capture_logs() as events:
+        for _ in range(2):
+            assert "delete mirrord.us-eu.ledger there" in (await world.ask(FakeHosted())).trouble
+    assert [event["event"] for event in events if event["log_level"] == "warning"] == ["copies_not_told_apart"]
+    assert "`mirrord rebuild`" in world.provenance.trouble
+    world.ledgers["us-eu"].entries.pop()
+    assert (await world.ask(FakeHosted())).trouble == world.provenance.trouble == ""
 
 
 async def test_only_lanes_that_keep_the_name_ask() -> None:

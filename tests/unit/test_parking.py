@@ -12,12 +12,14 @@ from mirrord.flow.signals import (
     Append,
     AppendFailed,
     AskEnd,
+    AskSettings,
     Chunk,
     Effects,
     Halted,
     LettersTold,
     Park,
     Released,
+    SettingsTold,
     Wake,
     Woken,
 )
@@ -61,7 +63,18 @@ def refused(error: ErrorCode, *, count: int = 0, on_reject: OnReject = "halt") -
     lane.on_reject = on_reject
     (batch,) = produce.batches
     batch.count = count or batch.count
-    return lane, step(lane, 0.0, Answer(produce.round, batch, error, -1))
+    lane.settings_seen, lane.settings_since = "settings", -10.0  # in sync before it was sent
+    effects = step(lane, 0.0, Answer(produce.round, batch, error, -1))
+    return lane, (step(lane, 0.0, settings_of(effects, "settings")) if asks_settings(effects) else effects)
+
+
+def asks_settings(effects: Effects) -> list[AskSettings]:
+    return [each for each in effects if isinstance(each, AskSettings)]
+
+
+def settings_of(effects: Effects, seen: str, trouble: str = "", *, may_pass: bool = False) -> SettingsTold:
+    (asked,) = asks_settings(effects)
+    return SettingsTold(asked.question, seen, trouble, may_pass)
 
 
 def told(effects: Effects) -> list[object]:
@@ -347,3 +360,61 @@ def test_which_entry_an_order_means() -> None:
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
         assert str(raised.value) == f"--until: found 7; {told}; {why}"
+
+
+def unsynced(on_reject: OnReject) -> tuple[Lane, Effects]:
+    """A lane whose only record is refused, before anything is known of the settings."""
+    lane, produce = in_flight()
+    lane.on_reject = on_reject
+    (batch,) = produce.batches
+    batch.count = 1
+    return lane, step(lane, 20.0, Answer(produce.round, batch, ErrorCode.MESSAGE_TOO_LARGE, -1))
+
+
+@pytest.mark.parametrize("on_reject", ["halt", "skip", "skip-unparked"])
+def test_a_record_is_sent_again_when_the_settings_were_not_known_in_sync_before(on_reject: OnReject) -> None:
+    lane, effects = unsynced(on_reject)
+    assert [each.sync for each in asks_settings(effects)] == [True]
+    assert told(effects) == []
+    effects = step(lane, 20.0, settings_of(effects, "other"))
+    assert told(effects) == []
+    assert [each.at for each in effects if isinstance(each, Wake)] == [20.5]
+    assert (lane.phase, lane.settings_seen) == (Phase.WAITING, "other")
+
+
+@pytest.mark.parametrize("seen", ["", "settings"])
+def test_by_policy_nothing_is_left_out_while_settings_may_still_be_altered(seen: str) -> None:
+    lane, effects = unsynced("skip")
+    lane.settings_seen = "settings"
+    effects = step(lane, 20.0, settings_of(effects, seen, "ALTER_CONFIGS is missing", may_pass=True))
+    assert told(effects) == []
+    assert lane.phase is Phase.WAITING
+    assert lane.trouble.endswith("ALTER_CONFIGS is missing")
+    assert [each.at for each in effects if isinstance(each, Wake)] == [25.0]
+
+
+def test_settings_that_the_target_does_not_take_are_named() -> None:
+    lane, effects = unsynced("halt")
+    lane.settings_seen = "settings"
+    effects = step(lane, 20.0, settings_of(effects, "settings", "max.message.bytes: 5 → 9 is refused"))
+    entry, halted = told(effects)
+    assert isinstance(entry, Quarantined)
+    assert isinstance(halted, LaneHalted)
+    assert halted.line.endswith("max.message.bytes: 5 → 9 is refused")
+
+
+def test_a_halted_lane_resumes_when_the_settings_change() -> None:
+    lane, effects = refused(ErrorCode.MESSAGE_TOO_LARGE, count=1)
+    pauses: list[float] = []
+    for _ in range(6):
+        (wake,) = [each for each in effects if isinstance(each, Wake)]
+        effects = step(lane, wake.at, Woken(wake.question))
+        assert [each.sync for each in asks_settings(effects)] == [False]
+        effects = step(lane, wake.at, settings_of(effects, "settings"))
+        pauses += [each.at - wake.at for each in effects if isinstance(each, Wake)]
+    assert pauses == [10.0, 20.0, 40.0, 60.0, 60.0, 60.0]
+    (wake,) = [each for each in effects if isinstance(each, Wake)]
+    effects = step(lane, 500.0, Woken(wake.question))
+    effects = step(lane, 500.0, settings_of(effects, "others"))
+    assert [type(fact) for fact in told(effects)] == [LaneResumed]
+    assert (lane.phase, lane.halt_line) == (Phase.RESUMING, "")

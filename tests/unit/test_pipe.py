@@ -273,6 +273,25 @@ def test_a_connection_that_ends_tells_every_request(run: Run, link: Link) -> Non
     run(test())
 
 
+def test_a_peer_that_throttles_is_waited_for(run: Run, link: Link) -> None:
+    """The time that it has announced does not count, and behind that the timeout is as before."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await read_request(reader)
+        await asyncio.sleep(0.4)
+        writer.write(answer(first[0], b"late"))
+        await reader.read()
+
+    async def test() -> None:
+        async with link.pipe(serve, timeout_s=0.1) as pipe:
+            futures = [ask(pipe, b"x"), ask(pipe, b"y")]
+            pipe.throttled(0.8)
+            assert await body_of(futures[0]) == b"late"
+            assert str(await loss_of(futures[1])).endswith("no answer to Metadata within 0.1 s")
+
+    run(test())
+
+
 def test_a_peer_that_says_nothing_is_given_up(run: Run, link: Link) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer((await read_request(reader))[0], b"first"))

@@ -1,16 +1,17 @@
 """What keeps a daemon from starting, found over made-up clusters before anything is created."""
 
 from collections import defaultdict
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from mirrord.cluster.rights import CODES
-from mirrord.model.config import ClusterConfig, Config, FlowConfig
+from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import FlowOpened, Holder, LaneOpened, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.model.security import Security
+from mirrord.model.security import Secret, Security
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.connections import AuthenticationFailed
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
@@ -54,6 +55,14 @@ class World:
 
 async def test_nothing_is_wrong() -> None:
     await World().check()
+
+
+async def test_an_empty_token_keeps_a_daemon_from_starting(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("\n")
+    http = HttpConfig(token=Secret(f"file:{tmp_path}/token"))
+    config = Config(clusters={}, flows=(), http=http)
+    with pytest.raises(EnvironmentFault, match=r"http\.token: the secret file:.*/token is empty"):
+        await check_start(config, lambda alias: FakeAdmin(FakeCluster(ClusterId(alias))), lambda _: World().store())
 
 
 async def test_a_cluster_that_cannot_be_reached_is_no_reason() -> None:

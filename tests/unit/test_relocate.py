@@ -108,6 +108,13 @@ def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
     assert (located.missing, located.next_offset) == ((), 5)
 
 
+def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
+    """The map names offset 3 for ordinal 2, but the source was read up to offset 3 only."""
+    standing = [Standing(0, "xby")]
+    located = locate(standing, source(".b."), [], -1, Range(0, 3), lambda _: True, lambda ordinal: ordinal + 1)
+    assert (located.open, located.next_offset) == (((0, 1), (2, 3)), 3)
+
+
 def test_what_may_be_open() -> None:
     hole = HoleFound(LaneId("a.0.b"), 1, 5, 6, 7, 7)
     assert [at for at in range(10) if is_open(Record(holes=(hole,)), at)] == [5, 6]

@@ -96,7 +96,7 @@ def test_mirrords_own_topics() -> None:
     begun, there = plan()
     needs = needed_rights(FLOW, begun, there)
     assert table(needs, "mirrord.eu-us.ledger") == {
-        "READ": "error", "WRITE": "error", "DELETE": "error", "DESCRIBE_CONFIGS": "note",
+        "READ": "error", "WRITE": "error", "DELETE": "error", "ALTER_CONFIGS": "note",
     }  # fmt: skip
     assert "DELETE" not in table(needs, "mirrord.eu-us.state")
     assert set(table(needs, "mirrord.eu-us.probe").values()) == {"warning", "note"}

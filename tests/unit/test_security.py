@@ -60,6 +60,17 @@ def test_a_key_of_a_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         resolved("us.sasl.jaas.config#password")
 
 
+@pytest.mark.parametrize("text", ["", "\n", " \t\r\n"])
+def test_an_empty_secret_is_none(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text(text)
+    (tmp_path / "properties").write_text('key =\nlogin = P required password="";\n')
+    monkeypatch.setenv("MIRRORD_TEST", text)
+    properties = f"properties:{tmp_path}/properties#"
+    for reference in ("env:MIRRORD_TEST", f"file:{tmp_path}/file", f"{properties}key", f"{properties}login#password"):
+        with pytest.raises(EnvironmentFault, match=f"the secret {reference} is empty"):
+            Secret.parse(reference).resolve()
+
+
 def test_a_file_of_a_directory(tmp_path: Path) -> None:
     (tmp_path / "password").write_text("hunter2")
     expression = Providers({"here": "directory"}).whole(f"${{here:{tmp_path}:password}}")

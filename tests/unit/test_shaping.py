@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from mirrord.flow.compare import Record
+from mirrord.flow.intake import take
+from mirrord.flow.signals import Batch, Chunk
 from mirrord.flow.state import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
 from mirrord.model.config import FlowConfig, load_text
 from mirrord.model.config_features import RecordsConfig
@@ -16,6 +18,7 @@ from mirrord.model.facts import Verdict
 from mirrord.shell.records import decode
 from mirrord.shell.shaping import Shaping
 from policies.flows import LOADING
+from tests.unit.test_lane_answers import copying
 from tests.unit.test_rebuild import BASE, PRODUCER, batch, records
 
 SAMPLE = "tests.fixtures.sample_policies"
@@ -45,6 +48,14 @@ def shaped(rules: Shaping, originals: Sequence[Record], decided: Decided = NOT_Y
 
 def copies(made: Rebuilt) -> list[Record]:
     return decode(made.data, 0, len(made.data)) if made.pieces else []
+
+
+def copies_of(made: Batch) -> list[Record]:
+    """The records of a batch that is to be written, at the source offsets that their values tell."""
+    return [
+        record._replace(offset=BASE + int((record.value or b"v0")[1:]))
+        for record in decode(bytearray(made.buffer), made.start, made.end)
+    ]
 
 
 def plain(count: int, **fields: Any) -> list[Record]:
@@ -175,3 +186,17 @@ def test_what_is_refused_while_a_file_is_read(lines: str, fault: str) -> None:
     with pytest.raises(ConfigError) as raised:
         load_text(CONF + lines + "\n", "conf.toml", LOADING)
     assert fault in str(raised.value)
+
+
+@pytest.mark.parametrize(("bad", "kept"), [(0, []), (2, [1]), (4, [1, 3]), (5, [1, 3])])
+def test_a_record_without_an_answer_is_the_only_one_that_waits(bad: int, kept: list[int]) -> None:
+    """What precedes it in its batch is copied, or left out by the filter; and no other record is named."""
+    lane, _ = copying()
+    rules = shaping(filter=f"{SAMPLE}:Odd", filter_settings={"raises": BASE + bad})
+    lane.shaped, lane.position, lane.rebuild = True, BASE, rules.rebuild
+    data, end = batch(plain(6)), BASE + 6
+    _, unreadable = take(lane, Chunk(lane.asked, 0, end, end, 0, (), data, 0, len(data)))
+    assert [record.offset - BASE for each in lane.ready for record in copies_of(each)] == kept
+    assert unreadable is not None
+    assert (unreadable.start, unreadable.end) == (BASE + bad, BASE + bad + 1)
+    assert lane.position == BASE + bad

@@ -1,72 +1,18 @@
 """Fetching: who is asked for what, which answers count, and what a busy partition does not have to wait for."""
 
-import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from mirrord.flow.signals import Chunk, FetchFrom
-from mirrord.model.names import TopicId
-from mirrord.shell.budget import BATCH_BYTES, Budget
-from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS, Source
-from mirrord.shell.tap import Tap
+from mirrord.shell.budget import BATCH_BYTES
+from mirrord.shell.hosted import Hosted
+from mirrord.shell.metadata import Leader
+from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS
 from mirrord.shell.urgency import Urgency
-from mirrord.wire.primitives import uuid_text
-from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
-
-TOPIC = b"0123456789abcdef"
-
-
-def batch_of(size: int) -> bytes:
-    """So many bytes that say that they are one batch."""
-    return bytes(8) + (size - 12).to_bytes(4) + bytes(size - 12)
-
-
-RECORDS = batch_of(100)
-
-
-class Asks:
-    """Says where the log begins and ends."""
-
-    bounds_told: tuple[int, int, int] = (0, 0, 0)
-
-    def bounds(self, _partition: PartitionId, _leader_epoch: int, tell: Any) -> None:
-        tell(*self.bounds_told)
-
-
-class Rig:
-    def __init__(self, limit_bytes: int = 64 << 20) -> None:
-        self.view = FakeView()
-        self.asks = Asks()
-        self.budget = Budget(limit_bytes)
-        self.source = Source(as_any(self.view), as_any(self.asks), self.budget, read_committed=True)
-        self.chunks: list[tuple[int, Chunk]] = []
-
-    def tap(self, partition: int) -> Tap:
-        where = PartitionId("t", TopicId(uuid_text(TOPIC)), partition)
-        return Tap(where, 1 << 20, lambda chunk: self.chunks.append((partition, chunk)))
-
-    @property
-    def hot(self) -> FakePipe:
-        return self.view.pipe("fetch-hot")
-
-    @property
-    def idle(self) -> FakePipe:
-        return self.view.pipe("fetch-idle")
-
-    async def want(self, tap: Tap, position: int, **fields: Any) -> None:
-        number = fields.pop("number", 1)
-        self.source.want(tap, FetchFrom(number, number, position, -1, **fields))
-        await settle()
-
-    def wait_ms(self, pipe: FakePipe) -> int:
-        return int.from_bytes(pipe.requests[-1][1][:4])
-
-
-async def settle() -> None:
-    for _ in range(8):
-        await asyncio.sleep(0)
+from tests.fixtures.fake_pipe import fetched, until
+from tests.fixtures.fetching import RECORDS, TOPIC, Rig, batch_of, settle
 
 
 @pytest.fixture
@@ -309,15 +255,16 @@ async def test_a_lane_of_a_far_broker_is_asked_for_more(rig: Rig) -> None:
     channel.size = type(channel.size)()
     channel.size.answered(8 << 20, 8 << 20, 0.15)
     await rig.want(tap, 7)
-    assert tap.position.max_bytes == rig.source.far_bytes() == 16 << 20
+    assert tap.position.max_bytes == rig.source.room.far_bytes == 16 << 20
     tap.batch_bytes = 200
     await rig.want(tap, 8)
     assert tap.position.max_bytes == 4 << 20  # so many batches would hold the others up
 
 
-async def test_memory_is_bounded() -> None:
+async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirrord.shell.fetch_size.FAR_S", float("inf"))  # a busy machine answers late
     rig = Rig(limit_bytes=1 << 20)
-    size = rig.source.request_bytes()
+    size = rig.source.room.request_bytes
     for partition in range(4):
         await rig.want(rig.tap(partition), 0)
         while rig.hot.in_flight:
@@ -337,7 +284,7 @@ async def test_memory_is_bounded() -> None:
 async def test_what_python_needs_for_small_batches_counts_and_makes_requests_smaller() -> None:
     rig = Rig(limit_bytes=64 << 20)
     tap = rig.tap(0)
-    usual = rig.source.request_bytes()
+    usual = rig.source.room.request_bytes
     batch = batch_of(192)
     await rig.want(tap, 0)
     rig.hot.answer(fetched(TOPIC, (0, 0, 9, batch)))
@@ -403,8 +350,8 @@ async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_pie
     channel = taps[5].feed._hot if taps[5].feed is not None else None  # type: ignore[attr-defined]
     assert channel is not None
     assert next(key for key in channel.taps if channel.taps[key] in taps) == (taps[5].partition.topic_id, 5)
-    assert taps[5].position.max_bytes == rig.source.request_bytes()
-    assert all(tap.position.max_bytes < rig.source.request_bytes() for tap in taps[3:5])
+    assert taps[5].position.max_bytes == rig.source.room.request_bytes
+    assert all(tap.position.max_bytes < rig.source.room.request_bytes for tap in taps[3:5])
 
 
 def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,3 +383,18 @@ def test_what_the_supervisor_knows_of_retention_counts_beside_what_is_seen() -> 
     urgency.tell(near=True)
     urgency.tell(near=False)
     assert not urgency.is_near
+
+
+async def test_a_leader_that_sends_us_to_another_replica_is_reported(rig: Rig) -> None:
+    """It gives no records itself; when it does again, the line is gone."""
+    tap = rig.tap(0)
+    await rig.want(tap, 5)
+    rig.hot.answer(fetched(TOPIC, (0, 0, 9, b""), preferred_replica=3))
+    assert tap.preferred_replica == 3
+    hosted: Any = SimpleNamespace(tap=tap, outlet=None, ledger_trouble="")
+    assert "sends consumers to replica 3" in Hosted.note(hosted, "eu", "us")
+    await rig.want(tap, 5, number=2)
+    await settle()
+    pipe = rig.hot if rig.hot.requests else rig.idle
+    pipe.answer(fetched(TOPIC, (0, 0, 9, RECORDS)))
+    assert tap.preferred_replica == -1

@@ -6,14 +6,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrord.flow.signals import AskStart, StartTold
+from mirrord.ledger.incarnations import Before, FixedStart
 from mirrord.model.assignment import FlowSetup
 from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
 from mirrord.model.config_units import Start
 from mirrord.model.names import ClusterId, LaneId, TopicId
 from mirrord.model.security import Security
-from mirrord.shell.inheritance import Sides
+from mirrord.shell.inheritance import NO_LEGACY, Legacy, Sides
 from mirrord.shell.metadata import PartitionId
-from mirrord.shell.starts import Before, Starts
+from mirrord.shell.starts import Starts
 from tests.fixtures.fake_pipe import as_any
 
 SOURCE, TARGET = PartitionId("orders", TopicId("s"), 0), PartitionId("eu.orders", TopicId("t"), 0)
@@ -32,18 +33,38 @@ class Asks:
         told(self.error, self.log_start)
 
 
-async def begin(before: Before, log_start: int = 20, error: int = 0) -> tuple[int, int]:
-    """What a lane is told, whose flow begins at the end: error and offset."""
-    flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start="latest")
+class NoLegacy:
+    """A target that MirrorMaker 2 never copied to."""
+
+    async def of(self, *_: object) -> Legacy:
+        return NO_LEGACY
+
+    async def has_copied(self, _: str) -> bool:
+        return False
+
+
+class NothingFound:
+    """A target without unknown copies."""
+
+    async def of(self, *_: object) -> str:
+        return ""
+
+
+async def begin(
+    before: Before, log_start: int = 20, error: int = 0, asks_for: Start = "earliest", start: Start = "latest"
+) -> tuple[int, int]:
+    """The start offset of a lane whose flow has this `start`: error and offset."""
+    flow = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",), start=start)
     cluster = ClusterConfig(("host:1",), Security())
     setup = FlowSetup(flow, cluster, cluster, RuntimeConfig(), 1, ClusterId("a"), ClusterId("b"))
     asks = Asks(log_start, error)
     sides = Sides(as_any(None), as_any(asks), as_any(None))
     told: list[StartTold] = []
-    await Starts(setup, sides, sides, as_any(None)).find(
-        AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before
-    )
-    assert asks.asked == ["earliest"]
+    starts = Starts(setup, sides, sides, as_any(None))
+    starts._inheritance = as_any(NoLegacy())
+    starts._found = as_any(NothingFound())
+    await starts.find(AskStart(1), LaneId("lane"), SOURCE, TARGET, told.append, before)
+    assert asks.asked == [asks_for]
     return told[0].error, told[0].offset
 
 
@@ -69,3 +90,24 @@ async def test_a_source_that_does_not_answer_is_asked_again() -> None:
     with capture_logs() as events:
         assert await begin(Before(copied_from=7), error=6, log_start=-1) == (6, -1)
     assert not events
+
+
+async def test_a_partition_that_was_added_later_begins_at_its_first_offset() -> None:
+    assert await begin(Before(late=True)) == (0, 20)
+    assert await begin(Before(late=True), start=1_700_000_000_000) == (0, 20)
+
+
+async def test_a_partition_begins_where_it_ended_at_the_first_look() -> None:
+    """`log_start` is the answer to the one question: here the present end of the log."""
+    fixed = Before(fixed=FixedStart("latest", 12))
+    assert await begin(fixed, log_start=50, asks_for="latest") == (0, 12)
+    assert await begin(fixed, log_start=7, asks_for="latest") == (0, 7), "the source lost its end"
+    assert await begin(fixed, start="earliest") == (0, 20), "what was asked for since"
+    assert await begin(fixed, start=1_700_000_000_000, asks_for=1_700_000_000_000) == (0, 20), "not resolved by it yet"
+    assert await begin(Before(), asks_for="latest") == (0, 20)
+
+
+@pytest.mark.parametrize(("began_at", "begins"), [(50, 50), (7, 20)], ids=["it-is-there", "the-source-lost-it"])
+async def test_a_copy_under_another_name_begins_where_the_former_one_did(began_at: int, begins: int) -> None:
+    assert await begin(Before(began_at=began_at, late=True)) == (0, begins)
+    assert await begin(Before(began_at=began_at), start="earliest") == (0, 20)

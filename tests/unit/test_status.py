@@ -8,13 +8,23 @@ from rich.console import Console
 
 from mirrord.cli.tables import status_table
 from mirrord.ledger.fold import fold
+from mirrord.ledger.source_ends import SourcePartition, changed_records
 from mirrord.ledger.state import FlowState
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.fact import Origin
 from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.seeking import LaneSought, SeekDone
-from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, LatencyStatus, ProofStatus, Status, Totals
+from mirrord.model.status import (
+    ClusterStatus,
+    FlowStatus,
+    LaneStatus,
+    LatencyStatus,
+    LossStatus,
+    ProofStatus,
+    Status,
+    Totals,
+)
 from mirrord.shell.lane_view import recorded_lanes
 from mirrord.shell.orders import order_remarks
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
@@ -71,14 +81,14 @@ def test_what_audits_have_proven_is_told_without_a_daemon() -> None:
 
 
 def test_an_order_to_go_on_further_ahead_is_told_until_it_is_carried_out() -> None:
-    state, name, ada = FlowState(), lane_id(0), Origin("ada@host", "broken records", 0)
+    state, name, ada = FlowState(), lane_id(0), Origin("ada@host", "broken records", 1_000)
     fold(state, entry(FLOW, epoch=0), 0)
     fold(state, entry(LeaseTaken(1, HOLDER, 6000), opened(), LaneTaken(name, 1, "r1")), 1)
     fold(state, entry(LaneSought(name, 3, 40, 0, ada)), 2)
-    told = "to go on at source offset 40 by ada@host at 1970-01-01 00:00:00Z: broken records"
+    told = "to go on at source offset 40 by ada@host at 1970-01-01 00:00:01Z: broken records"
     (line,) = recorded_lanes(state, state.lanes, {}, 10)
     assert (line.seek_to, line.note) == (40, told)
-    remark = "orders-0 is to go on at source offset 40, by ada@host at 1970-01-01 00:00:00Z: broken records"
+    remark = "orders-0 is to go on at source offset 40, by ada@host at 1970-01-01 00:00:01Z: broken records"
     assert list(order_remarks(state, ())) == [remark]
     # Its topic is created again: the order was for the former one.
     again = LaneKey(TopicId("again"), 0, TopicId("target-topic")).id
@@ -129,3 +139,44 @@ def test_latency_is_told_with_what_it_is_worth(told: LatencyStatus, line: str) -
     with console.capture() as printed:
         console.print(status_table(status))
     assert f"eu-us: {line}\n" in printed.get()
+
+
+def flow_of(*lanes: LaneStatus, losses: tuple[LossStatus, ...] = ()) -> str:
+    """The text of `status` for a flow with these lanes."""
+    clusters = [ClusterStatus(alias, None, reachable=True) for alias in ("eu", "us")]
+    flow = FlowStatus(
+        name="eu-us", source=clusters[0], target=clusters[1], state="running", lease=None, totals=Totals.of(lanes),
+        lanes=lanes, losses=losses,
+    )  # fmt: skip
+    console = Console(width=200)
+    with console.capture() as printed:
+        console.print(status_table(Status(version="0", instance="x", at_ms=1, gathered="daemon", flows=(flow,))))
+    return printed.get()
+
+
+def test_what_a_partition_waits_for_is_in_the_text() -> None:
+    waiting = [lane(number, state="opening", note="the ledger knows nothing: rebuild it") for number in range(5)]
+    text = flow_of(*waiting, lane(9, note="to be on replicator 1", lag_records=0))
+    assert "waits orders-0, orders-1, orders-2 and 2 more: the ledger knows nothing: rebuild it" in text
+    assert "replicator 1" not in text
+
+
+def test_losses_of_lanes_that_have_ended_are_in_the_text() -> None:
+    text = flow_of(losses=(LossStatus("h_1", 0, "recreated", 11), LossStatus("h_1", 1, "recreated", 4)))
+    assert "15 source offsets of h_1 not copied by lanes that have ended: recreated" in text
+
+
+def test_a_recorded_lane_does_not_show_a_lag_of_0_while_records_are_known_to_wait() -> None:
+    """Its mark is of the moment when it was paused; the source has grown since."""
+    ledger = FlowState()
+    entries = (entry(FLOW), entry(LeaseTaken(1, HOLDER, 6_000)), entry(opened(0), LaneTaken(lane_id(0), 1, "r")))
+    for offset, each in enumerate(entries):
+        fold(ledger, each, offset)
+    mark = Progress(lane_id(0), 1, 1, 40, 40, 0, 40, 40, 1, 1, protected=True, state="drained")
+    ledger.mark_progress(mark)
+    (before,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
+    assert before.lag_records == 0
+    for record in changed_records(ledger, {SourcePartition("orders", TopicId("source-topic"), 0): 55}, 1, 2):
+        ledger.mark_progress(record)
+    (after,) = recorded_lanes(ledger, ledger.lanes, {}, 2)
+    assert (after.source_end, after.lag_records) == (55, 15)

@@ -8,15 +8,17 @@ import pytest
 
 from mirrord.ledger.codec import decode_entry
 from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.model.config_jobs import AuditConfig
 from mirrord.model.config_units import HostPort
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import ConfigChanged, Entry, TargetProbed
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.orders import Order
-from mirrord.model.security import Security
+from mirrord.model.security import Secret, Security
 from mirrord.shell import flow_supervisor
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore
+from mirrord.shell.remote import order_apply
 from mirrord.shell.supervise import Supervisor, Surroundings
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
 from tests.unit.test_http import free_port
@@ -83,22 +85,22 @@ def with_flows(daemon: Supervisor, *flows: FlowConfig) -> Config:
 
 async def test_flows_come_and_go(daemon: Supervisor) -> None:
     both = with_flows(daemon, FLOW, OTHER)
-    await daemon.apply(both, new_clusters=False, dry_run=True)
+    await daemon.apply(both, own_file=False, dry_run=True)
     assert states(daemon) == {"eu-us": "running"}
-    changes = await daemon.apply(both, new_clusters=False, dry_run=False)
+    changes = await daemon.apply(both, own_file=False, dry_run=False)
     assert [(change.flow, change.kind) for change in changes.flows] == [("other", "added")]
     await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
-    await daemon.apply(with_flows(daemon, FLOW), new_clusters=False, dry_run=False)
+    await daemon.apply(with_flows(daemon, FLOW), own_file=False, dry_run=False)
     assert states(daemon) == {"eu-us": "running"}
     assert daemon.config.flows == (FLOW,)
 
 
 async def test_a_change_names_its_topics_and_happens_once(daemon: Supervisor) -> None:
     wider = with_flows(daemon, msgspec.structs.replace(FLOW, topics=("orders", "payments")))
-    (change,) = (await daemon.apply(wider, new_clusters=False, dry_run=False)).flows
+    (change,) = (await daemon.apply(wider, own_file=False, dry_run=False)).flows
     assert change.topics == ("begins to copy payments into eu.payments",)
     await eventually(lambda: {lane.topic for lane in daemon.status().flows[0].lanes} == {"orders", "payments"})
-    assert (await daemon.apply(wider, new_clusters=False, dry_run=False)).flows == ()
+    assert (await daemon.apply(wider, own_file=False, dry_run=False)).flows == ()
 
 
 async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_their_ledgers(
@@ -108,14 +110,14 @@ async def test_another_number_of_replicators_counts_for_all_flows_and_stands_in_
     assert isinstance(engine, FakeEngine)
     await eventually(lambda: len(engine.alive) == 1)
     config = msgspec.structs.replace(daemon.config, replicators=ReplicatorsConfig(count=1, spares=1))
-    planned = await daemon.apply(config, new_clusters=False, dry_run=True)
+    planned = await daemon.apply(config, own_file=False, dry_run=True)
     assert planned.replicators == ("replicators.count: auto -> 1", "replicators.spares: 0 -> 1")
     assert len(engine.alive) == 1
-    await daemon.apply(config, new_clusters=False, dry_run=False)
+    await daemon.apply(config, own_file=False, dry_run=False)
     await eventually(lambda: len(engine.alive) == 2)
     await eventually(lambda: any(ConfigChanged(planned.replicators) in entry.facts for entry in entries(engine)))
-    assert (await daemon.apply(config, new_clusters=False, dry_run=False)).replicators == ()
-    await daemon.apply(with_flows(daemon), new_clusters=False, dry_run=False)
+    assert (await daemon.apply(config, own_file=False, dry_run=False)).replicators == ()
+    await daemon.apply(with_flows(daemon), own_file=False, dry_run=False)
 
 
 def entries(engine: FakeEngine) -> list[Entry]:
@@ -124,7 +126,7 @@ def entries(engine: FakeEngine) -> list[Entry]:
 
 async def test_orders_are_taken_until_the_daemon_drains(daemon: Supervisor) -> None:
     order = Order(verb="pause", name="orders", by="ada@host")
-    await daemon.apply(with_flows(daemon, FLOW, OTHER), new_clusters=False, dry_run=False)
+    await daemon.apply(with_flows(daemon, FLOW, OTHER), own_file=False, dry_run=False)
     await eventually(lambda: states(daemon) == {"eu-us": "running", "other": "running"})
     await eventually(lambda: all(flow.lanes for flow in daemon.status().flows))
     assert (await daemon.order(order, dry_run=False)).flow == "eu-us"
@@ -141,7 +143,27 @@ async def test_everything_or_nothing_is_taken(daemon: Supervisor) -> None:
     before = daemon.config
     stolen = {**before.clusters, "us": ClusterConfig(("thief:9092",), Security())}
     config = msgspec.structs.replace(with_flows(daemon, FLOW, OTHER), clusters=stolen)
-    changes = await daemon.apply(config, new_clusters=True, dry_run=False)
+    changes = await daemon.apply(config, own_file=True, dry_run=False)
     assert len(changes.refused) == 1
     assert daemon.config == before
+    assert states(daemon) == {"eu-us": "running"}
+
+
+async def test_two_orders_over_http_swap_no_cluster_and_start_no_code(daemon: Supervisor) -> None:
+    """What one order may not change must not wait in the configuration for the next one."""
+    before, http = daemon.config, f"http://{daemon.config.http.listen}"
+    thief = {"eu": ClusterConfig(("attacker:9092",), Security("SASL_PLAINTEXT", "PLAIN", "x", Secret("file:/etc/x")))}
+    code = AuditConfig(every_ms=10_000, out="/anywhere", spark={"spark.driver.extraJavaOptions": "-XX:OnError=x"})
+    steps = [
+        msgspec.structs.replace(before, clusters={**before.clusters, **thief}, flows=()),
+        msgspec.structs.replace(before, clusters={**before.clusters, **thief}),
+        msgspec.structs.replace(before, clusters={**before.clusters, "loot": thief["eu"]}),
+        msgspec.structs.replace(before, flows=(FLOW, msgspec.structs.replace(OTHER, source="loot"))),
+        msgspec.structs.replace(before, audit=code),
+        msgspec.structs.replace(before, flows=(msgspec.structs.replace(FLOW, name="../../flow"),)),
+    ]
+    for config in steps:
+        changes = await order_apply(http, config, dry_run=False)
+        assert changes.refused
+        assert daemon.config == before
     assert states(daemon) == {"eu-us": "running"}

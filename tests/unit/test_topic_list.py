@@ -45,17 +45,17 @@ def test_every_topic_has_a_line_that_says_what_becomes_of_it() -> None:
 
 
 def test_what_is_paused_of_a_topic_is_told() -> None:
-    ada = Origin("ada@host", "full", 0)
+    ada = Origin("ada@host", "full", 1_000)
     line = TopicLine("orders", "eu.orders", 3, "copied", "a remark")
     assert with_orders(line, Orders()) == line
     some = with_orders(line, Orders.of([CopyingPaused("orders", 1, ada), CopyingPaused("other", -1, ada)]))
     assert (some.state, some.why) == (
         "copied",
-        "a remark; partitions paused: 1 by ada@host at 1970-01-01 00:00:00Z: full",
+        "a remark; partitions paused: 1 by ada@host at 1970-01-01 00:00:01Z: full",
     )
     whole = with_orders(line, Orders.of([CopyingPaused("orders", -1, ada)]))
-    assert (whole.state, whole.why) == ("paused", "a remark; it was paused by ada@host at 1970-01-01 00:00:00Z: full")
+    assert (whole.state, whole.why) == ("paused", "a remark; it was paused by ada@host at 1970-01-01 00:00:01Z: full")
     flow = with_orders(TopicLine("new", "eu.new", 1, "to-create"), Orders.of([CopyingPaused("", -1, ada)]))
-    assert (flow.state, flow.why) == ("to-create", "the flow was paused by ada@host at 1970-01-01 00:00:00Z: full")
+    assert (flow.state, flow.why) == ("to-create", "the flow was paused by ada@host at 1970-01-01 00:00:01Z: full")
     excluded = TopicLine("x", "", 1, "excluded")
     assert with_orders(excluded, Orders.of([CopyingPaused("", -1, ada)])) == excluded

@@ -1,0 +1,31 @@
+"""Bounds how far a lane copies ahead of its mark.
+
+A sequence tells an ordinal only within 2^30 of a known one, and after a crash the known one is the mark. The mark waits
+for comparisons with the source and for offsets that were not read yet; while these cannot be read, it does not move.
+"""
+
+from mirrord.flow.report import mark
+from mirrord.flow.sequences import SEQUENCES
+from mirrord.flow.state import Lane
+
+MOST = SEQUENCES // 4
+"""Acknowledged records above the mark. The lane fetches no more then; what it holds by then is far less than as many
+records again."""
+
+
+def is_over(lane: Lane) -> bool:
+    """The lane must not copy more before its mark moves."""
+    if lane.unread is None and lane.check_from is None:
+        return False
+    return lane.acked - mark(lane).ordinal >= MOST
+
+
+def line(lane: Lane) -> str:
+    """Why the lane does not copy, for people; empty if it may."""
+    if not is_over(lane):
+        return ""
+    known = mark(lane).ordinal
+    return (
+        f"it copies nothing more until ordinals {known} to {lane.acked - 1} have been compared with the source: "
+        f"more than {MOST} records must not be unconfirmed"
+    )

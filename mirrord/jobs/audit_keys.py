@@ -1,0 +1,170 @@
+"""Compacted copies, compared by key: each task reads ranges of both logs, Spark brings the records of a key together.
+
+Every log is read once, and no process holds more keys than its ranges have; Spark's shuffle goes to disk where memory
+ends. Only differences come to the driver.
+"""
+
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from mirrord.audit.keys import KeyedCopy, Newest, judge, merged
+from mirrord.audit.model import AuditRange, Compared, Difference, Explained, RangeResult
+from mirrord.audit.records import together
+from mirrord.jobs.blocking import blocking
+from mirrord.model.config import ClusterConfig
+from mirrord.model.intervals import uncovered
+from mirrord.model.names import Alias, LaneId
+from mirrord.shell.audit_plan import FlowPlan
+from mirrord.shell.auditing import AuditedLane, RangeReader
+from mirrord.shell.log_reader import open_logs
+from mirrord.shell.pace import Pace
+
+RANGES_A_TASK = 4
+_NEVER = 1 << 62
+LaneNumber = int
+Keyed = tuple[LaneNumber, bytes]
+"""A key of a lane, by its digest."""
+RangeName = tuple[str, LaneId, int, int]
+"""Flow, lane, and the ordinals."""
+
+
+class KeyWork(msgspec.Struct, frozen=True):
+    """One range, as a task is given it."""
+
+    number: LaneNumber
+    flow: str
+    source: Alias
+    target: Alias
+    lane: AuditedLane
+    wanted: AuditRange
+    with_source: bool = True
+    """Without it only newer records at the target are of interest."""
+
+
+def key_works(plans: Sequence[FlowPlan], chosen: Collection[RangeName]) -> list[KeyWork]:
+    """What to read to compare the keys of the chosen ranges: of each compacted lane these on both sides, and the target
+    from the first of them on."""
+    found: list[KeyWork] = []
+    lanes = [(plan, lane) for plan in plans for lane in plan.lanes]
+    for number, (plan, lane) in enumerate(lanes):
+        if not (lane.audited.source_compacted or lane.audited.target_compacted):
+            continue
+        is_begun = False
+        for wanted in lane.ranges:
+            is_chosen = (plan.flow, lane.lane, wanted.first, wanted.end) in chosen
+            is_begun = is_begun or is_chosen
+            if is_begun:
+                found.append(KeyWork(number, plan.flow, plan.source, plan.target, lane.audited, wanted, is_chosen))
+    return found
+
+
+class KeyTask:
+    """What Spark calls with the ranges of a task: the newest record of each key in each of them."""
+
+    def __init__(self, clusters: dict[Alias, ClusterConfig], read: Any, rate_bytes_per_s: int | None) -> None:
+        self._clusters = clusters
+        self._read = read
+        self._rate_bytes_per_s = rate_bytes_per_s
+
+    def __call__(self, given: Iterator[bytes]) -> Iterator[tuple[Keyed, tuple[Newest, KeyedCopy]]]:
+        works = [msgspec.msgpack.decode(work, type=KeyWork) for work in given]
+        return blocking(lambda: self._rows(works))
+
+    async def _rows(self, works: Sequence[KeyWork]) -> AsyncGenerator[tuple[Keyed, tuple[Newest, KeyedCopy]], None]:
+        for work in works:
+            source, target = work.lane.source.topic, work.lane.target.topic
+            async with (
+                open_logs(work.source, self._clusters[work.source], {source}) as source_log,
+                open_logs(work.target, self._clusters[work.target], {target}) as target_log,
+            ):
+                reader = RangeReader(source_log, target_log, by_records=True, pace=Pace(self._rate_bytes_per_s))
+                found, copy, read_bytes = await reader.keys(work.lane, work.wanted, with_source=work.with_source)
+            self._read.add(read_bytes)
+            for key, newest in found.items():
+                yield (work.number, key), (newest, copy)
+
+
+def _merged(one: tuple[Newest, KeyedCopy], other: tuple[Newest, KeyedCopy]) -> tuple[Newest, KeyedCopy]:
+    # Retention may have moved the start of the log meanwhile.
+    return merged(one[0], other[0]), max(one[1], other[1], key=lambda copy: copy.target_log_start)
+
+
+def _judged(
+    rows: Iterator[tuple[Keyed, tuple[Newest, KeyedCopy]]],
+) -> Iterator[tuple[Keyed, Difference]]:
+    for keyed, (newest, copy) in rows:
+        difference = judge(newest, copy)
+        if difference is not None:
+            yield keyed, difference
+
+
+def stale_keys(
+    context: Any,
+    clusters: Mapping[Alias, ClusterConfig],
+    works: Sequence[KeyWork],
+    read: Any,
+    rate_bytes_per_s: int | None,
+) -> dict[tuple[str, LaneId], list[Difference]]:
+    """The differences by flow and lane. `read` is Spark's accumulator of bytes. Raises what Spark raises."""
+    if not works:
+        return {}
+    task = KeyTask(dict(clusters), read, rate_bytes_per_s)
+
+    def rows(some: Sequence[KeyWork]) -> Any:
+        packed = [msgspec.msgpack.encode(each) for each in some]
+        return context.parallelize(packed, -(-len(packed) // RANGES_A_TASK)).mapPartitions(task)
+
+    partitions = max(context.defaultParallelism, -(-len(works) // RANGES_A_TASK))
+    suspects: dict[Keyed, Difference] = dict(
+        rows(works).reduceByKey(_merged, partitions).mapPartitions(_judged).collect()
+    )
+    if suspects:
+        # Compaction may have removed the copies because of newer records, which are not audited yet.
+        doubted = {number for number, _ in suspects}
+        wanted = frozenset(suspects)
+        newer = rows(_tails([each for each in works if each.number in doubted]))
+        for keyed in newer.keys().filter(wanted.__contains__).distinct().collect():
+            suspects.pop(keyed, None)
+    names = {work.number: (work.flow, work.wanted.lane) for work in works}
+    found: dict[tuple[str, LaneId], list[Difference]] = {}
+    for (number, _), difference in suspects.items():
+        found.setdefault(names[number], []).append(difference)
+    return found
+
+
+def _tails(works: Sequence[KeyWork]) -> list[KeyWork]:
+    """The targets of these lanes after everything that is audited."""
+    last = {work.number: work for work in works}
+    return [
+        msgspec.structs.replace(
+            work,
+            with_source=False,
+            wanted=msgspec.structs.replace(
+                work.wanted,
+                target_start=max(each.wanted.target_end for each in works if each.number == number),
+                target_end=_NEVER,
+                pieces=(),
+            ),
+        )
+        for number, work in last.items()
+    ]
+
+
+def with_keys(result: RangeResult, wanted: AuditRange, differences: Sequence[Difference]) -> RangeResult:
+    """The result of a range with what its keys differ in."""
+    here = [each for each in differences if wanted.source_start <= (each.source or 0) < wanted.source_end]
+    if not here:
+        return result
+    compared = result.compared
+    # What compaction could explain it does not: no newer record has taken the place of these.
+    offsets = sorted(each.source for each in here if each.kind == "missing" and each.source is not None)
+    unexplained = [(offset, offset + 1) for offset in offsets]
+    explained = tuple(
+        Explained(each.cause, each.side, *part)
+        for each in compared.explained
+        for part in uncovered((each.start, each.end), unexplained if each.cause == "target-compaction" else ())
+    )
+    found = Compared(compared.equal, together([*compared.differences, *here]), explained)
+    return msgspec.structs.replace(result, compared=found)

@@ -1,0 +1,218 @@
+"""The last known end of every selected source partition, whether or not a lane copies it.
+
+Lanes record the end of the source in their marks, but only while they fetch. What waits in a partition that is paused,
+limited, halted or not yet opened is known from these records alone. A record covers a block of partitions of one source
+topic, so that thousands of partitions cost few records, and only a block that has changed is written.
+
+In the state topic a record has the layout and the kind of key of a lane's mark, under the id of a lane without a target
+topic. No such lane exists: a program that does not know these records reads past them.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.facts import LOSSES, Progress, Verdict, VerdictGiven
+from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.model.seeking import pending
+from mirrord.model.source_ends import SourceEnds
+from mirrord.model.status import LossStatus
+
+BLOCK = 256
+"""Partitions in one record."""
+
+StartOffset = Callable[[str, TopicId, int], int | None]
+"""The source offset at which a new lane of a partition (topic, its id, number) begins; None: it is not known."""
+
+
+class SourcePartition(NamedTuple):
+    """A partition of one source topic, not of its name."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+
+
+class Unopened(NamedTuple):
+    """Records [0, end) of a partition that were lost with their topic before any lane was opened for them."""
+
+    topic: str
+    partition: int
+    end: int
+    at_ms: int
+
+
+def known_end(state: FlowState, topic_id: TopicId, partition: int) -> int:
+    """Where a source partition ended by the newest record; -1 when there is none."""
+    record = state.source_ends.get(_block_key(topic_id, partition))
+    return -1 if record is None or record.source is None else _at(record.source.ends, partition % BLOCK)
+
+
+def lane_end(state: FlowState, lane: LaneState) -> int:
+    """The furthest end that a lane's source partition is known to have had; -1 when none is known."""
+    progress = state.progress.get(lane.key.id)
+    marked = -1 if progress is None else progress.source_end
+    return max(marked, known_end(state, lane.key.source_topic_id, lane.partition))
+
+
+def changed_records(
+    state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
+) -> list[Progress]:
+    """The records to be saved so that these ends are known; a lane's mark that says the same is enough."""
+    marked = _marked_ends(state, ends)
+    blocks: dict[LaneId, dict[int, int]] = {}
+    topics: dict[LaneId, str] = {}
+    for where, end in ends.items():
+        recorded = known_end(state, where.topic_id, where.partition)
+        if end != recorded and not (recorded < 0 and end <= marked.get(where[1:], -1)):
+            key = _block_key(where.topic_id, where.partition)
+            blocks.setdefault(key, {})[where.partition % BLOCK] = end
+            topics[key] = where.topic
+    return [_record(state, key, topics[key], changes, lease_epoch, at_ms) for key, changes in blocks.items()]
+
+
+def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
+    """Verdicts on records that waited behind a lane's position and that its source partition no longer has.
+
+    A lane tells by itself what it had copied of a truncated range. It never learns of what it had not read.
+    """
+    told: list[VerdictGiven] = []
+    for lane in newest_lanes(state.lanes.values()):
+        now = ends.get(SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition), -1)
+        before = known_end(state, lane.key.source_topic_id, lane.partition)
+        if not 0 <= now < before or lane.key.id in hosted or lane.grant == 0 or not lane.source_runs:
+            continue
+        verdict = Verdict(max(now, state.standing(lane.key.id).position), before, "truncated")
+        if verdict.start < verdict.end and verdict not in lane.newest_verdicts:
+            line = f"the source ended at {before}, and ends at {now} since its leader changed"
+            told.append(VerdictGiven(lane.key.id, lane.grant, (verdict,), line))
+    return told
+
+
+def left_behind(
+    state: FlowState,
+    is_gone: Callable[[str, TopicId], bool],
+    hosted: Container[LaneId],
+    start_offset: StartOffset,
+) -> list[VerdictGiven]:
+    """Verdicts on records of deleted topics that were not copied, up to the last end that is known.
+
+    A lane that is still hosted may be copying the rest.
+    """
+    told: list[VerdictGiven] = []
+    for lane in newest_lanes(state.lanes.values()):
+        topic_id, grant, end = lane.key.source_topic_id, lane.grant, lane_end(state, lane)
+        if grant == 0 or end <= 0 or lane.verdicts.counts.get("recreated") or lane.key.id in hosted:
+            continue
+        begun = bool(lane.source_runs) or lane.key.id in state.progress
+        if not is_gone(lane.source_topic, topic_id):
+            continue
+        unbegun = None if begun else start_offset(lane.source_topic, topic_id, lane.partition)
+        position = state.standing(lane.key.id).position if begun else unbegun
+        if position is not None and end > position:
+            verdict = Verdict(position, end, "recreated")
+            told.append(VerdictGiven(lane.key.id, grant, (verdict,), _line(lane)))
+    return told
+
+
+def settled_records(
+    state: FlowState,
+    is_gone: Callable[[str, TopicId], bool],
+    untold: Collection[LaneId],
+    start_offset: StartOffset,
+) -> tuple[list[Progress], list[LaneId]]:
+    """What becomes of the records of deleted topics: those that tell of partitions without a lane are kept as a loss,
+    the others are removed. `untold`: lanes of which the ledger is still to be told."""
+    kept: list[Progress] = []
+    removed: list[LaneId] = []
+    opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
+    waiting = {LaneKey.parse(lane).source_topic_id for lane in untold}
+    for key, record in state.source_ends.items():
+        block, source = LaneKey.parse(key), record.source
+        topic_id = block.source_topic_id
+        if source is None or source.lost or topic_id in waiting or not is_gone(source.topic, topic_id):
+            continue
+        numbers = range(block.partition, block.partition + len(source.ends))
+        first = {number for number in numbers if start_offset(source.topic, topic_id, number) == 0}
+        ends = tuple(
+            -1 if number not in first or end <= 0 or (topic_id, number) in opened else end
+            for number, end in zip(numbers, source.ends, strict=True)
+        )
+        if any(end > 0 for end in ends):
+            kept.append(msgspec.structs.replace(record, source=SourceEnds(source.topic, ends, lost=True)))
+        else:
+            removed.append(key)
+    return kept, removed
+
+
+def unopened_losses(state: FlowState) -> Iterator[Unopened]:
+    """What was lost of topics that no lane was opened for."""
+    for key, record in state.source_ends.items():
+        if record.source is not None and record.source.lost:
+            first = LaneKey.parse(key).partition
+            for number, end in enumerate(record.source.ends):
+                if end > 0:
+                    yield Unopened(record.source.topic, first + number, end, record.at_ms)
+
+
+def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
+    """What is lost of topics that were deleted, except of the lanes that the status shows."""
+    found = [
+        LossStatus(lane.source_topic, lane.partition, reason, count)
+        for lane_id, lane in state.lanes.items()
+        if lane_id not in shown
+        for reason, count in lane.verdicts.counts.items()
+        if count and reason in LOSSES
+    ]
+    found += [LossStatus(each.topic, each.partition, "recreated", each.end) for each in unopened_losses(state)]
+    return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.reason)))
+
+
+def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
+    """The newest lane of each source partition: a former copy of it that was deleted is no longer filled."""
+    newest: dict[tuple[TopicId, int], LaneState] = {}
+    for lane in lanes:
+        key = (lane.key.source_topic_id, lane.partition)
+        known = newest.get(key)
+        if known is None or lane.age >= known.age:
+            newest[key] = lane
+    return list(newest.values())
+
+
+def _line(lane: LaneState) -> str:
+    line = f"{lane.source_topic} was deleted; it ended there when it was seen last"
+    for seek in pending(lane.seeks)[-1:]:
+        line += f"; the order that goes to source offset {seek.end} was not carried out"
+    return line
+
+
+def _marked_ends(state: FlowState, ends: Mapping[SourcePartition, int]) -> dict[tuple[TopicId, int], int]:
+    wanted = {where[1:] for where in ends}
+    return {
+        (lane.key.source_topic_id, lane.partition): progress.source_end
+        for lane_id, lane in state.lanes.items()
+        if (lane.key.source_topic_id, lane.partition) in wanted
+        and (progress := state.progress.get(lane_id)) is not None
+    }
+
+
+def _record(
+    state: FlowState, key: LaneId, topic: str, changes: Mapping[int, int], lease_epoch: int, at_ms: int
+) -> Progress:
+    known = state.source_ends.get(key)
+    before = () if known is None or known.source is None else known.source.ends
+    count = max(len(before), max(changes) + 1)
+    ends = tuple(changes.get(number, _at(before, number)) for number in range(count))
+    return Progress(
+        key, lease_epoch, 0, 0, 0, -1, 0, -1, -1, at_ms, protected=False, state="", source=SourceEnds(topic, ends)
+    )  # fmt: skip
+
+
+def _at(ends: tuple[int, ...], number: int) -> int:
+    return ends[number] if number < len(ends) else -1
+
+
+def _block_key(topic_id: TopicId, partition: int) -> LaneId:
+    return LaneKey(topic_id, partition - partition % BLOCK, TopicId("")).id

@@ -1,0 +1,25 @@
+"""Where a daemon answers over HTTP."""
+
+import ipaddress
+import socket
+
+from mirrord.model.config import HttpConfig
+from mirrord.model.config_units import HostPort
+
+DEFAULT_PORT = 8182
+
+
+def configured(http: HttpConfig) -> str:
+    """The address of a daemon with this configuration; it is another port when the first one was taken."""
+    return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
+
+
+def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
+    """Where others find a daemon that listens there: "every address" is none that they could ask."""
+    if given is not None:
+        return given
+    try:
+        is_every = ipaddress.ip_address(listens.host).is_unspecified
+    except ValueError:
+        is_every = False
+    return HostPort(socket.gethostname(), listens.port) if is_every else listens

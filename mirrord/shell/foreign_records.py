@@ -1,0 +1,50 @@
+"""Whether somebody else's records are in a copy: before it is deleted because its source topic is gone."""
+
+from collections.abc import Awaitable, Callable, Container
+from contextlib import aclosing
+from functools import partial
+
+from mirrord.cluster.deletions import Copy
+from mirrord.ledger.foreign import own_ranges
+from mirrord.ledger.state import FlowState
+from mirrord.model.config import ClusterConfig, Config, FlowConfig
+from mirrord.model.errors import ConfigError
+from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.names import Alias, TopicPartition
+from mirrord.shell.claims import Claims
+from mirrord.shell.log_reader import LogReader, open_logs
+
+
+async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: Copy, ledger: FlowState) -> str:
+    """Where the first record is that no lane of the flow wrote; empty: all are copies, or the copy is gone.
+
+    Reads what the ledger does not know as the flow's. Raises EnvironmentFault.
+    """
+    ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
+    try:
+        async with open_logs(alias, cluster, {copy.topic}) as logs:
+            for partition in range(logs.topics[copy.topic].partitions):
+                named = TopicPartition(copy.topic, partition)
+                whole = await logs.bounds(named, committed=False)
+                for part in uncovered(whole, own_ranges(ledger, copy.topic_id, partition)):
+                    offset = await _first_of_others(logs, named, part, ours)
+                    if offset is not None:
+                        return f"{named} offset {offset}"
+    except ConfigError:
+        return ""
+    return ""
+
+
+async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interval, ours: Container[int]) -> int | None:
+    async with aclosing(logs.read(named, *part, committed=False)) as batches:
+        async for batch in batches:
+            if batch.is_old or batch.header.producer_id not in ours:
+                return max(batch.header.base_offset, part[0])
+    return None
+
+
+def deletion_guards(
+    flow: FlowConfig, config: Config, claims: Claims
+) -> tuple[Callable[[Copy, FlowState], Awaitable[str]], Callable[[], str]]:
+    """What `Upkeep` asks before it deletes a copy: `foreign_record`, and for a flow that copies the same names back."""
+    return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

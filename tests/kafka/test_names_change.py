@@ -1,0 +1,78 @@
+"""A cluster with another alias, copies with other names, ledgers of flows that are gone: nothing is doubled."""
+
+import json
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
+from tests.fixtures.lab import LabPair, client_settings
+from tests.fixtures.mirror import Written, create_topic, ends, write
+from tests.kafka.test_both_ways import both_ways
+from tests.kafka.test_recreated import delete
+
+
+def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPair, tmp_path: Path) -> None:
+    source, target = lab_pair.source, lab_pair.target
+    topic, flow = unique("alias"), unique("names")
+    create_topic(source, topic)
+    fill(source, topic, 1, 100)
+    path = conf(tmp_path, source, target, topic, flow=flow)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, topic))
+        assert daemon.stop() == 0
+    first = path.read_text()
+    path.write_text(first.replace("[clusters.eu]", "[clusters.east]").replace('from = "eu"', 'from = "east"'))
+    refused = mirrord("start", path)
+    assert refused.returncode == 2, refused.stdout
+    assert f"{topic} was copied into eu.{topic} and would be copied again into east.{topic}" in refused.stderr
+    assert "call the cluster eu again to continue, or give the flow another name" in refused.stderr
+    assert "was called eu" in mirrord("check", path).stdout
+    assert f"east.{topic}" not in AdminClient(client_settings(target)).list_topics(timeout=SECONDS).topics
+    path.write_text(first.replace("refresh = ", 'separator = "-"\nrefresh = '))
+    with Daemon(path) as daemon:
+        daemon.until(lambda: ends(target, f"eu-{topic}").get(0) == 100)
+        told = f"it was copied into eu.{topic} before, which gets no more records: its copy is eu-{topic} now"
+        daemon.until(lambda: told in daemon.flow().note)
+        assert any(event.get("reason") == told for event in daemon.events())
+        assert daemon.stop() == 0
+    path.write_text(first)
+    fill(source, topic, 1, 50, first=100)
+    with Daemon(path) as daemon:
+        daemon.until_copied(all_ends(source, topic))
+        assert daemon.stop() == 0
+    assert [ends(target, f"eu{between}{topic}")[0] for between in ".-"] == [150, 100]
+
+
+def test_a_ledger_that_somebody_left_at_the_source(lab_pair: LabPair, tmp_path: Path) -> None:
+    """An empty ledger proves that its flow never wrote. An unreadable one blocks what may be copies, and is named."""
+    source, target = lab_pair.source, lab_pair.target
+    topic, stray, broken = unique("both"), unique("stray"), unique("broken")
+    for cluster in (source, target):
+        create_topic(cluster, topic)
+    create_topic(source, f"mirrord.{stray}.ledger")
+
+    def put(first: int) -> None:
+        records = [Written(b"%d" % n, b"v", partition=0) for n in range(first, first + 20)]
+        write(source, topic, records, enable_idempotence=True)
+
+    path = both_ways(tmp_path, lab_pair, topic, unique("ways"))
+    put(0)
+    with Daemon(path) as daemon:
+        daemon.until(lambda: ends(target, topic)[0] == 20)
+        create_topic(source, f"mirrord.{broken}.ledger")
+        write(source, f"mirrord.{broken}.ledger", [Written(b"k", b"no ledger", partition=0)])
+        put(20)
+
+        def remarks() -> str:
+            return json.dumps([flow.remarks for flow in daemon.status().flows])
+
+        daemon.until(lambda: f"delete mirrord.{broken}.ledger there" in remarks())
+        assert any(broken in event["reason"] for event in daemon.events() if event["event"] == "copies_not_told_apart")
+        assert ends(target, topic)[0] == 20
+        delete(source, f"mirrord.{broken}.ledger")
+        daemon.until(lambda: ends(target, topic)[0] == 40)
+        daemon.until(lambda: broken not in remarks())
+        assert daemon.stop() == 0
+    assert ends(source, topic)[0] == 40, "nothing came back"
+    delete(source, f"mirrord.{stray}.ledger")

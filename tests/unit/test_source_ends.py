@@ -1,0 +1,192 @@
+"""The last known ends of source partitions, and the verdicts on what was lost below them."""
+
+from collections.abc import Container, Mapping
+
+from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.fold import fold
+from mirrord.ledger.records import state_key
+from mirrord.ledger.snapshot import Read, restore
+from mirrord.ledger.source_ends import (
+    BLOCK,
+    SourcePartition,
+    Unopened,
+    changed_records,
+    former_losses,
+    known_end,
+    lane_end,
+    left_behind,
+    settled_records,
+    truncated,
+    unopened_losses,
+)
+from mirrord.ledger.state import FlowState
+from mirrord.model.fact import Origin
+from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict, VerdictGiven
+from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.model.runs import Run
+from mirrord.model.seeking import LaneSought
+from mirrord.model.status import LossStatus
+from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
+
+LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")
+
+
+def state(source_offset: int = 40, source_end: int = 55) -> FlowState:
+    """A flow that has copied a topic up to an offset. Its mark has this end."""
+    made = FlowState()
+    taken = LaneTaken(LANE, 1, "replicator-1")
+    entries = (
+        entry(FLOW),
+        entry(LeaseTaken(1, HOLDER, 6_000)),
+        entry(opened(0), taken, SourceRun(LANE, 1, (Run(0, 0),))),
+    )
+    for offset, each in enumerate(entries):
+        fold(made, each, offset)
+    made.mark_progress(
+        Progress(LANE, 1, 1, 40, 40, 0, source_offset, source_end, 1, 1, protected=True, state="drained")
+    )
+    return made
+
+
+def where(partition: int = 0, topic_id: TopicId = OLD, topic: str = "orders") -> SourcePartition:
+    return SourcePartition(topic, topic_id, partition)
+
+
+def note(ledger: FlowState, ends: Mapping[SourcePartition, int]) -> list[Progress]:
+    """Save what is new, as the state topic gives it back."""
+    records = changed_records(ledger, ends, 1, 1_000)
+    for record in records:
+        known = decode_state(state_key(record), encode_state(record))
+        assert isinstance(known, Progress)
+        assert ledger.mark_progress(known)
+    return records
+
+
+def lost(ledger: FlowState, *gone: TopicId, hosted: Container[LaneId] = (), first: bool = True) -> list[VerdictGiven]:
+    return left_behind(ledger, lambda _, topic_id: topic_id in gone, hosted, lambda *_: 0 if first else None)
+
+
+def test_what_a_deleted_topic_still_held_is_told_once() -> None:
+    ledger = state()
+    (told,) = lost(ledger, OLD)
+    assert told.verdicts == (Verdict(40, 55, "recreated"),)
+    assert fold(ledger, entry(told), 3) == (True,)
+    assert ledger.lanes[LANE].verdicts.counts == {"recreated": 15}
+    assert lost(ledger, OLD) == []
+    assert former_losses(ledger, {LANE}) == ()
+    assert former_losses(ledger, ()) == (LossStatus("orders", 0, "recreated", 15),)
+
+
+def test_nothing_is_told_of_what_may_still_be_copied_or_was_copied() -> None:
+    assert lost(state(), OLD, hosted={LANE}) == []
+    assert lost(state(), NEW) == []
+    assert lost(state(source_offset=55), OLD) == []
+    assert lost(state(source_end=-1), OLD) == []
+
+
+def test_the_recorded_end_counts_where_the_lane_did_not_fetch() -> None:
+    """It was paused with nothing behind its position; then 30 records came."""
+    ledger = state(source_end=40)
+    assert lost(ledger, OLD) == []
+    assert len(note(ledger, {where(): 70})) == 1
+    assert lane_end(ledger, ledger.lanes[LANE]) == 70
+    (told,) = lost(ledger, OLD)
+    assert told.verdicts == (Verdict(40, 70, "recreated"),)
+
+
+def test_only_what_is_new_is_saved_and_a_lanes_own_mark_is_enough() -> None:
+    ledger = state(source_end=55)
+    assert note(ledger, {where(): 55}) == []
+    assert len(note(ledger, {where(): 56, where(1): 7})) == 1
+    assert note(ledger, {where(): 56, where(1): 7}) == []
+    many = {where(partition): 5 for partition in range(3 * BLOCK)}
+    assert len(note(ledger, many)) == 3
+    (one,) = note(ledger, {where(2 * BLOCK + 3): 6})
+    assert known_end(ledger, OLD, 2 * BLOCK + 3) == 6
+    assert known_end(ledger, OLD, 2 * BLOCK + 4) == 5
+    assert known_end(ledger, OLD, 3 * BLOCK) == -1
+    assert one.source is not None
+    assert len(one.source.ends) == BLOCK
+
+
+def test_the_records_are_there_after_a_restart_and_no_lane_has_them_for_its_mark() -> None:
+    ledger = state(source_end=40)
+    (record,) = note(ledger, {where(): 70})
+    again = restore(Read({state_key(record): record}))
+    assert known_end(again, OLD, 0) == 70
+    assert again.progress == {}
+    assert LaneKey.parse(record.lane).topics == (OLD, "")
+    assert not any(name == record.lane for name in ledger.progress)
+
+
+def test_a_former_copy_that_was_deleted_tells_nothing() -> None:
+    """Its records were copied again into another target topic, by a newer lane of the same partition."""
+    ledger = state(source_offset=10, source_end=20)
+    other = LaneKey(OLD, 0, TopicId("second")).id
+    opening = (LaneOpened(other, "orders", "eu.orders", 0, 9, 0, "all"), LaneTaken(other, 1, "r"))
+    fold(ledger, entry(*opening, SourceRun(other, 1, (Run(0, 0),))), 3)
+    ledger.mark_progress(Progress(other, 1, 1, 70, 70, 0, 70, 70, 1, 1, protected=True, state="drained"))
+    note(ledger, {where(): 70})
+    assert lost(ledger, OLD) == []
+
+
+def test_a_pending_order_is_named() -> None:
+    ledger = state()
+    origin = Origin("ada@host", "a test", 1_000)
+    assert fold(ledger, entry(LaneSought(LANE, 40, 50, 0, origin)), 3) == (True,)
+    (told,) = lost(ledger, OLD)
+    assert told.note.endswith("; the order that goes to source offset 50 was not carried out")
+
+
+def test_a_lane_that_never_began_loses_all_unless_it_was_to_begin_at_the_end() -> None:
+    ledger = state()
+    fold(ledger, entry(opened(1), LaneTaken(lane_id(1), 1, "replicator-1")), 3)
+    note(ledger, {where(1): 9})
+    verdicts = {fact.lane: fact.verdicts for fact in lost(ledger, OLD)}
+    assert verdicts[lane_id(1)] == (Verdict(0, 9, "recreated"),)
+    assert lane_id(1) not in {fact.lane for fact in lost(ledger, OLD, first=False)}
+
+
+def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
+    ledger = state()
+    note(ledger, {where(): 55, where(1): 7, where(2): 0, where(0, NEW, "other"): 3})
+
+    def settle(*gone: TopicId, first: bool = True) -> tuple[list[Progress], list[LaneId]]:
+        is_gone = lambda _topic, topic_id: topic_id in gone  # noqa: E731
+        untold = [fact.lane for fact in lost(ledger, *gone)]
+        return settled_records(ledger, is_gone, untold, lambda *_: 0 if first else None)
+
+    assert settle(OLD) == ([], []), "the lane's verdict comes first"
+    (told,) = lost(ledger, OLD)
+    fold(ledger, entry(told), 3)
+    assert settle(OLD, first=False)[0] == []
+    kept, removed = settle(OLD)
+    assert removed == []
+    for record in kept:
+        ledger.mark_progress(record)
+    assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 7, 1_000)]
+    assert LossStatus("orders", 1, "recreated", 7) in former_losses(ledger, {LANE})
+    assert settle(OLD) == ([], []), "it is told once"
+    (gone,) = settle(NEW, first=False)[1]
+    assert LaneKey.parse(gone).source_topic_id == NEW
+
+
+def test_what_a_truncation_took_from_behind_a_paused_lane() -> None:
+    """20 records waited; an unclean election took the last eight of them."""
+    ledger = state(source_offset=40, source_end=40)
+    note(ledger, {where(): 60})
+    assert truncated(ledger, {where(): 60}, ()) == []
+    assert truncated(ledger, {where(): 52}, {LANE}) == []
+    (told,) = truncated(ledger, {where(): 52}, ())
+    assert told.verdicts == (Verdict(52, 60, "truncated"),)
+    assert fold(ledger, entry(told), 3) == (True,)
+    assert truncated(ledger, {where(): 52}, ()) == [], "it is told once"
+    note(ledger, {where(): 52})
+    assert truncated(ledger, {where(): 52}, ()) == []
+
+
+def test_a_truncation_below_the_position_leaves_that_part_to_the_lane() -> None:
+    ledger = state(source_offset=40, source_end=40)
+    note(ledger, {where(): 60})
+    (told,) = truncated(ledger, {where(): 30}, ())
+    assert told.verdicts == (Verdict(40, 60, "truncated"),)
