@@ -55,7 +55,8 @@ def test_a_killed_follower_is_replaced_and_a_refused_record_is_left_out(lab_pair
         assert [each.pid for each in followers()] != [follower.pid]
         write(lab_pair.source, topic, [Written(b"large", os.urandom(50_000))])
         fill(lab_pair.source, topic, 1, 10)
-        daemon.until(lambda: "Kafka error 10 (MESSAGE_TOO_LARGE)" in daemon.flow().lanes[0].note)
+        daemon.until(lambda: daemon.flow().totals.lanes == {"halted": 1})
+        assert "Kafka error 10 (MESSAGE_TOO_LARGE)" in daemon.flow().lanes[0].note
         daemon.until(lambda: daemon.flow().lanes[0].source_end == 111)
         skip = ("quarantine", "skip", f"{topic}-0", "100", path, "--why", "too large")
         beyond = mirrord(*skip, "--until", "1000")
