@@ -21,8 +21,8 @@ class KafkaLog:
         """`alone`: the flow has no state topic, so its ledger can be read only if nothing of it was removed."""
         self._alone = alone
         self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
-        self._ledger = PartitionReader(self._topics, self._topics.ledger)
-        self._state = PartitionReader(self._topics, self._topics.state)
+        self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
+        self._state = PartitionReader(self._topics, self._topics.state, compacted=True)
         self._entries = PartitionWriter(self._topics, self._topics.ledger, deadline_seconds)
         self._rows = PartitionWriter(self._topics, self._topics.state, deadline_seconds)
 

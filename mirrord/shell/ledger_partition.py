@@ -35,8 +35,10 @@ FETCH_BYTES = 4 << 20
 BATCH_BYTES = 512 << 10
 """Records are put into one batch up to this size; a single record may be larger."""
 EMPTY_LOOKS = 2
-"""So many empty answers in a row below the high watermark mean that the rest was compacted away."""
-_LIMITS = fetch.FetchLimits(max_wait_ms=FETCH_WAIT_MS, max_bytes=FETCH_BYTES, read_committed=False)
+"""So many empty answers in a row below the high watermark mean that the rest of a compacted log was removed."""
+LONG_WAIT = 0.6
+"""Share of the time for a request that a fetch waits after an empty answer below the high watermark: the records may be
+in remote storage, which brokers before Kafka 3.8 read for no longer than a fetch waits."""
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 _MAGIC, _LZ4 = 2, 3
 _UNLIMITED = (1 << 31) - 1
@@ -141,14 +143,20 @@ class _ToLeader:
 
 
 class PartitionReader:
-    """Reads on from a position."""
+    """Reads on from a position.
 
-    def __init__(self, topics: LedgerTopics, topic: str) -> None:
+    Only a compacted log can end without records. In any other log there are records up to the high watermark, and none
+    of them is skipped: an empty answer below it is an error that is retried.
+    """
+
+    def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
         self.position = 0
         """Offset of what `take` gives next."""
         self.last_epoch = -1
         """Leader epoch of the last record before the position; -1: not known."""
         self._topics = topics
+        self._topic = topic
+        self._compacted = compacted
         self._to_leader = _ToLeader(topics, topic, "read")
         self._polling: asyncio.Task[_Looked] | None = None
         self._empty = 0
@@ -222,7 +230,7 @@ class PartitionReader:
             buffers.append(reader.buffer)
             return fetch.decode(version, reader)
 
-        response = await ask(connection, FETCH, fetch.encode(version, _LIMITS, step), version, take)
+        response = await ask(connection, FETCH, fetch.encode(version, self._limits(), step), version, take)
         self._to_leader.check(response.error)
         if not response.partitions:  # the broker throttles us
             raise AskAgain(f"{leader.topic}: nothing was told")
@@ -240,12 +248,22 @@ class PartitionReader:
                 if record.offset >= self.position:
                     yield LogRecord(record.offset, record.key, record.value, header[2])
 
+    def _limits(self) -> fetch.FetchLimits:
+        wait_ms = FETCH_WAIT_MS
+        if self._empty and not self._compacted:
+            wait_ms = max(wait_ms, int(LONG_WAIT * 1000 * self._topics.timeout_s))
+        return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
+
     def _behind_nothing(self, high_watermark: int) -> _Looked:
-        # The end of a compacted log can be without records: tombstones go last.
+        """What an answer without records means. Raises AskAgain where there must be some."""
         self._empty = self._empty + 1 if high_watermark > self.position else 0
+        if self._empty and not self._compacted:
+            raise AskAgain(
+                f"{self._topic}: no records at offset {self.position}, although it ends at offset {high_watermark}"
+            )
         if self._empty < EMPTY_LOOKS:
             return _Looked([], self.position, self.last_epoch)
-        # The epoch of what was removed is not known, and an earlier one ends below this position.
+        # Tombstones go last. The epoch of what was removed is not known; an earlier one ends below this position.
         return _Looked([], high_watermark, -1)
 
 

@@ -89,7 +89,7 @@ class LedgerTopics:
         self.state = state_topic(flow)
         self._names = (self.ledger,) if alone else (self.ledger, self.state)
         self._cluster = cluster
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
         self._pool = BufferPool(limit_bytes=0)
         self._links: dict[tuple[Address, str], Link] = {}
@@ -153,7 +153,7 @@ class LedgerTopics:
         """
         backoff, fault = Backoff(), None
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(self.timeout_s):
                 while True:
                     try:
                         return await ask()
@@ -167,7 +167,7 @@ class LedgerTopics:
                         fault = error
                     await asyncio.sleep(backoff.next_s())
         except TimeoutError:
-            raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self._timeout_s:g} s'}") from fault
+            raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self.timeout_s:g} s'}") from fault
 
     async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
         names = tuple(names)
@@ -238,7 +238,7 @@ class LedgerTopics:
 
     async def _create(self, names: Iterable[str], brokers: int) -> None:
         settings = {self.ledger: LEDGER_SETTINGS, self.state: STATE_SETTINGS}
-        admin = KafkaTopicAdmin(self._cluster, self._timeout_s)
+        admin = KafkaTopicAdmin(self._cluster, self.timeout_s)
         try:
             await asyncio.gather(
                 *(
@@ -256,7 +256,7 @@ class LedgerTopics:
             self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
         }
         resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(keys)) for name, keys in needed.items()]
-        async with Admin(self._cluster, self._timeout_s) as admin:
+        async with Admin(self._cluster, self.timeout_s) as admin:
             answers = cast(Any, await admin.describe_configs(resources))
         for code, _, _, name, entries in (resource for answer in answers for resource in answer.resources):
             if code in DENIED:
@@ -315,7 +315,7 @@ class LedgerTopics:
         return told.end
 
     async def _delete_below(self, offset: int) -> None:
-        async with Admin(self._cluster, self._timeout_s) as admin:
+        async with Admin(self._cluster, self.timeout_s) as admin:
             await admin.delete_records({TopicPartition(self.ledger, 0): RecordsToDelete(offset)})
 
 

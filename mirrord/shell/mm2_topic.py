@@ -35,7 +35,6 @@ class Mm2Topic(LedgerTopics):
         self.ledger = self.state = name
         self._name = name
         self._admin = KafkaTopicAdmin(cluster, timeout_s)
-        self._timeout_s = timeout_s
         self._writer = self._new_writer()
 
     async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
@@ -69,7 +68,7 @@ class Mm2Topic(LedgerTopics):
     async def read_all(self) -> list[KeyValue]:
         """All records up to the present end."""
         start, end = await self._bounds()
-        reader = PartitionReader(self, self._name)
+        reader = PartitionReader(self, self._name, compacted=True)
         reader.seek(start)
         found: list[KeyValue] = []
         try:
@@ -84,7 +83,7 @@ class Mm2Topic(LedgerTopics):
     async def follow(self) -> AsyncGenerator[list[KeyValue]]:
         """Records as they come, from the present end on; the first answer, with none, says that reading has begun."""
         _, end = await self._bounds()
-        reader = PartitionReader(self, self._name)
+        reader = PartitionReader(self, self._name, compacted=True)
         reader.seek(end)
         try:
             yield []
@@ -101,7 +100,7 @@ class Mm2Topic(LedgerTopics):
         await self._admin.close()
 
     def _new_writer(self) -> PartitionWriter:
-        return PartitionWriter(self, self._name, self._timeout_s)
+        return PartitionWriter(self, self._name, self.timeout_s)
 
     async def _bounds(self) -> tuple[int, int]:
         async def ask() -> tuple[int, int]:

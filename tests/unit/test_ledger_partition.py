@@ -7,7 +7,16 @@ from typing import Any, cast
 import pytest
 
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.shell.ledger_partition import BATCH_BYTES, EMPTY_LOOKS, OutOfRange, PartitionReader, _batches
+from mirrord.model.config import ClusterConfig
+from mirrord.model.security import Security
+from mirrord.shell.ledger_partition import (
+    BATCH_BYTES,
+    EMPTY_LOOKS,
+    FETCH_WAIT_MS,
+    OutOfRange,
+    PartitionReader,
+    _batches,
+)
 from mirrord.shell.ledger_topics import AskAgain, LedgerTopics
 from mirrord.wire.errors import ErrorCode
 from mirrord.wire.fetch import FetchedPartition
@@ -15,6 +24,8 @@ from mirrord.wire.fetch import FetchedPartition
 
 class Topics:
     """Asks until there is an answer."""
+
+    timeout_s = 10.0
 
     async def asking(self, ask: Callable[[], Awaitable[Any]], *, patient: bool) -> Any:
         assert patient
@@ -25,9 +36,11 @@ class Topics:
                 await asyncio.sleep(0)
 
 
-def reading(monkeypatch: pytest.MonkeyPatch, *answers: FetchedPartition) -> tuple[PartitionReader, list[int]]:
+def reading(
+    monkeypatch: pytest.MonkeyPatch, *answers: FetchedPartition, topics: object = None, compacted: bool = True
+) -> tuple[PartitionReader, list[int]]:
     """A reader at offset 10 that gets these answers, the last one again and again; and where it asked."""
-    reader = PartitionReader(cast(LedgerTopics, Topics()), "state")
+    reader = PartitionReader(cast(LedgerTopics, topics or Topics()), "state", compacted=compacted)
     asked: list[int] = []
 
     async def fetch() -> tuple[bytes, FetchedPartition]:
@@ -49,6 +62,37 @@ async def test_an_end_that_was_compacted_away_is_stepped_over(monkeypatch: pytes
     assert await reader.take() == []
     assert reader.position == 13
     assert asked == [10] * EMPTY_LOOKS
+
+
+async def test_an_empty_answer_of_a_log_that_is_not_compacted_skips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[int] = []
+    reader, asked = reading(monkeypatch, answer(13), compacted=False)
+    fetch = reader._fetch
+
+    async def noting() -> tuple[Any, FetchedPartition]:
+        waits.append(reader._limits().max_wait_ms)
+        return await fetch()
+
+    monkeypatch.setattr(reader, "_fetch", noting)
+    taking = asyncio.create_task(reader.take())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(asked) > EMPTY_LOOKS
+    assert not taking.done()
+    assert reader.position == 10
+    # Before Kafka 3.8 remote storage is read for no longer than the fetch waits.
+    assert (waits[0], set(waits[1:])) == (FETCH_WAIT_MS, {6000})
+    taking.cancel()
+    reader.stop()
+
+
+async def test_records_that_never_come_are_an_error_that_names_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics = LedgerTopics("eu-us", ClusterConfig(("127.0.0.1:1",), Security()), timeout_s=0.2)
+    reader, _ = reading(monkeypatch, answer(13), topics=topics, compacted=False)
+    said = "state: no records at offset 10, although it ends at offset 13"
+    with pytest.raises(LedgerUnavailable, match=said):
+        await reader.take()
+    assert reader.position == 10
 
 
 async def test_at_the_end_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
