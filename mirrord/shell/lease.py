@@ -5,7 +5,8 @@ it, so a lease ends for its holder before it ends for others. A renewal may be c
 the flow meanwhile: it counts when the ledger was then read to its end and the lease was still there.
 
 A renewal that was sent before a `LeaseTaken` may count until its time is over, so whoever takes the flow knows by
-`former_until` when the last writer under an older lease is through.
+`settled_from` when the last writer under an older lease is through; its renewals then say so (`LeaseRenewed.settled`).
+The lanes wait by the times that `LaneTaken` holds (`FlowSetup.barrier_s`), which are those of the former holder.
 
 A daemon on Ray outlives its supervisor's process: the one that is started in its place says so (`LeaseContinued`) and
 goes on under the same epoch, so that whoever writes under the lease is not concerned. Who went on before, and was only
@@ -57,7 +58,7 @@ class LeaseKeeper:
         """The lease epoch that this process works under; 0 before `acquire` and `join`."""
         self.valid_until = NEVER
         """Monotonic seconds: until then no one else holds the lease."""
-        self.former_until = NEVER
+        self.settled_from = NEVER
         """Monotonic seconds: until then a writer under an older lease may still believe that it may write."""
         self.former_ended = False
         """Whoever wrote under an older lease is known to have ended: only what was on its way can still arrive."""
@@ -78,7 +79,6 @@ class LeaseKeeper:
         self._seen = clock.monotonic()
         self._sign = asyncio.Event()
         self._beat = 0
-        self._settled_from = NEVER
         self._took = False
         self._marked: LedgerMark | None = None
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +171,7 @@ class LeaseKeeper:
         self.epoch, self._took = epoch, True
         self.valid_until = sent + self._ttl_ms / 1000
         # Nothing is known of what was before: as much time as any writer can have had.
-        self.former_until = self._settled_from = self._clock.monotonic() + self._ttl_ms / 1000
+        self.settled_from = self._clock.monotonic() + self._ttl_ms / 1000
         log.info("lease_continued", epoch=epoch, turn=turn)
         return True
 
@@ -211,8 +211,7 @@ class LeaseKeeper:
         # A renewal that was sent before the lease was taken counts for its holder until its time is over.
         over = self._clock.monotonic() + former_ttl_ms / 1000
         self.former_ended = ended
-        self.former_until = NEVER if was_clean or ended else over
-        self._settled_from = NEVER if first or ended else over
+        self.settled_from = NEVER if first or ended else over
         log.info("lease_taken", epoch=epoch, clean=was_clean, former_ended=ended)
         return True
 
@@ -245,9 +244,10 @@ class LeaseKeeper:
     async def _keep(self) -> None:
         while not self.lost.is_set():
             await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
+            began = self._clock.monotonic()
             try:
                 await self._renew()
-                self.trouble = ""
+                self.trouble = self._too_slow(began)
             except MirrordError as error:
                 self.trouble = str(error)
                 log.warning("lease_not_renewed", epoch=self.epoch, error=str(error))
@@ -262,10 +262,18 @@ class LeaseKeeper:
         if state.lease_epoch == self.epoch and not state.released and not self.lost.is_set():
             self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
 
+    def _too_slow(self, began: float) -> str:
+        """Why a renewal did not count although it succeeded; empty when it did."""
+        took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
+        if self.lost.is_set() or took < ttl_s:
+            return ""
+        log.warning("lease_renewed_late", epoch=self.epoch, seconds=round(took, 3))
+        return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
+
     async def _tell(self) -> None:
         """Let the standbys see that the holder lives, and note how far the ledger reaches."""
         self._beat += 1
-        settled = self._clock.monotonic() >= self._settled_from
+        settled = self._clock.monotonic() >= self.settled_from
         records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
         mark = self._store.mark_to_save
         if mark is not None and mark != self._marked:

@@ -132,5 +132,5 @@ class Race:
         for holder in self.keepers:
             if holder.former_ended:
                 assert all(writer.epoch >= holder.epoch for writer in writers), "they have not ended"
-            if holder.is_valid and self.clock.now >= holder.former_until:
+            if holder.is_valid and self.clock.now >= holder.settled_from:
                 assert all(writer.epoch >= holder.epoch for writer in writers), "no one writes under an older lease"

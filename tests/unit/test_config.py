@@ -107,6 +107,12 @@ def test_the_defaults() -> None:
     assert (config.http.listen, config.http.token, config.logs.directory) == (None, None, None)
 
 
+@pytest.mark.parametrize(("lease", "timeout"), [("1s", "5m"), ("5m", "1s"), ("60s", "2s"), ("6s", "8s")])
+def test_lease_and_request_timeout_do_not_depend_on_each_other(lease: str, timeout: str) -> None:
+    """The lease is renewed with a deadline of the ledger's own, and barriers use the times that are recorded."""
+    load_text(f'{SMALL}\n[runtime]\nlease_ttl = "{lease}"\nrequest_timeout = "{timeout}"\n', "conf.toml")
+
+
 def test_every_key_is_read() -> None:
     config = load_text(WHOLE, "conf.toml")
     assert config.instance == "blue"
