@@ -10,9 +10,12 @@ from collections.abc import Sized
 
 from mirrord.flow.byte_window import FAR_S
 from mirrord.shell.budget import Budget
+from mirrord.shell.pipe import FRAME_LIMIT
 from mirrord.shell.tap import Tap
 
 REQUEST_BYTES = 8 << 20
+MOST_REQUEST_BYTES = FRAME_LIMIT // 2
+"""With a request of this size only a single batch can make an answer too large (`mirrord.shell.apart`)."""
 LEAST_REQUEST_BYTES = 64 << 10
 LEAST_LANE_BYTES = 1 << 20
 ROUND_TRIPS = 4
@@ -71,7 +74,8 @@ class Room:
     @property
     def far_bytes(self) -> int:
         """The same for a broker that is far away: two of its answers are processed at the same time."""
-        return min(self._budget.limit_bytes // (4 * max(len(self._brokers), 1)), self._budget.most_bytes)
+        share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
+        return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
 
 
 def lane_bytes(tap: Tap, size: int, asking: int, *, is_far: bool) -> int:

@@ -10,6 +10,7 @@ from mirrord.flow.signals import Input, LaneRecord
 from mirrord.flow.state import FAR, NEAR, Lane, Limits
 from mirrord.model.assignment import LaneAssignment, Parting
 from mirrord.model.facts import Progress
+from mirrord.shell.apart import RETRY_S
 from mirrord.shell.fetch_size import LEAST_LANE_BYTES
 from mirrord.shell.journey import Journey
 from mirrord.shell.metadata import PartitionId
@@ -85,6 +86,11 @@ class Hosted:
             return (
                 f"the leader at {source} sends consumers to replica {replica} and gives no records itself: "
                 "replica.selector.class of its brokers has to choose the leader for clients without a rack"
+            )
+        if self.tap.too_large:
+            return (
+                f"the batch at offset {self.tap.position.offset} of {source} is too large to be fetched, and it is "
+                f"tried again every {RETRY_S:g} s: {self.tap.too_large}"
             )
         outlet, feed = self.outlet, self.tap.feed
         if self.ledger_trouble:

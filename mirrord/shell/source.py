@@ -5,7 +5,7 @@ fetches the partitions that have no new records, with a long max wait. The hot o
 records within the last second and those that were just added, with a short max wait: a partition that is added while a
 request is in flight waits for its answer, and a broker looks at every partition of a session for every request. Under
 load both return data all the time. Partitions whose next records are in remote storage have separate connections
-(`mirrord.shell.remote_reads`).
+(`mirrord.shell.remote_reads`), and so have those whose answer is too large (`mirrord.shell.apart`).
 
 A lost connection or a broker that is away concerns no lane: its wishes are kept and asked again elsewhere. A broker's
 refusal of a partition is the lane's business.
@@ -16,10 +16,9 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-import structlog
-
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.apart import Apart, passed, too_large
 from mirrord.shell.asks import Asks
 from mirrord.shell.budget import Budget
 from mirrord.shell.connections import Connection
@@ -27,6 +26,7 @@ from mirrord.shell.fetch_size import LEAST_LANE_BYTES, LEAST_REQUEST_BYTES, Fetc
 from mirrord.shell.frames import Frame
 from mirrord.shell.links import Backoff, Link
 from mirrord.shell.metadata import ClusterView
+from mirrord.shell.no_records import OUT_OF_RANGE, find_bounds, prefer
 from mirrord.shell.pipe import ConnectionLost
 from mirrord.shell.remote_reads import SHARE, SLOW_S, LocalStarts, RemoteReads
 from mirrord.shell.tap import Tap
@@ -44,11 +44,7 @@ LONGEST_HOT_WAIT_MS = 40
 HOT_S = 1.0
 """How long a partition that brought something is expected to bring more."""
 MOST_GROWTH = 4.0
-OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
-NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
-
-log = structlog.get_logger()
 
 
 class Source:
@@ -67,6 +63,7 @@ class Source:
         self._pause = Backoff(5.0)
         self.room = Room(budget, self._feeds)
         self.local_starts = LocalStarts(asks, self._place)
+        self.apart = Apart(view.alias, self._place)
         view.on_change.append(self._find_homes)
         budget.on_room = self._room
 
@@ -171,6 +168,7 @@ class Feed:
         self._cold: set[Tap] = set()
         """Taps of the hot channel that wait for the idle one to come round."""
         self._remote = RemoteReads(self._remote_channel, source.budget.leave)
+        self._alone = RemoteReads(self._alone_channel, source.budget.leave)
         self._scheduled = False
 
     def add(self, tap: Tap) -> None:
@@ -187,6 +185,7 @@ class Feed:
         self._hot.drop(tap)
         self._idle.drop(tap)
         self._remote.drop(tap)
+        self._alone.drop(tap)
 
     def lane_bytes(self, tap: Tap) -> int:
         """What one fetch may bring for a lane."""
@@ -209,7 +208,7 @@ class Feed:
 
     def waiting_taps(self) -> list[Tap]:
         """Those that no open request asks for."""
-        return [*self._new, *self._remote.waiting]
+        return [*self._new, *self._remote.waiting, *self._alone.waiting]
 
     def close(self) -> None:
         """End the connections."""
@@ -241,6 +240,8 @@ class Feed:
             self._new.clear()
         if self._remote.channels or self._remote.waiting:
             self._remote.pump(self.source.view.longest_wait_ms)
+        if self._alone.channels or self._alone.waiting:
+            self._alone.pump(HOT_WAIT_MS)
 
     def came_round(self, channel: "Channel", *, brought: bool) -> None:
         """A channel's answer was handed out; the taps that it still has got nothing."""
@@ -250,6 +251,11 @@ class Feed:
             cold = [tap for tap in channel.taps.values() if tap.hot_until <= now]
             self._cold.update(cold)
             self.source.local_starts.suspect(cold, empty=True)
+        elif channel in self._alone.channels:
+            for tap in channel.take_all():
+                if not channel.throttle.left_s:  # with a wait comes an empty answer, whatever there is
+                    passed(tap)
+                self._queue(tap)
         elif channel is not self._idle:
             for tap in channel.take_all():
                 self.source.local_starts.came_empty(tap)
@@ -257,28 +263,37 @@ class Feed:
             self.source.local_starts.suspect(channel.taps.values(), empty=True)
         self.pump()
 
-    def failed(self, channel: "Channel", pause_s: float) -> None:
-        """A channel lost its connection, or got none: its wishes are asked for again after a pause."""
+    def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
+        """A channel lost its connection, or got none: its wishes are asked for again after a pause.
+
+        `reason`: its answer was too large.
+        """
         taps = channel.take_all()
+        self._cold.difference_update(taps)
         for tap in taps:
             tap.source_end = -1
+        for tap in self.source.apart.blame(taps, reason) if reason else taps:
             self._queue(tap)
-        self._cold.difference_update(taps)
         self.source.view.refresh()
         self._loop.call_later(pause_s, self.pump_soon)
 
     @property
     def _channels(self) -> "Sequence[Channel]":
-        return (self._idle, self._hot, *self._remote.channels)
+        return (self._idle, self._hot, *self._remote.channels, *self._alone.channels)
 
     def _queue(self, tap: Tap) -> None:
         if tap.is_remote:
             self._remote.waiting[tap] = None
+        elif tap.apart:
+            self._alone.waiting[tap] = None
         else:
             self._new.add(tap)
 
     def _remote_channel(self, number: int) -> "Channel":
         return Channel(self, self.source.view.link(self.node, f"fetch-remote-{number}"), remote=True)
+
+    def _alone_channel(self, number: int) -> "Channel":
+        return Channel(self, self.source.view.link(self.node, f"fetch-alone-{number}"))
 
 
 class Channel:
@@ -400,7 +415,7 @@ class Channel:
         stats = self._source.view.fetches
         if isinstance(end, ConnectionLost):
             stats.failed(NETWORK, len(self.taps))
-            self._feed.failed(self, self._backoff.next_s())
+            self._feed.failed(self, self._backoff.next_s(), too_large(end))
             return
         try:
             response = decode(self._version, end.reader())
@@ -438,15 +453,15 @@ class Channel:
                 continue
             if fetched.error == OUT_OF_RANGE:
                 self._feed.drop(tap)
-                self._find_bounds(tap, tap.wish)
+                passed(tap)
+                find_bounds(self._source.asks, tap, tap.wish)
                 continue
             tap.source_end = -1 if fetched.error else fetched.high_watermark
             tap.heard = now
             if not fetched.error:
                 tap.source_start = fetched.log_start_offset
                 tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
-            if fetched.preferred_read_replica != tap.preferred_replica:
-                self._prefer(tap, fetched.preferred_read_replica)
+            prefer(self._source.view.alias, tap, fetched.preferred_read_replica)
             if fetched.records_end > fetched.records_start:
                 tap.hot_until = hot_until
                 tap.batch_bytes = first_batch_bytes(buffer, fetched.records_start)
@@ -455,6 +470,7 @@ class Channel:
             elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
                 continue  # every partition that is new to a session is in the answer; the wish remains
             wish, tap.wish = tap.wish, None
+            passed(tap)
             tap.high_watermark = fetched.high_watermark
             self._feed.drop(tap)
             tap.deliver(
@@ -476,21 +492,3 @@ class Channel:
         if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones say nothing about a large one
             self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
         return brought
-
-    def _prefer(self, tap: Tap, replica: int) -> None:
-        """The leader sends us to another replica, and gives no records itself; -1: it does no longer."""
-        if replica >= 0:
-            alias, where = self._source.view.alias, f"{tap.partition.topic}-{tap.partition.partition}"
-            log.warning("fetch_redirected", cluster=alias, partition=where, replica=replica)
-        tap.preferred_replica = replica
-
-    def _find_bounds(self, tap: Tap, wish: FetchFrom) -> None:
-        def told(error: int, high_watermark: int, log_start: int) -> None:
-            if tap.wish is not wish:
-                return
-            if not error and log_start <= wish.position <= high_watermark:
-                error = NOT_AVAILABLE  # a leader that was behind for a moment
-            empty = bytearray()
-            tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
-
-        self._source.asks.bounds(tap.partition, -1, told)

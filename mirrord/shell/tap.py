@@ -33,6 +33,7 @@ class Tap:
     """One lane's wish for source data. `deliver` gets the chunk; it may wish for the next one at once."""
 
     __slots__ = (
+        "apart",
         "asked",
         "batch_bytes",
         "deliver",
@@ -53,6 +54,7 @@ class Tap:
         "source_start",
         "stable",
         "timer",
+        "too_large",
         "urgency",
         "wish",
     )
@@ -93,6 +95,10 @@ class Tap:
         """The wish is for what lies there."""
         self.look_after = 0.0
         """No question about it before then, on the event loop's clock."""
+        self.apart = False
+        """It is fetched alone: an answer for it, or for others beside it, was too large."""
+        self.too_large = ""
+        """What is said of its own answer; empty while it is not known to be too large."""
         self.urgency = Urgency()
         self.feed: Keeper | None = None
         """Where the wish is kept, if it is at a broker's."""
