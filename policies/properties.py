@@ -1,7 +1,7 @@
 """Which settings of a topic are kept like the source's, and what becomes of those that it has at their default.
 
 The names are those of MirrorMaker 2's `use.defaults.from`; the excluded settings those of `config.properties.exclude`
-(org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter).
+(org.apache.kafka.connect.mirror.DefaultConfigPropertyFilter). Settings of tiered storage are never carried over.
 """
 
 import re
@@ -10,6 +10,10 @@ from typing import Protocol
 
 from mirrord.model.config_reader import choice
 from mirrord.model.errors import ConfigError
+
+OF_STORAGE = re.compile(r"remote\.storage\.enable|remote\.log\..*|local\.retention\..*")
+"""Settings of tiered storage (KIP-405). They belong to the storage of a cluster: one without tiered storage rejects
+them, together with all that was asked for in the same request, also when a topic is created."""
 
 
 class Properties(Protocol):
@@ -31,7 +35,7 @@ class Properties(Protocol):
 
 
 class _Excluding:
-    """All settings but those whose whole name matches a pattern."""
+    """All settings but those whose whole name matches a pattern, and those of tiered storage."""
 
     faults: tuple[str, ...] = ()
 
@@ -42,7 +46,8 @@ class _Excluding:
     def passes(self, name: str) -> bool:
         known = self._known.get(name)
         if known is None:
-            known = self._known[name] = not any(pattern.fullmatch(name) for pattern in self._exclude)
+            excluded = any(pattern.fullmatch(name) for pattern in (OF_STORAGE, *self._exclude))
+            known = self._known[name] = not excluded
         return known
 
 

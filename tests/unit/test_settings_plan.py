@@ -90,6 +90,29 @@ def test_a_new_topic_gets_what_the_source_topic_has_of_its_own() -> None:
     assert own_settings(source, OF_SOURCE, None) == {"a": "1", "b": "2"}
 
 
+TIERED = {
+    "remote.storage.enable": own("true"),
+    "remote.log.copy.disable": own("false"),
+    "remote.log.delete.on.disable": own("false"),
+    "local.retention.ms": own("1000"),
+    "local.retention.bytes": own("1000"),
+}
+
+
+@pytest.mark.parametrize("defaults_from", ["target", "source"])
+@pytest.mark.parametrize("exclude", [UNWANTED_CONFIGS, (), ("a",)])
+def test_tiered_storage_belongs_to_each_cluster(defaults_from: str, exclude: tuple[str, ...]) -> None:
+    rule = properties(defaults_from, exclude)
+    source = {**TIERED, "retention.ms": own("5")}
+    # The target has no tiered storage: it knows the settings, and rejects them.
+    assert own_settings(source, rule, source.keys()) == {"retention.ms": "5"}
+    change = ConfigChange("retention.ms", None, "5")
+    at_default = {name: default("false") for name in source}
+    assert plan_settings(source, at_default, rule) == SettingsPlan((change,))
+    # It has tiered storage, and the source has not.
+    assert plan_settings(at_default, TIERED, rule) == SettingsPlan()
+
+
 SETTINGS = st.dictionaries(
     st.sampled_from("abcdefgh"),
     st.builds(Setting, st.sampled_from("123"), st.booleans(), st.booleans(), st.booleans()),
