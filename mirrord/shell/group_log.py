@@ -1,11 +1,14 @@
 """Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
 
 What a transaction has committed counts when the transaction has. Nothing of a partition is told before all was read
-that stood in it at first: until then there may be a newer word.
+that stood in it at first: until then there may be a newer word. The topic is compacted, so its end may be without
+records; that is asked for when nothing has come for a while (`mirrord.shell.empty_tail`).
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 
 import structlog
@@ -15,6 +18,7 @@ from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId
 from mirrord.shell.asks import Asks
+from mirrord.shell.empty_tail import empty_until as empty_until_of
 from mirrord.shell.links import ask
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.reading import aborted_of
@@ -31,6 +35,8 @@ from mirrord.wire.old_messages import group as old_messages
 PARTITION_BYTES = 256 << 10
 """What a fetch may bring of one partition: it is decoded in one go."""
 AGAIN_S = 0.5
+TAIL_S = 2.0
+"""A partition that has brought nothing for so long, and whose end is not reached, may end without records."""
 
 log = structlog.get_logger()
 
@@ -70,6 +76,11 @@ class GroupLog:
     def ready(self) -> bool:
         """Whether all was read that stood there at first."""
         return all(each.ready for each in self._followed)
+
+    async def look_at_tails(self, view: ClusterView) -> None:
+        """Ask of partitions that bring nothing whether they end without records."""
+        for each in self._followed:
+            await each.look_at_tail(view)
 
     async def open(self, view: ClusterView) -> None:
         """Begin to follow. Raises MayNotRead, NoSuchTopic, EnvironmentFault when nobody answers."""
@@ -141,6 +152,10 @@ class _Partition:
         self._position = 0
         self._behind = 0
         """The offset behind what was found in the last chunk."""
+        self._empty_until = -1
+        """There are no records below this offset from the position on."""
+        self._moved_at = time.monotonic()
+        """When something came last, or its tail was last asked for."""
         self._waiting: set[str] = set()
         """Groups of which something was read before it was ready."""
         self._stopped = False
@@ -153,6 +168,17 @@ class _Partition:
     def stop(self, source: Source) -> None:
         self._stopped = True
         source.stop(self._tap)
+
+    async def look_at_tail(self, view: ClusterView) -> None:
+        now = time.monotonic()
+        if self.ready or self._stopped or self._end < 0 or now - self._moved_at < TAIL_S:
+            return
+        self._moved_at, position = now, self._position
+        with suppress(EnvironmentFault, WireError):
+            empty_until = await empty_until_of(view, self.partition, position)
+            if self._position == position and empty_until > position:
+                self._empty_until = empty_until
+                self._find_ready(empty_until)
 
     def _bounds(self, source: Source, asks: Asks, error: int, high_watermark: int, log_start: int) -> None:
         if self._stopped:
@@ -178,7 +204,7 @@ class _Partition:
             return
         if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             # The log was cut off; what is left is read again, and the newest commit counts.
-            self._position = max(chunk.log_start, 0)
+            self._position, self._empty_until = max(chunk.log_start, 0), -1
             self._want(AGAIN_S)
         elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
             self._owner.lost = self._owner.lost or ErrorCode.name_of(chunk.error)
@@ -197,7 +223,8 @@ class _Partition:
         groups: set[str] = set()
         for records in self._batches(chunk):
             groups |= self._owner.records(records, self._position)
-        self._position = max(self._position, self._behind)
+        if self._behind > self._position:
+            self._position, self._moved_at = self._behind, time.monotonic()
         if self.ready:
             self._owner.changed(groups)
         else:
@@ -229,7 +256,7 @@ class _Partition:
             return []
 
     def _find_ready(self, last_stable: int) -> None:
-        if not self.ready and self._position >= min(self._end, last_stable):
+        if not self.ready and max(self._position, self._empty_until) >= min(self._end, last_stable):
             self.ready = True
             waiting, self._waiting = self._waiting, set()
             self._owner.changed(waiting)

@@ -77,6 +77,8 @@ class GroupSource:
             while not groups.lost:
                 if groups.ready:
                     self.kind = "log"
+                else:
+                    await groups.look_at_tails(self._view)
                 await asyncio.sleep(LOOK_S)
         finally:
             groups.close(self._view)

@@ -1,0 +1,42 @@
+"""Whether a compacted partition ends without records: tombstones are removed, and offsets without a record remain.
+
+An answer without records proves nothing if other partitions were asked for in the same request: they may have used up
+its bytes, and then the broker returns nothing for the rest. So the partition is the only one in the request, without a
+session. Then the broker returns at least one batch if there is any below the end (KIP-74).
+"""
+
+from mirrord.shell.links import ask
+from mirrord.shell.metadata import ClusterView, PartitionId
+from mirrord.wire import fetch
+from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
+
+ONE_BATCH = 1
+"""The first batch comes whole, whatever the limit is."""
+_LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+
+
+async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
+    """The offset below which there are no records from this position on, transactions that are open included.
+
+    -1 when there are records, or when the leader does not say. Raises EnvironmentFault, WireError.
+    """
+    leader = view.leader(partition)
+    if leader is None:
+        return -1
+    connection = await view.link(leader.node, "tail").get()
+    version = connection.version(FETCH)
+    topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
+    where = fetch.Position(position, leader.epoch, -1, ONE_BATCH)
+    step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
+    body = fetch.encode(version, _LIMITS, step)
+    response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))
+    # A broker that throttles the connection answers without partitions, or without records (KIP-219).
+    if response.error or response.throttle_ms or len(response.partitions) != 1:
+        return -1
+    (fetched,) = response.partitions
+    if fetched.error or fetched.records_end > fetched.records_start or fetched.diverging_end >= 0:
+        return -1
+    if fetched.preferred_read_replica >= 0:  # another replica is to be asked, so this one gives nothing (KIP-392)
+        return -1
+    return min(fetched.high_watermark, fetched.last_stable_offset)
