@@ -25,9 +25,11 @@ def rule(
     lanes: Mapping[LaneId, Quarantine],
     origin: Origin,
     ends: Mapping[LaneId, int],
+    retrying: str | None = None,
 ) -> Ruling:
     """About the lanes of one name, those of older topics of that name included. `ends`: where their source partitions
-    end, as far as that is known. Raises ConfigError."""
+    end, as far as that is known. `retrying`: what is said of a lane that tries again by itself; None when it does not.
+    Raises ConfigError."""
     offset = order.offset
     waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
     for lane, entry in waits:
@@ -51,7 +53,10 @@ def rule(
                 went_on = f"{name}: {left_out}, and it went on behind them: they cannot be tried again"
                 raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
     where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
-    told = f"it waits at source offsets {where}" if waits else "it waits at nothing"
+    told = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"
+    if not waits and retrying is not None:
+        why = f" ({retrying})" if retrying else ""
+        told = f"{told}, it is still being retried{why}; try again in a few seconds"
     raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")
 
 

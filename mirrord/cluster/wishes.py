@@ -62,6 +62,8 @@ class FlowView(NamedTuple):
     """Where the source partitions of hosted lanes end, as far as that is known."""
     standings: Mapping[LaneId, Standing] = {}
     """Where lanes stand that have begun."""
+    retrying: Mapping[TopicPartition, str] = {}
+    """Hosted lanes that copy nothing now and try again by themselves, and what they say of it."""
 
 
 class Named(NamedTuple):
@@ -150,7 +152,8 @@ def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
             return _seek(order, named, view, origin)
         case "skip" | "replay":
             lane = TopicPartition(named.topic, named.partition)
-            fact, line = rule(order.verb, order, str(named), view.quarantines.get(lane, {}), origin, view.ends)
+            known = (view.quarantines.get(lane, {}), origin, view.ends, view.retrying.get(lane))
+            fact, line = rule(order.verb, order, str(named), *known)
             return (
                 Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,), (lane,))
             )

@@ -26,8 +26,8 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.model.config import ReplicatorsConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.names import LaneId
-from mirrord.model.status import HostState
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.model.status import WAITING, HostState
 from mirrord.shell.adoption import Greeted, greet, left_running
 from mirrord.shell.clock import Clock
 from mirrord.shell.custody import Custody
@@ -128,7 +128,10 @@ class Fleet:
             if lane.lane in view.standings
         }
         ends = {lane.lane: lane.source_end for lane in lanes if lane.source_end >= 0}
-        return view._replace(ends=ends, standings={**view.standings, **standings})
+        retrying = {
+            TopicPartition(lane.source_topic, lane.partition): lane.note for lane in lanes if lane.phase in WAITING
+        }
+        return view._replace(ends=ends, standings={**view.standings, **standings}, retrying=retrying)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
         """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""

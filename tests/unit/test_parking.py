@@ -352,7 +352,7 @@ def test_which_entry_an_order_means() -> None:
     assert rule("skip", order(5), "orders-0", {LANE: decided}, ADA, ENDS).fact is None
     assert "cannot be tried again" in refusal(5, decided, "replay")
     assert refusal(7, WAITS) == "orders-0 does not wait at source offset 7: it waits at source offsets [5, 6)"
-    assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it waits at nothing"
+    assert refusal(7, ()) == "orders-0 does not wait at source offset 7: it does not wait for a decision"
     told = "allowed: 6, where the entry of orders-0 ends"
     assert refusal(5, WAITS, until=5) == f"--until: found 5; {told}, to 9, where the source ends"
     assert refusal(5, WAITS, until=10) == f"--until: found 10; {told}, to 9, where the source ends"
@@ -360,6 +360,20 @@ def test_which_entry_an_order_means() -> None:
         with pytest.raises(ConfigError) as raised:
             rule("skip", order(5, 7), "orders-0", {LANE: WAITS}, ADA, {LANE: end})
         assert str(raised.value) == f"--until: found 7; {told}; {why}"
+
+
+def test_a_record_that_is_still_sent_again_waits_for_no_decision_yet() -> None:
+    order = Order(verb="skip", name="orders-0", offset=5, by="ada@host")
+    for note, why in (("refused; it is sent again", " (refused; it is sent again)"), ("", "")):
+        with pytest.raises(ConfigError) as raised:
+            rule("skip", order, "orders-0", {}, ADA, ENDS, note)
+        assert str(raised.value) == (
+            "orders-0 does not wait at source offset 5: it does not wait for a decision, "
+            f"it is still being retried{why}; try again in a few seconds"
+        )
+    # Where it waits for one, that is what counts.
+    with pytest.raises(ConfigError, match=r"it waits at source offsets \[5, 6\)$"):
+        rule("skip", Order(verb="skip", name="orders-0", offset=7, by="a@b"), "orders-0", {LANE: WAITS}, ADA, ENDS, "")
 
 
 def unsynced(on_reject: OnReject) -> tuple[Lane, Effects]:
