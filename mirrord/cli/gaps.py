@@ -120,7 +120,7 @@ async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
         print(f"mirrord: {trouble}", file=sys.stderr)
     lanes = reading.state.lanes
     unopened = [
-        GapLine(flow.name, lost.topic, lost.partition, 0, lost.end, "recreated", lost.at_ms)
+        GapLine(flow.name, lost.topic, lost.partition, lost.start, lost.end, "recreated", lost.at_ms)
         for lost in unopened_losses(reading.state)
     ]
     return [*(_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes), *unopened]

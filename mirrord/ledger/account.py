@@ -77,5 +77,5 @@ def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
             found.update({
                 reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
             })  # fmt: skip
-    found.update({"recreated": sum(each.end for each in unopened_losses(state) if each.topic in topics)})
+    found.update({"recreated": sum(each.end - each.start for each in unopened_losses(state) if each.topic in topics)})
     return {reason: count for reason, count in sorted(found.items()) if count}

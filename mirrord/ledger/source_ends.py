@@ -9,6 +9,7 @@ topic. No such lane exists: a program that does not know these records reads pas
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -36,10 +37,12 @@ class SourcePartition(NamedTuple):
 
 
 class Unopened(NamedTuple):
-    """Records [0, end) of a partition that were lost with their topic before any lane was opened for them."""
+    """Records [start, end) of a partition that were lost with their topic before any lane was opened for them."""
 
     topic: str
     partition: int
+    start: int
+    """Where the lane would have begun."""
     end: int
     at_ms: int
 
@@ -135,13 +138,15 @@ def settled_records(
         if source is None or source.lost or topic_id in waiting or not is_gone(source.topic, topic_id):
             continue
         numbers = range(block.partition, block.partition + len(source.ends))
-        first = {number for number in numbers if start_offset(source.topic, topic_id, number) == 0}
-        ends = tuple(
-            -1 if number not in first or end <= 0 or (topic_id, number) in opened else end
-            for number, end in zip(numbers, source.ends, strict=True)
-        )
-        if any(end > 0 for end in ends):
-            kept.append(msgspec.structs.replace(record, source=SourceEnds(source.topic, ends, lost=True)))
+        starts = [start_offset(source.topic, topic_id, number) for number in numbers]
+        ranges = [
+            (0, -1) if start is None or end <= start or (topic_id, number) in opened else (start, end)
+            for number, start, end in zip(numbers, starts, source.ends, strict=True)
+        ]
+        if any(end > 0 for _, end in ranges):
+            lost_from, ends = zip(*ranges, strict=True)
+            lost = SourceEnds(source.topic, ends, lost=True, starts=lost_from if any(lost_from) else ())
+            kept.append(msgspec.structs.replace(record, source=lost))
         else:
             removed.append(key)
     return kept, removed
@@ -152,9 +157,9 @@ def unopened_losses(state: FlowState) -> Iterator[Unopened]:
     for key, record in state.source_ends.items():
         if record.source is not None and record.source.lost:
             first = LaneKey.parse(key).partition
-            for number, end in enumerate(record.source.ends):
+            for number, (start, end) in enumerate(zip_longest(record.source.starts, record.source.ends, fillvalue=0)):
                 if end > 0:
-                    yield Unopened(record.source.topic, first + number, end, record.at_ms)
+                    yield Unopened(record.source.topic, first + number, start, end, record.at_ms)
 
 
 def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
@@ -166,7 +171,9 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
         for reason, count in lane.verdicts.counts.items()
         if count and reason in LOSSES
     ]
-    found += [LossStatus(each.topic, each.partition, "recreated", each.end) for each in unopened_losses(state)]
+    found += [
+        LossStatus(each.topic, each.partition, "recreated", each.end - each.start) for each in unopened_losses(state)
+    ]
     return tuple(sorted(found, key=lambda each: (each.topic, each.partition, each.reason)))
 
 

@@ -11,3 +11,6 @@ class SourceEnds(msgspec.Struct, frozen=True, array_like=True):
     """-1: not known."""
     lost: bool = False
     """The topic is gone, and its records below these ends were lost before any lane was opened for them."""
+    starts: tuple[int, ...] = ()
+    """With `lost`: the offsets at which lanes would have begun, so nothing below them was lost. 0 where it is shorter
+    than `ends`."""

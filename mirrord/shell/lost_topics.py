@@ -91,7 +91,9 @@ async def _tell(
     kept, removed = settled_records(state, is_gone, untold, start_offset)
     for record in kept:
         if record.source is not None:
-            line = "the topic was deleted before any of these records was copied"
-            log.error("records_lost", flow=flow.name, topic=record.source.topic, ends=record.source.ends, line=line)
+            line, source = "the topic was deleted before any of these records was copied", record.source
+            log.error(
+                "records_lost", flow=flow.name, topic=source.topic, ends=source.ends, starts=source.starts, line=line
+            )
     await recorder.save(kept)
     await recorder.remove(removed)

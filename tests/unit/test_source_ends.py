@@ -2,6 +2,9 @@
 
 from collections.abc import Container, Mapping
 
+import msgspec
+
+from mirrord.ledger.account import uncopied
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.fold import fold
 from mirrord.ledger.records import state_key
@@ -25,6 +28,7 @@ from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, Sou
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from mirrord.model.seeking import LaneSought
+from mirrord.model.source_ends import SourceEnds
 from mirrord.model.status import LossStatus
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
@@ -164,11 +168,31 @@ def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
     assert removed == []
     for record in kept:
         ledger.mark_progress(record)
-    assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 7, 1_000)]
+    assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 0, 7, 1_000)]
     assert LossStatus("orders", 1, "recreated", 7) in former_losses(ledger, {LANE})
     assert settle(OLD) == ([], []), "it is told once"
     (gone,) = settle(NEW, first=False)[1]
     assert LaneKey.parse(gone).source_topic_id == NEW
+
+
+def test_a_partition_without_a_lane_loses_nothing_below_where_it_would_have_begun() -> None:
+    ledger = FlowState()
+    note(ledger, {where(partition): 70 for partition in range(4)})
+    starts = {0: 50, 1: 70, 2: 0}
+    kept, removed = settled_records(ledger, lambda *_: True, (), lambda _topic, _id, partition: starts.get(partition))
+    assert removed == []
+    (record,) = kept
+    again = restore(Read({state_key(record): decode_state(state_key(record), encode_state(record))}))
+    assert list(unopened_losses(again)) == [Unopened("orders", 0, 50, 70, 1_000), Unopened("orders", 2, 0, 70, 1_000)]
+    losses = [LossStatus("orders", 0, "recreated", 20), LossStatus("orders", 2, "recreated", 70)]
+    assert list(former_losses(again, ())) == losses
+    assert uncopied(again, {"orders"}) == {"recreated": 90}
+
+
+def test_a_record_of_an_earlier_version_begins_at_the_first_offset() -> None:
+    former = msgspec.convert(["orders", [-1, 7], True], SourceEnds)
+    assert former == SourceEnds("orders", (-1, 7), lost=True)
+    assert former.starts == ()
 
 
 def test_what_a_truncation_took_from_behind_a_paused_lane() -> None:
