@@ -1,17 +1,20 @@
 """Fetching: who is asked for what, which answers count, and what a busy partition does not have to wait for."""
 
+import struct
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from mirrord.flow.epochs import Epochs
 from mirrord.flow.signals import Chunk, FetchFrom
 from mirrord.shell.budget import BATCH_BYTES
 from mirrord.shell.hosted import Hosted
 from mirrord.shell.metadata import Leader
 from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS
 from mirrord.shell.urgency import Urgency
-from tests.fixtures.fake_pipe import fetched, until
+from mirrord.wire.fetch import Position
+from tests.fixtures.fake_pipe import FakeConnection, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, batch_of, settle
 
 
@@ -223,6 +226,28 @@ async def test_a_delay_is_kept(rig: Rig) -> None:
     assert rig.view.refreshes == 1
     assert rig.view.links == {}
     await until(lambda: rig.hot.in_flight == 1)
+
+
+@pytest.mark.parametrize("version", [12, 13], ids=["by name", "by topic id"])
+@pytest.mark.parametrize("epochs", [(-1, -1), (0, -1), (-1, 0), (0, 0), (4, 3)])
+async def test_an_epoch_that_is_not_known_is_sent_as_such(
+    rig: Rig, version: int, epochs: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0 is an epoch that a leader can have: a broker would compare it, and take a log for truncated."""
+    monkeypatch.setattr(FakeConnection, "version", lambda *_: version)
+    leader_epoch, last_epoch = epochs
+    rig.view.leaders[0] = Leader(1, leader_epoch)
+    rig.source.want(rig.tap(0), FetchFrom(1, 1, 5, last_epoch))
+    await settle()
+    ((_, body, _),) = rig.hot.requests
+    # Replica, wait, bytes, isolation and session; one topic by its name or id; one partition.
+    head = 4 + 21 + 1 + (1 + len("t") if version == 12 else len(TOPIC)) + 1
+    partition = struct.unpack_from(">iiqiqi", body, head)
+    assert partition[:5] == (0, leader_epoch, 5, last_epoch, -1)
+
+
+def test_no_epoch_is_known_at_first() -> None:
+    assert (Position(5).leader_epoch, Position(5).last_epoch, Epochs().before(5)) == (-1, -1, -1)
 
 
 async def test_a_lost_session_is_opened_anew(rig: Rig) -> None:
