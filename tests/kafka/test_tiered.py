@@ -70,7 +70,8 @@ def test_a_daemon_killed_in_a_remote_backlog_takes_over(
     older: tuple[Cluster, str, int], lab_pair: LabPair, tmp_path: Path
 ) -> None:
     source, topic, records = older
-    target, copy = lab_pair.target, create_topic(lab_pair.target, f"eu.{topic}")
+    # The daemon creates the copy: the target has no tiered storage, and would reject the source's settings of it.
+    target, copy = lab_pair.target, f"eu.{topic}"
     path = conf(tmp_path, source, target, topic, flow=unique("tiered"))
     with Daemon(path) as daemon:
         daemon.until(lambda: ends(target, copy)[0] > 0)
