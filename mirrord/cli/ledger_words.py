@@ -191,6 +191,8 @@ def _hole_words(fact: HoleFound) -> str:
     ordinals = f"ordinals {fact.first} to {fact.last}"
     if fact.is_open:
         return f"nothing tells which records stand under {ordinals}"
+    if fact.first > fact.last:
+        return f"what follows is told anew from ordinal {fact.again} on"
     return f"the target refused {ordinals}; they follow from ordinal {fact.again} on"
 
 

@@ -10,6 +10,7 @@ from mirrord.flow import (
     handed,
     intake,
     limbo,
+    missing,
     opening,
     parking,
     reading,
@@ -60,6 +61,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Phase, Stage
+from mirrord.flow.superseded import SharedTold, SupersededTold
 
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
@@ -156,6 +158,10 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
             return resume.scanned(lane, now, signal)
         case Checked():
             return resume.checked(lane, now, signal)
+        case SharedTold():
+            return missing.shared_told(lane, now, signal)
+        case SupersededTold():
+            return missing.told(lane, now, signal)
         case Relocated():
             return rebuilding.relocated(lane, now, signal)
         case _:

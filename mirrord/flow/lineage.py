@@ -180,7 +180,7 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
     counts = lane.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
     if not counts or known < 0 or found in {known, UNKNOWN}:
         return carried(told, pieces)
-    first = lane.holes[0][0]
+    first = lane.holes[0][0] if lane.holes else lane.resume_ordinal
     told = (*(each for each in told if each[0] < first), (first, UNKNOWN))
     return ((first, UNKNOWN), *carried(told, pieces))
 

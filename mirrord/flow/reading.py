@@ -2,56 +2,49 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from mirrord.flow.halting import halt
 from mirrord.flow.sequences import nearest
 from mirrord.flow.signals import Effects, OwnBatch
 from mirrord.flow.state import NEVER, Lane, Mark
+from mirrord.flow.walked import Log, Missing, Reading
 from mirrord.model.facts import HoleFound, LaneFact, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Runs
 
 
-class Reading(msgspec.Struct, frozen=True):
-    """The outcome of one walk over own batches."""
+def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
+    """Follow the own batches from the one that should begin with the ordinal `expected`.
 
-    next_ordinal: int
-    """One more than the last ordinal that stands in the log."""
-    holes: tuple[tuple[int, int], ...]
-    """Ordinals (first, last) that the log leaps over and the ledger does not know of."""
-    facts: tuple[LaneFact, ...]
-    """Where batches stand elsewhere than the ledger says."""
-    doubled: tuple[int, int, int] | None
-    """(first ordinal, behind the last, target offset) of what stands there a second time."""
-    begins: int = NEVER
-    """The lowest target offset at which ordinals stand that are not trusted."""
-    void: int = NEVER
-    """The first ordinal of a hole in which batches stand, though their records are to follow under later ordinals."""
-
-
-def walk(lane: Lane, own: Sequence[OwnBatch], expected: int) -> Reading:
-    """Follow the own batches from the one that should begin with the ordinal `expected`."""
+    Ordinals that a compacted log leaps over are `missing`; in any other log they are a hole.
+    """
     record = lane.record
-    known = {(hole.first, hole.last) for hole in record.holes} if record is not None else set[tuple[int, int]]()
     mended = record.holes if record is not None else ()
+    known = {(hole.first, hole.last) for hole in mended}
     again = [hole for hole in mended if not hole.is_open and hole.first <= hole.last]
     runs = record.target_runs.copy() if record is not None else Runs()
     holes: list[tuple[int, int]] = []
+    missing: list[Missing] = []
     facts: list[LaneFact] = []
     begins = void = NEVER
+    at = log.start if log is not None else 0
     for batch in own:
         ordinal = nearest(batch.base_sequence, expected)
         if ordinal < expected:
             doubled = (ordinal, min(expected, ordinal + batch.count), batch.base_offset)
             return Reading(expected, tuple(holes), tuple(facts), doubled)
-        if ordinal > expected and (expected, ordinal - 1) not in known:
-            holes.append((expected, ordinal - 1))
+        if ordinal > expected:
+            bare, first_bare = log.bare(at, batch.base_offset) if log is not None else (0, NEVER)
+            if bare or (log is not None and log.compacts):
+                above, has_room = min(first_bare, batch.base_offset), bare >= ordinal - expected
+                pieces = but_not_void(mended, expected, ordinal - 1)
+                missing += [Missing("between", *piece, above, has_room) for piece in pieces]
+            elif (expected, ordinal - 1) not in known:
+                holes.append((expected, ordinal - 1))
         facts += placed(lane, runs, ordinal, batch.base_offset)
-        expected = ordinal + batch.count
+        expected, at = ordinal + batch.count, batch.base_offset + batch.count
         begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
         void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
-    return Reading(expected, tuple(holes), tuple(facts), None, begins, void)
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:
@@ -110,6 +103,17 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
     return min(ordinal, lane.mark.ordinal)
+
+
+def ordinal_before(lane: Lane, target_offset: int) -> int:
+    """The ordinal after the last one that the ledger has below a target offset; at most the mark's."""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    at = runs.floor(target_offset - 1, 0, len(runs))
+    if at < 0:
+        return min(runs.at(0).ordinal if len(runs) else 0, lane.mark.ordinal)
+    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
+    following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
+    return min(ordinal, following, lane.mark.ordinal)
 
 
 def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:

@@ -135,7 +135,7 @@ def locate(lane: Lane) -> Effects:
     first = lane.differs.first if lane.differs is not None else 0
     if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or resume.is_another_leader(lane):
         return resume.look_back(lane)
-    return _locate(lane)
+    return search(lane)
 
 
 def verified(lane: Lane, found: reading.Reading) -> Effects:
@@ -143,10 +143,11 @@ def verified(lane: Lane, found: reading.Reading) -> Effects:
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes)])
     if lane.differs is not None and lowest < lane.differs.first:
         lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
-    return _locate(lane)
+    return search(lane)
 
 
-def _locate(lane: Lane) -> Effects:
+def search(lane: Lane) -> Effects:
+    """Read both logs from the first doubtful ordinal on."""
     found, record = lane.differs, lane.record
     if found is None or record is None:
         return []
@@ -178,6 +179,13 @@ def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
         return resume.begin(lane, now, lane.limits.retry_s, refresh=True)
     if told.located is None:
         return _stay(lane, told.trouble)
+    if told.compacts and told.located.missing:
+        start, end = told.located.missing[0]
+        return _stay(
+            lane,
+            f"the copy is compacted, so it is open whether its cleaner removed the records of source offsets "
+            f"[{start}, {end}) or they were never appended",
+        )
     own = from_ordinal(told.own, found.first)
     read = reading.walk(lane, own, found.first)
     if read.doubled is not None:

@@ -11,12 +11,11 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from mirrord.flow import intake, limbo, lineage, reading, rebuilding, seeking, vanished
+from mirrord.flow import intake, limbo, lineage, mending, missing, reading, rebuilding, seeking, vanished
 from mirrord.flow.ahead import decided, once, planned
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt
-from mirrord.flow.reading import Reading
 from mirrord.flow.report import mark
 from mirrord.flow.sequences import SEQUENCES, nearest
 from mirrord.flow.signals import (
@@ -28,7 +27,6 @@ from mirrord.flow.signals import (
     Checked,
     Effects,
     EndTold,
-    LaneRecord,
     ProducersTold,
     SaveProgress,
     Scanned,
@@ -39,7 +37,8 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import NEVER, NOT_YET, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
-from mirrord.model.facts import HoleFound, LaneFact, SourceRun, TakeoverChecked, VerdictGiven
+from mirrord.flow.walked import Log, Reading
+from mirrord.model.facts import LaneFact, SourceRun, TakeoverChecked, Verdict, VerdictGiven
 from mirrord.model.runs import Run
 from mirrord.model.seeking import pending
 
@@ -73,6 +72,7 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
     lane.doubt = lane.doubted = None
     lane.doubt_line = ""
     vanished.forget(lane)
+    missing.forget(lane)
     lane.pipelined = False
     lane.failure = None
     lane.look_back = 0
@@ -101,7 +101,8 @@ def woken(lane: Lane, now: float) -> Effects:
     return []
 
 
-def _again(lane: Lane, now: float) -> Effects:
+def again(lane: Lane, now: float) -> Effects:
+    """Begin a new round after a pause."""
     return begin(lane, now, lane.limits.retry_s, refresh=True)
 
 
@@ -110,7 +111,7 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     if told.error != NONE:
         if told.error == NO_ANSWER:
             limbo.unreachable(lane)
-        return _again(lane, now)
+        return again(lane, now)
     if lane.stage is Stage.END:
         limbo.answered(lane, now)
         lane.end_epoch = told.leader_epoch
@@ -122,7 +123,7 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
     if lane.stage is not Stage.END_AGAIN:
         return []
     if not same_leader(lane, told):
-        return _again(lane, now)
+        return again(lane, now)
     lane.end = told.end
     lane.stage = Stage.VISIBLE
     return [AskVisible(ask(lane), lane.end_epoch)]
@@ -136,7 +137,7 @@ def same_leader(lane: Lane, told: EndTold) -> bool:
 def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
     """Question 2."""
     if told.error != NONE:
-        return _again(lane, now)
+        return again(lane, now)
     lane.entry = told.entry
     return _ask_again(lane, now)
 
@@ -151,10 +152,10 @@ def _ask_again(lane: Lane, now: float) -> Effects:
 def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
     """Question 4, asked until the high watermark covers the end."""
     if told.error != NONE:
-        return _again(lane, now)
+        return again(lane, now)
     if not covers(lane, told):
-        missing = f"[{told.high_watermark}, {lane.end})"
-        lane.trouble = f"target offsets {missing} are on fewer replicas than it must be: it waits for those"
+        behind = f"[{told.high_watermark}, {lane.end})"
+        lane.trouble = f"target offsets {behind} are on fewer replicas than it must be: it waits for those"
         return [Wake(ask(lane), now + lane.limits.poll_s)]
     lane.log_start = told.log_start
     return decide(lane)
@@ -237,26 +238,28 @@ def is_another_leader(lane: Lane) -> bool:
 def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
     """The log behind the mark was read."""
     if told.error != NONE:
-        return _again(lane, now)
+        return again(lane, now)
+    log = missing.read(lane, told)
     reading.begins_at(lane, told.own)
     if lane.stage is Stage.VERIFY:
-        return _verified(lane, now, told)
+        return _verified(lane, now, told, log)
     expected, own = lane.mark.ordinal, told.own
     if told.start < lane.mark.target_offset and lane.mark.ordinal > 0:
         if not reading.holds_mark(lane, own):
             return look_back(lane)
         own, expected = reading.behind_mark(lane, own)
+        log = log._replace(start=own[0].base_offset if own is told.own else lane.mark.target_offset)
     elif told.start > lane.mark.target_offset and own:
         # The target has already expired what stood right behind the mark.
         expected = max(expected, nearest(own[0].base_sequence, expected))
-    return _read(lane, now, reading.walk(lane, own, expected))
+    return _read(lane, now, reading.walk(lane, own, expected, log), log)
 
 
-def _read(lane: Lane, now: float, found: Reading) -> Effects:
+def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
     if found.doubled is not None:
         return reading.stand_still(lane, found.doubled)
     if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
-        return _again(lane, now)  # a former holder's batch came in after the broker was asked
+        return again(lane, now)  # a former holder's batch came in after the broker was asked
     if lane.protected and found.next_ordinal < next_by_entry(lane):
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
@@ -265,6 +268,11 @@ def _read(lane: Lane, now: float, found: Reading) -> Effects:
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
         return rebuilding.filled(lane, now, found)
+    return missing.look_up(lane, found, log) or judged(lane, found)
+
+
+def judged(lane: Lane, found: Reading) -> Effects:
+    """What the log holds and what it lacks is known."""
     if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal, found.begins)
@@ -285,6 +293,7 @@ def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
 def _wait_to_mend(lane: Lane) -> Effects:
     lane.phase = Phase.WAITING
     lane.look_back = 0
+    missing.forget(lane)
     return [Wake(ask(lane), lane.dirty_until)]
 
 
@@ -297,18 +306,22 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
 
 def look_back(lane: Lane) -> Effects:
     """ "Went back" is not "was lost": read the log at and below the recorded offset before anything is copied again."""
+    if missing.must_ask(lane):
+        return missing.ask_shared(lane)
     lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
     lane.stage = Stage.VERIFY
     start = max(lane.log_start, min(lane.mark.target_offset, lane.end) - lane.look_back)
     return [AskScan(ask(lane), "verify", lane.producer_id, start, lane.end)]
 
 
-def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
+def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
     own = told.own
     is_late = not own or reading.is_later(lane, own[0]) or reading.begins_late(lane, own, told.start)
-    if told.start > lane.log_start and is_late:
+    if missing.must_ask(lane) or (told.start > lane.log_start and is_late and lane.shared < 0):
         return look_back(lane)
-    if not told.own:
+    if lane.shared >= 0 or (lane.cleaned and not own):
+        found = reading.walk(lane, own, reading.ordinal_before(lane, max(told.start, lane.shared)), log)
+    elif not own:
         # None of the lane's records is left to read: the runs tell which ordinal stood at the end, or where somebody
         # else's records stand now.
         displaced = reading.displaced_at(lane, told.others)
@@ -316,21 +329,34 @@ def _verified(lane: Lane, now: float, told: Scanned) -> Effects:
     else:
         first = nearest(told.own[0].base_sequence, lane.mark.ordinal)
         late = reading.begins_late(lane, told.own, told.start)
-        found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first)
+        found = reading.walk(lane, told.own, reading.ordinal_at(lane, told.start) if late else first, log)
     if lane.differs is not None:
         return rebuilding.verified(lane, found)
     if found.doubled is not None or found.next_ordinal >= lane.mark.ordinal:
-        return _read(lane, now, found)
+        return _read(lane, now, found, log)
     if found.void < NEVER:
         return rebuilding.filled(lane, now, found)
-    if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
+    lost = missing.lost_ordinals(lane, found.next_ordinal) if lane.cleaned else ()
+    return missing.look_up(lane, found, log, lost) or went_back_to(lane, found)
+
+
+def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
+    """The end of the log is lost, and what it held is copied again. `kept`: only these ordinals (first, last), because
+    newer records of the other keys stand in a compacted copy."""
+    must_wait = kept is not None and lane.looked_at < lane.dirty_until
+    if must_wait or must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     ordinal = found.next_ordinal
     went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"
+    verdicts: list[Verdict] = []
+    if kept is not None and lane.record is not None:
+        lane.retold, lane.retold_until = kept, lane.mark.ordinal
+        verdicts = missing.leave_out(lane, lane.record, kept)
+        went += ", except those of which the target has a newer record of the same key"
     lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
     lane.told = min(lane.told, lane.mark, key=lambda each: each.ordinal)
     lane.acked = lane.trusted = min(lane.trusted, ordinal)
-    verdict = VerdictGiven(lane.id, lane.grant, (), went)
+    verdict = VerdictGiven(lane.id, lane.grant, tuple(verdicts), went)
     return _keep(lane, found, (verdict,)) + _resume_at(lane, ordinal, found.begins)
 
 
@@ -376,7 +402,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
     if told.error != NONE:
         if told.question == lane.later_check:
             return [Wake(ask(lane), now + lane.limits.retry_s)]
-        return _again(lane, now) if waiting else []
+        return again(lane, now) if waiting else []
     if told.question == lane.later_check:
         lane.check_later, lane.check_from = False, None
     if told.outcome == "different" or rebuilding.leaves_open(lane, told):
@@ -395,10 +421,10 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
 
 def _bind_holes(lane: Lane) -> Effects:
     """What the target leapt over follows under new ordinals; the ledger has to know before it is produced."""
-    if lane.holes and lane.record is not None:
-        facts = (*lane.beside_holes, *_mend(lane, lane.record))
+    if (lane.holes or lane.retold is not None) and lane.record is not None:
+        facts = (*lane.beside_holes, *mending.mend(lane, lane.record))
         # Other records were sent under the ordinals that follow: what is acknowledged as these is compared.
-        lane.holes, lane.check_first_ack, lane.check_later = [], True, True
+        lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS
@@ -408,30 +434,6 @@ def _bind_holes(lane: Lane) -> Effects:
         lane.stage = Stage.FACTS
         return []
     return copy(lane)
-
-
-def _mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
-    begin_at = ordinal = lane.resume_ordinal
-    runs: list[Run] = []
-    pieces: list[tuple[int, int, int]] = []
-    begins: list[tuple[int, int, int]] = []
-    for first, last in lane.holes:
-        begins.append((first, last, ordinal))
-        for start, end in reading.but_not_void(record.holes, first, last):
-            for former, offset, length in lineage.standing(record, start, end):
-                runs.append(Run(ordinal, offset))
-                pieces.append((ordinal, former, length))
-                ordinal += length
-    after = record.source_runs.offset_of(begin_at)
-    runs.append(Run(ordinal, lane.position if after is None else after))
-    pieces.append((ordinal, lineage.in_front(record, begin_at), 1))
-    # An older hole may still be in the middle of its mending: what it planned comes behind this one.
-    older = planned(record, begin_at)
-    runs += [Run(run.ordinal + ordinal - begin_at, run.offset) for run in older]
-    pieces += [(ordinal, begin_at, older[-1].ordinal - begin_at + 1)] if older else []
-    holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
-    epochs = lineage.mended(lane, pieces)
-    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]
 
 
 def facts_bound(lane: Lane) -> Effects:
@@ -450,7 +452,7 @@ def copy(lane: Lane) -> Effects:
     if seeking.must_wait(lane):
         return _wait_to_mend(lane)
     lane.stage = Stage.DONE
-    lane.phase = Phase.COPYING
+    lane.phase, lane.has_copied = Phase.COPYING, True
     lane.suspicious = False
     lane.unread, lane.gaps = None, 0
     lane.open_run = run

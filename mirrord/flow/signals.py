@@ -14,6 +14,7 @@ from mirrord.flow.cleanup import AskCleanup, CleanupTold
 from mirrord.flow.lane_record import LaneRecord
 from mirrord.flow.letters import LettersTold, Park
 from mirrord.flow.located import Located
+from mirrord.flow.superseded import AskShared, AskSuperseded, SharedTold, SupersededTold
 from mirrord.flow.topic_settings import AskSettings, SettingsTold
 from mirrord.flow.writer import Writer
 from mirrord.model.facts import CopyInherited, LaneFact, Progress
@@ -176,6 +177,8 @@ class Scanned(msgspec.Struct, frozen=True):
     own: tuple[OwnBatch, ...]
     others: tuple[tuple[int, int], ...] = ()
     """Target offsets [start, end) of batches that somebody else wrote, ascending and apart from each other."""
+    compacts: bool | None = False
+    """Whether the topic is compacted; None if that is not known. Not asked where nothing can have been removed."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -203,6 +206,8 @@ class Relocated(msgspec.Struct, frozen=True):
     own: tuple[OwnBatch, ...]
     located: Located | None
     trouble: str = ""
+    compacts: bool = False
+    """The target topic is, or may be, compacted."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
@@ -312,6 +317,8 @@ Input = (
     | LettersTold
     | SettingsTold
     | CleanupTold
+    | SharedTold
+    | SupersededTold
     | Drain
 )
 
@@ -483,6 +490,8 @@ Effect = (
     | AskScan
     | AskCheck
     | AskRebuild
+    | AskShared
+    | AskSuperseded
     | AskOrigins
     | AskCleanup
     | FetchFrom

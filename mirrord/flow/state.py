@@ -15,6 +15,7 @@ import msgspec
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.provenance import Doubt, Origins
 from mirrord.flow.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
+from mirrord.flow.walked import Reading
 from mirrord.model.config import OnLoss, OnReject
 from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
@@ -52,6 +53,8 @@ class Stage(Enum):
     VISIBLE = "visible"
     SCAN = "scan"
     VERIFY = "verify"
+    SHARED = "shared"
+    MISSING = "missing"
     CHECK = "check"
     DIFFERENCE = "difference"
     LOCATE = "locate"
@@ -317,6 +320,20 @@ class Lane:
     """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
     beside_holes: tuple[LaneFact, ...] = ()
     """What was read together with the holes, to be told in one entry with them."""
+    cleaned: bool = False
+    """The target log is compacted, as far as it was read last."""
+    shared: int = -2
+    """Up to which target offset the log is the one that the mark was taken in; -1: not known, -2: not asked."""
+    found: Reading | None = None
+    """The last walk, while it is looked up what is missing there."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
+    retold: tuple[tuple[int, int], ...] | None = None
+    """Those of them that are copied again, when not all are: a newer record of their key stands there."""
+    retold_until: int = 0
+    """The ordinal after all of them."""
+    has_copied: bool = False
+    """This attempt has resumed once, so it knows what was sent."""
     look_back: int = 0
     """How far below the target's end the last own batch is being looked for."""
 

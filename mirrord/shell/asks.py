@@ -186,11 +186,13 @@ class Asks:
         self._read_committed = read_committed
         self._tasks: set[asyncio.Task[None]] = set()
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
+        self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
         # A broker refuses two questions about one partition in one request: each is of a kind of its own.
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
+        self._stable = _Kind(self, LIST_OFFSETS, _encode_stable, decode_list_offsets)
         self._local_starts = _Kind(self, LIST_LOCAL_OFFSETS, _encode_visible, decode_list_offsets)
         view.on_change.append(self._again)
 
@@ -208,6 +210,15 @@ class Asks:
             tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
 
         self._ends.add(Question(partition, told))
+
+    def shared(self, partition: PartitionId, epoch: int, tell: Callable[[int, int, int], None]) -> None:
+        """(error, epoch, end): the newest leader epoch of the log up to `epoch`, and where it ends (KIP-101, KIP-320).
+        -1 for both where the log knows of none."""
+
+        def told(error: int, answer: EpochEnd | None) -> None:
+            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+
+        self._epochs.add(Question(partition, told, epoch))
 
     def producer(
         self, partition: PartitionId, producer_id: int, tell: Callable[[int, ActiveProducer | None], None]
@@ -255,6 +266,14 @@ class Asks:
 
         self._starts.add(Question(partition, told, -1, time))
 
+    def last_stable(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+        """(error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            tell(error, -1 if answer is None else answer.offset)
+
+        self._stable.add(Question(partition, told, -1, LATEST))
+
     def local_start(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
         """(error, offset): where the part of the log begins that is on the leader's own disks. Records below that are
         in remote storage (KIP-405). UNSUPPORTED_VERSION before Kafka 3.4."""
@@ -287,7 +306,8 @@ class Asks:
         task.add_done_callback(tell_failure("question_failed"))
 
     def _again(self) -> None:
-        for kind in (self._ends, self._producers, self._latest, self._earliest, self._starts, self._local_starts):
+        bounds = self._latest, self._earliest, self._starts, self._stable, self._local_starts
+        for kind in (self._ends, self._epochs, self._producers, *bounds):
             kind.again()
 
     def _encode_start(self, questions: Iterable[Question[ListedOffset]]) -> bytes:
@@ -297,6 +317,13 @@ class Asks:
 def _encode_ends(questions: Iterable[Question[EpochEnd]]) -> bytes:
     return encode_epoch_ends(
         EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader.epoch)
+        for each in questions
+    )
+
+
+def _encode_epochs(questions: Iterable[Question[EpochEnd]]) -> bytes:
+    return encode_epoch_ends(
+        EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader_epoch)
         for each in questions
     )
 
@@ -311,6 +338,10 @@ def _encode_producers(questions: Iterable[Question[PartitionProducers]]) -> byte
 def _encode_visible(questions: Iterable[Question[ListedOffset]]) -> bytes:
     # Uncommitted included: the high watermark is wanted, not the last stable offset.
     return encode_list_offsets(map(_offset_question, questions), read_committed=False)
+
+
+def _encode_stable(questions: Iterable[Question[ListedOffset]]) -> bytes:
+    return encode_list_offsets(map(_offset_question, questions), read_committed=True)
 
 
 def _offset_question(question: Question[ListedOffset]) -> OffsetQuestion:

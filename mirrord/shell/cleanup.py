@@ -1,4 +1,4 @@
-"""Answers lanes that ask whether the source's topic is compacted."""
+"""Answers lanes that ask whether the source's topic is compacted, and tells it of the target's."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,8 +9,12 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.shell.auditing import is_compacted
 from mirrord.shell.effective import topic_settings
 from mirrord.shell.hosted import Hosted
+from mirrord.shell.reading import ReadFailed
+from mirrord.wire.errors import ErrorCode
 
 _POLICY = "cleanup.policy"
+KNOWN_S = 10.0
+"""For so long the policy of a target topic is not asked for again: its partitions are taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
@@ -35,3 +39,29 @@ class Cleanup:
             return
         policy = settings[topic].values.get(_POLICY) if topic in settings else None
         hosted.tell(CleanupTold(question, None if policy is None else is_compacted(policy)))
+
+
+class TargetCleanup:
+    """Whether topics of the target cluster are compacted."""
+
+    def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._lock = asyncio.Lock()
+        self._known: dict[str, tuple[float, bool | None]] = {}
+
+    async def compacts(self, topic: str) -> bool | None:
+        """None without the right to read it. Raises ReadFailed when the cluster does not answer."""
+        now = asyncio.get_running_loop().time
+        async with self._lock:
+            known = self._known.get(topic)
+            if known is not None and now() - known[0] < KNOWN_S:
+                return known[1]
+            try:
+                settings = await topic_settings(self._cluster, [topic], [_POLICY], self._timeout_s)
+            except EnvironmentFault as fault:
+                raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from fault
+            policy = settings[topic].values.get(_POLICY) if topic in settings else None
+            found = None if policy is None else is_compacted(policy)
+            self._known[topic] = (now(), found)
+            return found

@@ -76,13 +76,14 @@ from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.open_transactions import OpenTransactions
 from mirrord.shell.provenance import provenance_of
-from mirrord.shell.reading import Stretches, own_batches, parting
+from mirrord.shell.reading import Stretches, may_be_cleaned, own_batches, parting
 from mirrord.shell.refusals import Refusals
 from mirrord.shell.relocation import Relocation
 from mirrord.shell.rereading import read_and_tell
 from mirrord.shell.shaping import Shaping
 from mirrord.shell.source import Source
 from mirrord.shell.starts import Starts
+from mirrord.shell.superseding import Lookups
 from mirrord.shell.target import Target
 from mirrord.shell.tasks import tell_failure
 from mirrord.wire.producers import ActiveProducer
@@ -118,6 +119,7 @@ class Host:
         self._starts = Starts(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
         self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
         self._shaping = Shaping(setup.flow)
+        self._lookups = Lookups(setup, *sides, self._shaping, self._begin)
         self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
         self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
         self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
@@ -144,6 +146,7 @@ class Host:
             AskScan: self._scan,
             AskCheck: self._check,
             AskRebuild: self._relocate,
+            **self._lookups.performs,
             AskOrigins: self.provenance.ask,
             AskCleanup: Cleanup(setup.source, setup.request_timeout_s, self._begin).ask,
             **self._refusals.performs,
@@ -344,8 +347,10 @@ class Host:
 
     def _scan(self, hosted: Hosted, effect: AskScan) -> None:
         async def scan() -> Scanned:
-            found = await own_batches(self._target_stretches, hosted.target, effect)
-            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, *found)
+            own, others = await own_batches(self._target_stretches, hosted.target, effect)
+            asks = may_be_cleaned(effect, own, others)
+            compacts = await self._lookups.compacts(hosted.target.topic) if asks else False
+            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
 
         failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
         self._begin(read_and_tell(hosted, effect.question, scan, failed))
@@ -373,8 +378,9 @@ class Host:
             self._loop.call_soon(hosted.tell, Relocated(effect.question, 0, (), None, trouble))
             return
         search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
+        run = partial(search.run, record, effect, partial(self._lookups.compacts, hosted.target.topic))
         failed = partial(Relocated, effect.question, own=(), located=None)
-        self._begin(read_and_tell(hosted, effect.question, partial(search.run, record, effect), failed))
+        self._begin(read_and_tell(hosted, effect.question, run, failed))
 
     def _look_for_moves(self) -> None:
         for hosted in list(self._lanes.values()):

@@ -5,10 +5,12 @@ Not the hot path, but the same bytes: raw fetches without a session, one after t
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.signals import AskParting, AskScan, OwnBatch, PartingTold
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.intervals import Interval
@@ -296,7 +298,7 @@ def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple
 async def own_batches(
     target: Stretches, partition: PartitionId, asked: AskScan
 ) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
-    """The lane's own batches in the offsets asked for, in log order, and where others stand. Raises ReadFailed.
+    """The lane's own batches in the offsets asked for, in log order, and where others' stand. Raises ReadFailed.
 
     A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
     """
@@ -313,6 +315,16 @@ async def own_batches(
             begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset
             others.append((begun, behind))
     return tuple(own), tuple(others)
+
+
+def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
+    """Whether the outcome of a scan depends on whether the topic is compacted: something is missing in the log, or
+    others write there too."""
+    held = sum(batch.count for batch in own)
+    follows = all(
+        (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
+    )
+    return bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
 
 
 async def parting(source: Stretches, partition: PartitionId, asked: AskParting) -> PartingTold:

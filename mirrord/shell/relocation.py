@@ -52,8 +52,11 @@ class Relocation:
         self._copies = copies
         self._read_committed = read_committed
 
-    async def run(self, record: LaneRecord, wanted: AskRebuild) -> Relocated:
-        """What stands where, or why that cannot be told. Raises ReadFailed when a side cannot be read at present."""
+    async def run(
+        self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
+    ) -> Relocated:
+        """What stands where, or why that cannot be told. `compacts`: whether the target topic is compacted. Raises
+        ReadFailed when a side cannot be read at present."""
         own: list[OwnBatch] = []
         try:
             timed, standing = await self._standing(wanted, own)
@@ -69,7 +72,8 @@ class Relocation:
             )
         except (Unplaced, ValueError) as why:
             return Relocated(wanted.question, 0, tuple(own), None, str(why))
-        return Relocated(wanted.question, 0, tuple(own), located)
+        may_be_cleaned = bool(located.missing) and await compacts() is not False
+        return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:
         """The own batches from the wanted ordinal on, and whether the records' times are those of the source."""

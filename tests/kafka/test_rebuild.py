@@ -21,7 +21,18 @@ from mirrord.shell import rebuild
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.observe import LedgerView, read_ledgers
 from mirrord.shell.supervise import Surroundings
-from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, status, unique
+from tests.fixtures.daemon import (
+    SECONDS,
+    Daemon,
+    all_ends,
+    assert_same,
+    conf,
+    fill,
+    lose_ledger,
+    mirrord,
+    status,
+    unique,
+)
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, send, write, write_batches
 
@@ -83,18 +94,6 @@ def row(answer: Translation) -> tuple[str, int | None, int | None, str]:
     return answer.kind, answer.offset, answer.record, answer.reason
 
 
-def lose(cluster: Cluster, flow: str) -> None:
-    """Delete the ledger."""
-    admin = AdminClient(client_settings(cluster))
-    topics = [f"mirrord.{flow}.ledger", f"mirrord.{flow}.state"]
-    for gone in admin.delete_topics(topics).values():
-        gone.result(SECONDS)
-    deadline = time.monotonic() + SECONDS
-    while set(topics) & set(admin.list_topics(timeout=SECONDS).topics):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = lab_pair.source, lab_pair.target
     mixed, transactions = create_topic(source, unique("mixed")), create_topic(source, unique("transactions"))
@@ -113,7 +112,7 @@ def test_a_lost_ledger_is_made_anew(lab_pair: LabPair, tmp_path: Path, monkeypat
         assert daemon.stop() == 0
     before = answers(path)
     assert mirrord("rebuild", path).returncode == 2
-    lose(target, flow)
+    lose_ledger(target, flow)
 
     shown = mirrord("rebuild", path, "--json")
     assert shown.returncode == 0, shown.stderr
@@ -260,7 +259,7 @@ def test_a_filtered_partition_is_rebuilt(lab_pair: LabPair, tmp_path: Path) -> N
         assert daemon.stop() == 0
     assert all_ends(target, f"eu.{topic}") == {(f"eu.{topic}", 0): 6_000}
     before = answers(path)
-    lose(target, flow)
+    lose_ledger(target, flow)
     done = mirrord("rebuild", path, "--apply", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
     (told,) = json.loads(done.stdout)["partitions"]

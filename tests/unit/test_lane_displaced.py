@@ -6,12 +6,15 @@ from mirrord.flow.reading import displaced_at
 from mirrord.flow.signals import (
     Append,
     AskScan,
+    AskShared,
+    Effect,
     EndTold,
     FetchFrom,
     OwnBatch,
     ProducerEntry,
     ProducersTold,
     Scanned,
+    SharedTold,
     VisibleTold,
 )
 from mirrord.flow.state import Mark, Phase
@@ -52,19 +55,24 @@ def verified(
     play: Play, own: tuple[OwnBatch, ...], others: tuple[Interval, ...], *, log_start: int = 0
 ) -> list[object]:
     """Another leader answers, whose log ends at 14, and this is all that it holds."""
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 2, 14))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 14, log_start))
-    assert isinstance(scan, AskScan)
-    (scan,) = play.tell(Scanned(scan.question, 0, "resume", scan.start, scan.end, (), others))
+    (scan,) = verified_by(play, others, log_start=log_start)
     assert isinstance(scan, AskScan)
     assert scan.start == log_start
     return list(play.tell(Scanned(scan.question, 0, "verify", scan.start, scan.end, own, others)))
 
 
+def verified_by(play: Play, others: tuple[Interval, ...], *, log_start: int = 0) -> list[Effect]:
+    """What the lane asks once it has seen that the record in front of its mark is not there."""
+    play.tell(EndTold(play.lane.asked, 0, 2, 14))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 2, 14))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 14, log_start))
+    assert isinstance(scan, AskScan)
+    return list(play.tell(Scanned(scan.question, 0, "resume", scan.start, scan.end, (), others)))
+
+
 def test_what_others_stand_on_is_copied_again(play: Play) -> None:
-    effects = verified(play, (), ((1, 14),))
+    effects = verified(play, (), ((1, 14),), log_start=1)
     (told,) = [each for each in effects if isinstance(each, Append)]
     assert isinstance(told.facts[0], VerdictGiven)
     assert "went back from ordinal 10 to 1" in told.facts[0].note
@@ -112,6 +120,12 @@ def test_what_the_ledger_had_in_a_log_that_went_back_is_superseded() -> None:
 
 
 def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
-    effects = verified(play, (), ((12, 14),), log_start=11)
+    # Nothing stands at offset 11 although the log begins there, so the leader is asked whether it is still that log.
+    (shared,) = verified_by(play, ((12, 14),), log_start=11)
+    assert isinstance(shared, AskShared)
+    (scan,) = play.tell(SharedTold(shared.question, 0, 1, 12))
+    assert isinstance(scan, AskScan)
+    assert (scan.start, scan.end) == (12, 14)
+    effects = play.tell(Scanned(scan.question, 0, "resume", 12, 14, (), ((12, 14),)))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked) == (10, 10)

@@ -1,0 +1,39 @@
+"""What the target log leapt over or lost is copied again, under new ordinals."""
+
+from mirrord.flow import lineage, missing, reading
+from mirrord.flow.ahead import planned
+from mirrord.flow.signals import LaneRecord
+from mirrord.flow.state import Lane
+from mirrord.model.facts import HoleFound, LaneFact, SourceRun
+from mirrord.model.runs import Run
+
+
+def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
+    """The facts for it, to be bound before the first of these records is produced."""
+    begin_at = ordinal = lane.resume_ordinal
+    runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    begins: list[tuple[int, int, int]] = []
+    for first, last in lane.holes:
+        begins.append((first, last, ordinal))
+        for start, end in reading.but_not_void(record.holes, first, last):
+            for former, offset, length in lineage.standing(record, start, end):
+                runs.append(Run(ordinal, offset))
+                pieces.append((ordinal, former, length))
+                ordinal += length
+    for former, offset, length in missing.told_again(lane, record):
+        runs.append(Run(ordinal, offset))
+        pieces.append((ordinal, former, length))
+        ordinal += length
+    goes_on = begin_at if lane.retold is None else lane.retold_until
+    after = record.source_runs.offset_of(goes_on)
+    runs.append(Run(ordinal, lane.position if after is None else after))
+    pieces.append((ordinal, lineage.in_front(record, goes_on), 1))
+    # An older hole may still be in the middle of its mending: what it planned comes behind this one.
+    older = planned(record, goes_on)
+    runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
+    pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []
+    holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
+    holes += missing.begin_anew(lane, begin_at, runs)
+    epochs = lineage.mended(lane, pieces)
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]

@@ -1,0 +1,151 @@
+"""Ordinals that a compacted target log lacks: removed by its cleaner, or lost.
+
+The log below the mark is whole if the leader has the mark's leader epoch up to the mark (KIP-101): then every ordinal
+below the mark that is missing was removed by the cleaner. If that epoch ends further in front, what stood from there on
+is lost. Everything else that is missing is looked up by its key (`mirrord.flow.superseded`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from mirrord.flow import lineage, reading, rebuilding, resume
+from mirrord.flow.answers import NONE
+from mirrord.flow.asking import ask
+from mirrord.flow.halting import halt
+from mirrord.flow.signals import AskScan, Effects, LaneRecord, Scanned
+from mirrord.flow.state import NEVER, Lane, Stage
+from mirrord.flow.superseded import MOST_LAST, AskShared, AskSuperseded, SharedTold, SupersededTold, too_many
+from mirrord.flow.walked import Log, Missing, Reading
+from mirrord.model.facts import HoleFound, Verdict
+from mirrord.model.runs import Run
+
+NOT_ASKED, NOT_KNOWN = -2, -1
+
+
+def read(lane: Lane, told: Scanned) -> Log:
+    """A stretch of the target log was read: what it says of cleaning."""
+    log = Log(told.start, told.end, told.others, told.compacts)
+    stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
+    is_bare = Log(told.start, told.end, tuple(stretches), None).bare(told.start, told.end)[0] > 0
+    lane.cleaned = is_bare or bool(told.compacts)
+    return log
+
+
+def must_ask(lane: Lane) -> bool:
+    """The log is compacted, and it is not known yet how much of it is the one that the mark was taken in."""
+    return lane.cleaned and lane.shared == NOT_ASKED and lane.mark.ordinal > 0 and lane.mark.leader_epoch >= 0
+
+
+def ask_shared(lane: Lane) -> Effects:
+    """Ask for it."""
+    lane.stage = Stage.SHARED
+    return [AskShared(ask(lane), lane.mark.leader_epoch)]
+
+
+def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
+    """Up to where the log is the one that the mark was taken in."""
+    if lane.stage is not Stage.SHARED:
+        return []
+    if told.error != NONE:
+        return resume.again(lane, now)
+    is_same = told.epoch == lane.mark.leader_epoch and told.end >= 0
+    lane.shared = min(told.end, lane.mark.target_offset) if is_same else NOT_KNOWN
+    if lane.shared == NOT_KNOWN:
+        return resume.look_back(lane)
+    is_whole = lane.shared == lane.mark.target_offset
+    if is_whole and lane.differs is not None:
+        return rebuilding.search(lane)
+    lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
+    purpose = "resume" if is_whole else "verify"
+    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
+
+
+def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
+    """Ask about what is missing; nothing when nothing is. `lost` are ordinals (first, last) after the last own batch
+    that were acknowledged."""
+    missing = list(found.missing)
+    if lost:
+        runs = lane.record.target_runs if lane.record is not None else None
+        known = runs.offset_of(lost[0][0]) if runs is not None else None
+        above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+        missing += [Missing("lost", *each, above, has_room=False) for each in lost]
+    elif lane.entry is None and lane.cleaned:
+        missing += _last(lane, found, log)
+    if not missing:
+        return []
+    lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
+    if trouble := too_many(missing):
+        return halt(lane, "unexplained", trouble, lane.position, lane.position)
+    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch)]
+
+
+def _last(lane: Lane, found: Reading, log: Log) -> list[Missing]:
+    """What may have been appended after all own batches, and removed since: no more than there is room for. A broker
+    that remembers the producer tells how far it came; the cleaner leaves its last batch in place."""
+    room, above = log.bare(max(found.behind, log.start), log.end)
+    limit = lane.given if lane.left_cleanly or lane.has_copied else NEVER
+    last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
+    if last < found.next_ordinal:
+        return []
+    return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+
+
+def told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
+    """What is missing was looked up."""
+    found = lane.found
+    if lane.stage is not Stage.MISSING or found is None:
+        return []
+    if answer.error != NONE:
+        return resume.again(lane, now)
+    if answer.trouble:
+        line = f"it is not known whether the target lost records or a cleaner removed them: {answer.trouble}"
+        return halt(lane, "unexplained", line, lane.position, lane.position)
+    holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
+    again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
+    ordinal = max(found.next_ordinal, answer.until)
+    found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
+    lane.found = None
+    if not lane.lost:
+        return resume.judged(lane, found)
+    return resume.went_back_to(lane, found, None if again == lane.lost else again)
+
+
+def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
+    """The source offsets of what the target lost and that is not copied again, for a newer record stands there."""
+    kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
+    verdicts: list[Verdict] = []
+    for first, last in lane.lost:
+        for ordinal, offset, length in lineage.standing(record, first, last):
+            for at in range(length):
+                if ordinal + at in kept:
+                    continue
+                if verdicts and verdicts[-1].end == offset + at:
+                    verdicts[-1] = replace(verdicts[-1], end=offset + at + 1)
+                else:
+                    verdicts.append(Verdict(offset + at, offset + at + 1, "compacted"))
+    return verdicts
+
+
+def told_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
+    """The pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
+    for first, last in lane.retold or ():
+        yield from lineage.standing(record, first, last)
+
+
+def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
+    """What follows is planned like the mending of a hole, one without ordinals."""
+    if lane.retold is None:
+        return []
+    return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
+
+
+def forget(lane: Lane) -> None:
+    """A new round begins."""
+    lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
+
+
+def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
+    """The acknowledged ordinals from this one on, without those that stand under later ones."""
+    holes = lane.record.holes if lane.record is not None else ()
+    return tuple(reading.but_not_void(holes, first, lane.mark.ordinal - 1))

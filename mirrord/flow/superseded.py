@@ -1,0 +1,131 @@
+"""Which of the records that a compacted log lacks have a newer record of their key in it.
+
+The log cleaner removes a record only when the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner). So
+ordinals that are missing from a compacted copy are no proof that anything was lost. And what was lost must not be
+appended over a newer record of its key, whoever wrote that. Both questions have one answer: a missing record whose key
+stands further on in the log is not appended again; one whose key does not was not removed by the cleaner.
+
+Two things remain open. A tombstone goes `delete.retention.ms` after it was appended, although nothing follows it: it
+may be appended again, which changes no key. And what comes after all own batches may never have been appended: there
+the newer record is the one with the later time.
+"""
+
+from collections.abc import Hashable, Sequence
+
+import msgspec
+
+from mirrord.flow.ranges import ranges
+from mirrord.flow.walked import Missing
+
+MOST_MISSING = 500_000
+"""So many records are looked up by their keys, about 200 bytes each."""
+MOST_LAST = 100_000
+"""The same of those that may never have been appended."""
+
+
+class AskSuperseded(msgspec.Struct, frozen=True):
+    """Look up the missing records in the source, and their keys in the target log up to `end`."""
+
+    question: int
+    missing: tuple[Missing, ...]
+    end: int
+    leader_epoch: int
+    """Of the target, when the lane last knew what stood there; a record of a later one is newer than what was lost."""
+
+
+class SupersededTold(msgspec.Struct, frozen=True):
+    """What is to be copied again."""
+
+    question: int
+    error: int
+    again: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) that are missing and not superseded, ascending; none of the kind `last`."""
+    until: int = -1
+    """Ordinals of the kind `last` below this one were appended and removed by the cleaner."""
+    trouble: str = ""
+    """Why it cannot be decided, one line for people."""
+
+
+class AskShared(msgspec.Struct, frozen=True):
+    """Ask the target's leader where the given leader epoch ends in its log (OffsetForLeaderEpoch, KIP-320)."""
+
+    question: int
+    epoch: int
+
+
+class SharedTold(msgspec.Struct, frozen=True):
+    """The newest epoch of the log up to the one asked for, and its end."""
+
+    question: int
+    error: int
+    epoch: int = -1
+    end: int = -1
+
+
+class Judge:
+    """One look-up: first the missing records as the source has them, then the records of the target log."""
+
+    def __init__(self, asked: AskSuperseded) -> None:
+        self._asked = asked
+        self._wanted: dict[Hashable, list[tuple[Missing, int, int]]] = {}
+        self._superseded: set[int] = set()
+        self._gone: set[int] = set()
+
+    def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
+        """A missing record; the source still has it."""
+        self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
+
+    def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
+        """The source no longer has a missing record. If its cleaner removed that, a newer one follows."""
+        if not by_retention or missing.has_room:
+            self._gone.add(ordinal)
+
+    def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int) -> None:
+        """A committed record of the target log."""
+        wanted = self._wanted.get(key)
+        if wanted is None:
+            return
+        left: list[tuple[Missing, int, int]] = []
+        for each in wanted:
+            missing, ordinal, its_time_ms = each
+            newer = offset >= missing.above
+            if missing.kind == "lost":
+                newer = newer or leader_epoch > self._asked.leader_epoch >= 0
+            elif missing.kind == "last":
+                newer = newer and time_ms >= its_time_ms
+            if newer:
+                self._superseded.add(ordinal)
+            else:
+                left.append(each)
+        if left:
+            self._wanted[key] = left
+        else:
+            del self._wanted[key]
+
+    def told(self) -> SupersededTold:
+        """The outcome."""
+        again: list[tuple[int, int]] = []
+        until = -1
+        settled = self._superseded | self._gone
+        for missing in self._asked.missing:
+            ordinals = range(missing.first, missing.last + 1)
+            if missing.kind == "last":
+                for ordinal in ordinals:
+                    if ordinal in self._superseded:
+                        until = ordinal + 1
+                    elif ordinal not in self._gone:
+                        break
+            else:
+                left = ranges(ordinal for ordinal in ordinals if ordinal not in settled)
+                again += [(start, end - 1) for start, end in left]
+        return SupersededTold(self._asked.question, 0, tuple(again), until)
+
+
+def too_many(missing: Sequence[Missing]) -> str:
+    """Why so many cannot be looked up, or empty."""
+    count = sum(each.last - each.first + 1 for each in missing)
+    if count <= MOST_MISSING:
+        return ""
+    return (
+        f"{count:,} records are missing from the compacted copy, and at most {MOST_MISSING:,} can be looked up by key"
+    )

@@ -1,0 +1,165 @@
+"""Looks up by their keys the records that a compacted copy lacks (`mirrord.flow.superseded`)."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import Any
+
+from mirrord.flow.compare import Record
+from mirrord.flow.lineage import standing
+from mirrord.flow.signals import LaneRecord
+from mirrord.flow.superseded import AskShared, AskSuperseded, Judge, SharedTold, SupersededTold
+from mirrord.flow.walked import Missing
+from mirrord.model.assignment import FlowSetup
+from mirrord.model.errors import PolicyFault
+from mirrord.shell.asks import Asks
+from mirrord.shell.cleanup import Begin, TargetCleanup
+from mirrord.shell.compare import bounds
+from mirrord.shell.hosted import Hosted
+from mirrord.shell.metadata import PartitionId
+from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
+from mirrord.shell.records import decode
+from mirrord.shell.rereading import read_and_tell
+from mirrord.shell.shaping import Shaping
+from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+
+NEAR = 10_000
+"""Stretches of the source that are so many offsets apart are read in one go."""
+
+
+Side = tuple[Asks, Stretches]
+
+
+class Lookups:
+    """Answers what lanes ask about compacted copies."""
+
+    def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: Shaping, begin: Begin) -> None:
+        self._source, self._target = source, target
+        self._shaping = shaping
+        self._begin = begin
+        self.compacts = TargetCleanup(setup.target, setup.request_timeout_s).compacts
+        self.performs: dict[type[Any], Callable[[Hosted, Any], object]] = {
+            AskShared: self._ask_shared,
+            AskSuperseded: self._look_up,
+        }
+
+    def _ask_shared(self, hosted: Hosted, effect: AskShared) -> None:
+        def told(error: int, epoch: int, end: int) -> None:
+            hosted.tell(SharedTold(effect.question, error, epoch, end))
+
+        self._target[0].shared(hosted.target, effect.epoch, told)
+
+    def _look_up(self, hosted: Hosted, effect: AskSuperseded) -> None:
+        sides = (self._source[1], hosted.source), (self._target[1], hosted.target)
+        asks = self._source[0], self._target[0]
+        search = Superseding(*sides, asks, hosted.record, self._shaping.changing(hosted.source.topic))
+        failed = partial(SupersededTold, effect.question)
+        self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
+
+
+class Superseding:
+    """One look-up for a lane."""
+
+    def __init__(
+        self,
+        source: tuple[Stretches, PartitionId],
+        target: tuple[Stretches, PartitionId],
+        asks: tuple[Asks, Asks],
+        record: LaneRecord,
+        changing: Callable[[Record], Record] | None,
+    ) -> None:
+        """`asks` are of the source and of the target. `changing`: what a policy of the flow makes of a record; it may
+        raise PolicyFault."""
+        self._source, self._source_partition = source
+        self._target, self._target_partition = target
+        self._source_asks, self._target_asks = asks
+        self._record = record
+        self._changing = changing
+
+    async def run(self, asked: AskSuperseded) -> SupersededTold:
+        """What is to be copied again. Raises ReadFailed when a side cannot be read at present."""
+        judge = Judge(asked)
+        try:
+            await self._expect(judge, asked.missing)
+            await self._see(judge, asked)
+        except PolicyFault as fault:
+            return SupersededTold(asked.question, 0, trouble=str(fault))
+        except ValueError as error:
+            return SupersededTold(asked.question, 0, trouble=f"records cannot be read: {error}")
+        return judge.told()
+
+    async def _expect(self, judge: Judge, missing: Iterable[Missing]) -> None:
+        wanted = await self._wanted(judge, missing)
+        for first, last in _stretches(sorted(wanted)):
+            async for batch in self._source.read(self._source_partition, first, last):
+                records = [] if batch.header.attributes & CONTROL else await _decoded(batch)
+                for record in records:
+                    for each, ordinal in wanted.pop(record.offset, ()):
+                        changed = record if self._changing is None else self._changing(record)
+                        judge.expect(each, ordinal, changed.key, record.time_ms)
+        for places in wanted.values():
+            for each, ordinal in places:
+                judge.gone(each, ordinal, by_retention=False)
+
+    async def _wanted(self, judge: Judge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
+        """What the source may still have, by source offset."""
+        end, begin = await bounds(self._source_asks, self._source_partition)
+        wanted: dict[int, list[tuple[Missing, int]]] = {}
+        for each in missing:
+            for ordinal, offset, length in standing(self._record, each.first, each.last):
+                for at in range(length):
+                    if offset + at < begin:
+                        judge.gone(each, ordinal + at, by_retention=True)
+                    elif offset + at < end:
+                        wanted.setdefault(offset + at, []).append((each, ordinal + at))
+        return wanted
+
+    async def _see(self, judge: Judge, asked: AskSuperseded) -> None:
+        start = min((each.above for each in asked.missing if each.kind != "lost"), default=sys.maxsize)
+        if any(each.kind == "lost" for each in asked.missing):
+            start = 0  # what a later leader took may stand anywhere
+        _, begin = await bounds(self._target_asks, self._target_partition)
+        start, stable = max(start, begin), min(await self._last_stable(), asked.end)
+        async for batch in self._committed_ones(start, stable, asked.end):
+            for record in await _decoded(batch):
+                judge.see(record.offset, record.key, record.time_ms, batch.header.leader_epoch)
+
+    async def _last_stable(self) -> int:
+        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+        def told(error: int, offset: int) -> None:
+            if not answer.done():
+                answer.set_result((error, offset))
+
+        self._target_asks.last_stable(self._target_partition, told)
+        error, offset = await answer
+        if error:
+            raise ReadFailed(error)
+        return offset
+
+    async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
+        """Batches of records that count: not those of transactions that were aborted or are open."""
+        if start < stable:
+            async for batch in self._target.read(self._target_partition, start, stable, committed=True):
+                if not batch.aborted and not batch.header.attributes & CONTROL:
+                    yield batch
+        async for batch in self._target.read(self._target_partition, max(start, stable), end):
+            if not batch.header.attributes & (CONTROL | TRANSACTIONAL) and batch.header.base_offset >= stable:
+                yield batch
+
+
+async def _decoded(batch: ReadBatch) -> list[Record]:
+    await asyncio.sleep(0)  # a long look-up must not hold up the lanes
+    return decode(batch.buffer, batch.start, batch.end)
+
+
+def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
+    """Stretches [start, end) that hold all of the ascending offsets."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and offset - found[-1][1] <= NEAR:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found
