@@ -133,9 +133,14 @@ def before(lane: Lane, offset: int) -> int:
     return lane.seen.before(offset)
 
 
+def told_ahead(lane: Lane) -> Epochs:
+    """The epochs of what is to be copied again: as they were told anew, be that bound already or not."""
+    return lane.anew_epochs or (lane.record.epochs if lane.record is not None else ())
+
+
 def is_another(lane: Lane, epoch: int) -> bool:
     """A record of this epoch is not the one that the next ordinal was to stand for."""
-    known = epoch_at(lane.record.epochs, lane.next_ordinal) if lane.record is not None else UNKNOWN
+    known = epoch_at(told_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
 
@@ -166,6 +171,7 @@ def recall(lane: Lane) -> None:
     lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
     lane.epochs_told = True
     lane.new_epochs.clear()
+    lane.anew_epochs = ()
     lane.found_equal = False
 
 
@@ -188,7 +194,7 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 def recall_copied(lane: Lane, offset: int) -> None:
     """The lane goes on at an offset behind what it has copied before: the source may have lost that since."""
     record = lane.record
-    known = told_at(record.epochs, lane.next_ordinal) if record is not None else UNTOLD
+    known = told_at(told_ahead(lane), lane.next_ordinal)
     if known != UNTOLD:
         lane.told_epoch, lane.told_since = known, lane.next_ordinal
     if record is None or offset <= lane.position or not record.holes:
@@ -275,8 +281,8 @@ def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
 def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
     """What is to be told so that nothing counts that was told behind the present ordinal, but for what is copied again
     (`carried`)."""
-    record = lane.record
-    epochs = carried(record.epochs, pieces) if record is not None and record.epochs else ()
+    record, told = lane.record, told_ahead(lane)
+    epochs = lane.anew_epochs = carried(told, pieces) if told else ()
     if not epochs:
         # What was told to follow may arrive yet, so nothing is said of its epoch before a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)

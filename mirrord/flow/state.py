@@ -353,6 +353,8 @@ class Lane:
     """Whoever wrote the mark told the ledger of every change of epoch behind it."""
     new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     """(ordinal, epoch) that the ledger is to be told with the next runs."""
+    anew_epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, epoch) as the ledger was told anew in this round of what is to be copied again."""
     found_epoch: tuple[int, int] = (-1, -1)
     """(position, leader epoch of the batch in front of it), as the last comparison with the source read it."""
     found_equal: bool = False
