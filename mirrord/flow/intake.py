@@ -16,7 +16,7 @@ from mirrord.flow import cutting, limbo, lineage, unmarked, vanished
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
 from mirrord.flow.signals import AskParting, Batch, Chunk, Effects, FetchFrom
-from mirrord.flow.state import ALL, Lane, PolicyRefused, Rebuild
+from mirrord.flow.state import ALL, NO_VERDICTS, Lane, PolicyRefused, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
 from mirrord.model.runs import Run
 from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, RAW_ATTRIBUTES, TRANSACTIONAL, HeaderTuple, patch
@@ -144,6 +144,7 @@ def leave_out(lane: Lane) -> Effects:
     lane.epoch = lane.seen.go_to(lane.position)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), tuple(gone), lineage.tell_anew(lane, pieces)),))
     lane.intents.append((effect.tag, runs[0].ordinal))
+    lane.unbound = NO_VERDICTS if lane.plan else (runs[0].ordinal, tuple(gone))
     lane.declared = -1
     return [effect]
 
@@ -479,9 +480,11 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
-    told, lane.skipped = (*_unbound(lane, runs[0].ordinal), *ahead), behind
-    lane.unbound = (runs[0].ordinal, told)
     first = runs[0].ordinal
+    before = _unbound(lane, first)
+    told, lane.skipped = (*before, *ahead), behind
+    # What lies behind the first new run is void as soon as another run supersedes that one.
+    lane.unbound = (first, (*before, *(each for each in ahead if each.start < runs[0].offset)))
     epochs, regiven = lineage.take_new(lane, first), limbo.was_given(lane, first)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven),))
     lane.intents.append((effect.tag, first))

@@ -35,7 +35,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Wake,
 )
-from mirrord.flow.state import NEVER, NOT_YET, Lane, Mark, Phase, Stage
+from mirrord.flow.state import NEVER, NO_VERDICTS, NOT_YET, Lane, Mark, Phase, Stage
 from mirrord.flow.telling import note
 from mirrord.flow.walked import Log, Reading
 from mirrord.model.facts import LaneFact, SourceRun, TakeoverChecked, Verdict, VerdictGiven
@@ -453,6 +453,7 @@ def copy(lane: Lane) -> Effects:
         return _wait_to_mend(lane)
     lane.stage = Stage.DONE
     lane.phase, lane.has_copied = Phase.COPYING, True
+    lane.unbound = NO_VERDICTS
     lane.suspicious = False
     lane.unread, lane.gaps = None, 0
     lane.open_run = run

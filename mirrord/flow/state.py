@@ -73,6 +73,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 NOTHING = Mark(0, 0)
+NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
@@ -466,8 +467,8 @@ class Lane:
     """Tags of appends without an answer."""
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """(tag, first ordinal that it explains) of intents that are not bound yet."""
-    unbound: tuple[int, tuple[Verdict, ...]] = (-1, ())
-    """The ordinal of the newest intent, and the verdicts that it tells."""
+    unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
+    """The ordinal of the newest intent of this round, and the verdicts in front of it that it tells."""
     notes: set[int] = field(default_factory=set[int])
     """Tags of facts that the ledger was told and has not yet bound; until then no progress mark is written."""
     facts_tag: int = -1

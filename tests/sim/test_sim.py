@@ -58,6 +58,9 @@ ONCE_FAILED = (
     (792471481510, "unclean, beside others, handed over"),
     (796933561235, "unclean, beside others, handed over"),
     (234262469596, "unclean, beside others, handed over"),
+    (852047589352, "refused and parked, old records"),
+    (455272619497, "refused and parked, old records"),
+    (913290925938, "sought, refused and filtered"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

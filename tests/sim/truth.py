@@ -41,6 +41,7 @@ def check(world: World, *, final: bool = False) -> None:
         for at, number in enumerate(stored.numbers):
             offset = record.source_runs.offset_of(stored.sequence + at)
             excused = (views and (halted or not final)) or number in world.excused
+            excused = excused or (number in world.late and (halted or not final))
             # Of two offsets that the source holds no longer nobody can tell which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
@@ -193,6 +194,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
         if world.shape.compaction or world.shape.unclean or world.excused:
+            return
+        if world.late and record.halted.reason == "unexplained":
             return
         if _may_halt(world, record):
             return

@@ -107,6 +107,9 @@ class World:
         """Entries of the ledger that may still arrive: given up by their writer, or a second time."""
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
+        self.late: set[int] = set()
+        """The same, where the lane reads the end once more before it sends anything. A policy may have answered anew
+        by then, so the map may name other records, but not for ever."""
         self.named: set[int] = set()
         """Source offsets that the ledger says stand twice."""
         self.lost: set[int] = set()
@@ -306,8 +309,9 @@ class World:
         end = self.target.brokers[request.broker].end
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         self.note(f"{request.host.name} late {request.batch}: {error} {base}")
-        if self.target.brokers[request.broker].end > end and not found:
-            self.excused.update(number for _, number in toy.records(request.data))
+        if self.target.brokers[request.broker].end > end and (self.shape.policies or not found):
+            arrived = self.late if found else self.excused
+            arrived.update(number for _, number in toy.records(request.data))
 
     def _reads_again(self, host: Host, request: Request) -> bool:
         """The lane will read the end once more before it sends these ordinals itself, so it must not double them."""
