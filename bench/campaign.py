@@ -5,7 +5,8 @@ topics that are only just being created; `two-daemons` on one flow; `zombies` an
 stopped for a minute and goes on when others have its partitions (`bench.zombies`); `groups`: consumers that move over
 and back while what follows them is killed (`bench.moving`); `both-ways`: one topic of two clusters, with
 writers on both sides (`bench.both_ways`); `audits`: audits of each level beside traffic and kills of the daemon
-(`bench.auditing`); `sim`: the simulator, by seeds. Results are kept in bench/results and shown in docs/measurements.md.
+(`bench.auditing`); `sim`: the simulator (`bench.stories`). Results are kept in bench/results and
+shown in docs/measurements.md.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from bench import auditing, both_ways, moving, report, simulated, zombies
+from bench import auditing, both_ways, moving, report, stories, zombies
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.faults import Faults, Kind, Mirror
@@ -252,7 +253,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60, help="for the kills of a variant (default: %(default)s)")
     parser.add_argument("--audit-minutes", type=float, default=30, help="of the audits (default: %(default)s)")
     parser.add_argument("--engine", choices=("ray", "process"), default="ray", help="default: %(default)s")
-    parser.add_argument("--seeds", type=int, default=100_000, help="of the simulator (default: %(default)s)")
+    parser.add_argument("--stories", type=int, default=100_000, help="of the simulator (default: %(default)s)")
     parser.add_argument("--try", dest="keep", action="store_false", help="do not keep the results")
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -376,14 +377,15 @@ def _judge(
 
 
 def _simulate(arguments: argparse.Namespace, tell: Tell) -> bool:
-    outcome = simulated.run(arguments.seed, arguments.seeds, tell)
+    outcome = stories.run(arguments.seed, arguments.stories, tell)
     result: report.Result = {
-        "first_seed": outcome.first_seed,
-        "seeds": outcome.seeds,
+        "seed": outcome.seed,
+        "stories": outcome.stories,
         "steps": outcome.steps,
+        "processes": outcome.processes,
         "seconds": round(outcome.seconds, 1),
         "violations": len(outcome.failed),
-        "failed_seeds": outcome.failed[:20],
+        "failed_stories": [str(each.story) for each in outcome.failed[:20]],
         "passed": not outcome.failed,
     }
     if arguments.keep:

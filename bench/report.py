@@ -157,15 +157,15 @@ def _simulator(results: list[Result]) -> str:
         [
             each["at"],
             each["commit"],
-            f"{each['first_seed']} to {each['first_seed'] + each['seeds'] - 1}",
-            f"{each['seeds']:,}",
+            f"{each.get('seed', each.get('first_seed'))}",
+            f"{each.get('stories', each.get('seeds')):,}",
             str(each["steps"]),
             f"{each['seconds']:,.0f}",
             str(each["violations"]),
         ]
         for each in results
     ]
-    head = ["when", "commit", "seeds", "how many", "steps with faults, each", "seconds", "violations"]
+    head = ["when", "commit", "seed", "stories", "steps with faults, each", "seconds", "violations"]
     return f"## Simulator\n\n{_table(head, rows)}\n{_where(results[-1])}"
 
 
