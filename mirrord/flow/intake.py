@@ -481,10 +481,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
     first = runs[0].ordinal
-    before = _unbound(lane, first)
-    told, lane.skipped = (*before, *ahead), behind
-    # What lies behind the first new run is void as soon as another run supersedes that one.
-    lane.unbound = (first, (*before, *(each for each in ahead if each.start < runs[0].offset)))
+    told, lane.skipped = (*_unbound(lane, first), *ahead), behind
+    lane.unbound = (first, told)
     epochs, regiven = lineage.take_new(lane, first), limbo.was_given(lane, first)
     effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven),))
     lane.intents.append((effect.tag, first))

@@ -468,7 +468,7 @@ class Lane:
     intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
     """(tag, first ordinal that it explains) of intents that are not bound yet."""
     unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
-    """The ordinal of the newest intent of this round, and the verdicts in front of it that it tells."""
+    """The ordinal of the newest intent of this round, and the verdicts that it tells."""
     notes: set[int] = field(default_factory=set[int])
     """Tags of facts that the ledger was told and has not yet bound; until then no progress mark is written."""
     facts_tag: int = -1

@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from mirrord.flow.epochs import Epochs
 from mirrord.flow.lane import step
-from mirrord.flow.lineage import copied_from
+from mirrord.flow.lineage import copied_from, is_another, recall_copied, tell_anew
 from mirrord.flow.signals import (
     Answer,
     Append,
@@ -257,3 +257,18 @@ def test_nobody_else_may_be_writing_when_ordinals_get_another_meaning() -> None:
     effects = step(lane, 1.0, chunk(fetch, bytearray(), diverging_epoch=3, diverging_end=5))
     (wake,) = [each for each in effects if isinstance(each, Wake)]
     assert (wake.at, lane.phase) == (9.0, Phase.WAITING)
+
+
+def test_epochs_that_were_told_anew_count_before_they_are_bound() -> None:
+    lane, _ = copying()
+    lane.record = Record(source_runs=Runs([Run(0, 0), Run(6, 4), Run(8, 14)]), epochs=((0, 0), (8, 1)))
+    lane.resume_ordinal = 6
+    # What follows from ordinal 6 on is copied again, without the record of that ordinal.
+    assert tell_anew(lane, [(6, 7, 1), (7, 8, 1)]) == ((6, 0), (7, 1))
+    lane.next_ordinal = 7
+    assert is_another(lane, 0)
+    assert not is_another(lane, 1)
+    recall_copied(lane, 14)
+    assert (lane.told_epoch, lane.told_since) == (1, 7)
+    # What is told next moves up what was told last.
+    assert tell_anew(lane, [(6, 7, 1)]) == ((6, 1),)
