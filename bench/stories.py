@@ -1,8 +1,8 @@
 """`python -m bench.stories`: random stories of the simulator over all its themes, on all cores.
 
-Story number n of a seed is always the same one: a theme, or a world by chance, with a seed of its own; some play with a
-target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed with what plays
-it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
+Story number n of a seed is always the same one: a theme, two of them, or a world by chance, with a seed of its own; some
+play with a target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed with
+what plays it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
 """
 
 import argparse
@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 from mirrord.model.facts import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.scheduler import STEPS, THEMES, Story
+from tests.sim.scheduler import BESIDE, STEPS, THEMES, Story, shape_named
 
 _AT_ONCE = 100
 _PROGRESS_S = 10.0
 _ANY = "by chance"
-_PLAIN_SHARE, _WEAK_SHARE, _SCARCE_SHARE = 0.1, 0.15, 0.15
-"""Of stories in a world by chance, in the mode at-least-once, and with hardly any memory for runs."""
+_PLAIN_SHARE, _PAIR_SHARE, _WEAK_SHARE, _SCARCE_SHARE = 0.1, 0.25, 0.15, 0.15
+"""Of stories in a world by chance, of two themes, in the mode at-least-once, and with hardly any memory for runs."""
 
 
 class Drawn(NamedTuple):
@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
 
     seed: int
     theme: str = ""
-    """Empty: the seed draws the world, too."""
+    """Or two at once (`shape_named`); empty: the seed draws the world, too."""
     mode: Mode = "sequence"
     scarce: bool = False
 
@@ -66,14 +66,18 @@ class Outcome:
 def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     """Story `number` of a seed."""
     chance = random.Random(f"{seed} {number}")
-    theme = "" if themes == tuple(THEMES) and chance.random() < _PLAIN_SHARE else chance.choice(themes)
+    kind, theme = chance.random() if themes == tuple(THEMES) else 1.0, chance.choice(themes)
+    if kind < _PLAIN_SHARE:
+        theme = ""
+    elif kind < _PLAIN_SHARE + _PAIR_SHARE:
+        theme = BESIDE.join(chance.sample(themes, 2))
     mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
     return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
 
 
 def begun(drawn: Drawn) -> Story:
     """The story, before its first step."""
-    return Story(drawn.seed, replace(THEMES[drawn.theme], mode=drawn.mode) if drawn.theme else None)
+    return Story(drawn.seed, replace(shape_named(drawn.theme), mode=drawn.mode) if drawn.theme else None)
 
 
 def play(drawn: Drawn, story: Story) -> None:
@@ -138,12 +142,12 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(2**32), help="default: by chance")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no story begins after so many")
     parser.add_argument("--processes", type=_count, help="default: one a core")
-    parser.add_argument("--theme", choices=(*THEMES, _ANY), action="append", metavar="THEME", help="default: all")
+    parser.add_argument("--theme", type=_theme, action="append", help=f"or two, THEME{BESIDE}THEME (default: all)")
     parser.add_argument("--story", type=int, metavar="SEED", help="play this one again, and show what happened")
     parser.add_argument("--mode", choices=("sequence", "at-least-once"), default="sequence", help="of that story")
     parser.add_argument("--scarce", action="store_true", help="play that story with hardly any memory for runs")
     arguments = parser.parse_args()
-    themes = tuple("" if each == _ANY else each for each in arguments.theme or ())
+    themes = tuple(arguments.theme or ())
     if arguments.story is not None:
         if len(themes) > 1:
             parser.error("--story takes one --theme")
@@ -157,6 +161,15 @@ def main() -> int:
         **limits,
     )
     return 1 if outcome.failed else 0
+
+
+def _theme(text: str) -> str:
+    """A theme, or two; empty for a world by chance. Raises ArgumentTypeError."""
+    if text == _ANY:
+        return ""
+    if not all(each in THEMES for each in text.split(BESIDE, 1)):
+        raise argparse.ArgumentTypeError(f"there is no theme {text!r}; themes are {', '.join(THEMES)}")
+    return text
 
 
 def _count(text: str) -> int:

@@ -1,6 +1,7 @@
 """One seed, one story: a random but repeatable order of everything, faults included."""
 
 import random
+from dataclasses import fields, replace
 
 from mirrord.flow.signals import AppendFailed, Drain, TargetFar
 from mirrord.flow.state import Phase
@@ -122,6 +123,22 @@ YOUNG = {
 }  # fmt: skip
 BY_CHANCE = sorted(THEMES.keys() - YOUNG)
 """Themes of stories by chance. Younger ones are told as such alone: seeds that once failed tell the same story so."""
+
+
+BESIDE = " + "
+"""Between the names of two themes of one world."""
+
+
+def shape_named(name: str) -> Shape:
+    """The world of a theme, or of two themes at once: of both whatever is not as usual, and all that goes wrong more
+    often."""
+    one, _, other = name.partition(BESIDE)
+    if not other:
+        return THEMES[one]
+    first, second, usual = THEMES[one], THEMES[other], Shape()
+    differs = {each.name: getattr(second, each.name) for each in fields(Shape)}
+    differs = {key: value for key, value in differs.items() if value != getattr(usual, key)}
+    return replace(first, **differs | {"faults": first.faults + second.faults})
 
 
 def shape_of(rng: random.Random) -> Shape:

@@ -11,7 +11,7 @@ import pytest
 
 from mirrord.model.facts import Mode
 from tests.fixtures.attic import scarce
-from tests.sim.scheduler import STEPS, THEMES, Story
+from tests.sim.scheduler import STEPS, THEMES, Story, shape_named
 
 STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
@@ -61,13 +61,19 @@ ONCE_FAILED = (
     (852047589352, "refused and parked, old records"),
     (455272619497, "refused and parked, old records"),
     (913290925938, "sought, refused and filtered"),
+    (247803359918, "refused and parked, old records"),
+    (640010659056, "source truncated twice + sought, refused and filtered"),
+    (903001194529, "policies + retention"),
+    (969053936944, "far, old records + retention"),
+    (843570591936, "unclean, beside others, handed over + all that a source does, old records"),
+    (182836888938, "handed over, whatever else happens + all that a source does, old records"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 
 
 def play(seed: int, theme: str = "", mode: Mode = "sequence") -> Story:
     """Play a seed, and name it when it fails."""
-    story = Story(seed, replace(THEMES[theme], mode=mode) if theme else None)
+    story = Story(seed, replace(shape_named(theme), mode=mode) if theme else None)
     try:
         story.run(STEPS)
     except Exception as fault:

@@ -51,7 +51,7 @@ def check(world: World, *, final: bool = False) -> None:
                     f"the target holds offset {world.source.offset_of[number]}"
                 )
             numbers.append(number)
-    _order(world, numbers, holes, excused=views and (halted or not final))
+    _order(world, numbers, holes, excused=(views or bool(world.late)) and (halted or not final))
     if final:
         _complete(world, numbers)
 
@@ -60,6 +60,13 @@ def _is_left_open(world: World, ordinal: int, number: int) -> bool:
     """The ledger says that it is not known what stands under this ordinal; rightly so, for the source has lost that."""
     is_void = any(hole.first <= ordinal <= hole.last for hole in world.truth.lanes[LANE].holes)
     return is_void and world.source.at(world.source.offset_of[number]) != number
+
+
+def _left_open(world: World) -> set[int]:
+    """Numbers of records that stand in the target where the ledger says that it is not known what does."""
+    log = world.target.brokers[world.target.leader].log
+    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    return {number for ordinal, number in stand if _is_left_open(world, ordinal, number)}
 
 
 def _picture(world: World) -> tuple[int, ...]:
@@ -177,6 +184,11 @@ def _skipped(world: World) -> set[int]:
     return {offset for gap in told if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
+def _expired(world: World) -> set[int]:
+    """Source offsets that the ledger says were deleted before they were copied: its last word on them."""
+    return {offset for gap in world.gaps if gap.reason == "expired" for offset in range(gap.start, gap.end)}
+
+
 def _passed_over(world: World) -> set[int]:
     """Source offsets that a filter has left out behind the last copied record, so that nobody need know yet.
 
@@ -205,7 +217,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
     missing = [offset for offset in missing if offset not in filtered | skipped]
-    both = sorted(filtered & {world.source.offset_of[number] for number in arrived})
+    # An offset that an unclean election took away is another record's by now.
+    both = sorted(filtered & {world.source.offset_of[number] for number in arrived - world.source.cut})
     if both:
         raise Violation(f"copied, and the ledger says that a filter left them out: source offsets {both}")
     twice = {world.source.offset_of[number] for number in arrived if numbers.count(number) > 1}
@@ -220,9 +233,11 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     _left_out(world, arrived)
     offset_of = world.source.offset_of
     _sought(world, skipped)
-    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - world.lost - skipped):
+    unexplained = {offset_of[number] for number in world.source.expired - arrived} - world.lost - skipped - filtered
+    if untold := sorted(unexplained):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
-    if falsely := sorted({offset_of[number] for number in world.source.expired & arrived} & world.lost):
+    copied = (world.source.expired & arrived) - _left_open(world)
+    if falsely := sorted({offset_of[number] for number in copied} & _expired(world)):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
     if record is not None and (wrong := unaccounted(world, numbers)):

@@ -6,13 +6,17 @@ import sys
 import pytest
 
 from bench import stories
-from tests.sim.scheduler import THEMES, Story
+from tests.sim.scheduler import THEMES, Story, shape_named
 
 
 def test_stories_of_a_seed_are_the_same_each_time_and_of_all_themes() -> None:
     drawn = [stories.draw(7, number, tuple(THEMES)) for number in range(3_000)]
     assert drawn == [stories.draw(7, number, tuple(THEMES)) for number in range(3_000)]
-    assert {each.theme for each in drawn} == {"", *THEMES}
+    themes = {each.theme for each in drawn}
+    assert themes > {"", *THEMES}
+    assert all(
+        shape_named(each).faults == sum((THEMES[one].faults for one in each.split(" + ")), ()) for each in themes - {""}
+    )
     assert {each.mode for each in drawn} == {"sequence", "at-least-once"}
     assert {each.scarce for each in drawn} == {False, True}
     assert len({each.seed for each in drawn}) == len(drawn)
