@@ -1,8 +1,8 @@
 """`python -m bench.stories`: random stories of the simulator over all its themes, on all cores.
 
-Story number n of a seed is always the same one: a theme, two of them, or a world by chance, with a seed of its own; some
-play with a target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed with
-what plays it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
+Story number n of a seed is always the same one: a theme, two of them, or a world by chance, with a seed of its own;
+some play with a target whose memory counts for nothing, some with hardly any memory for runs. Each violation is printed
+with what plays it again: `python -m bench.stories --story SEED --theme THEME`. The exit code is 1 when there is one.
 """
 
 import argparse
