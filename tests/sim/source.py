@@ -165,8 +165,9 @@ class FakeSource:
         del self.log[len(self.log) - len(lost) :]
         self.unwanted.update(number for batch in lost for _, number in batch.records)
         self.spoilt.update(batch.epoch for batch in lost)
-        self.cut.update(number for batch in lost for _, number in batch.records)
         self.end = lost[0].base
+        # Also what a cleaner has removed from them: it may have been copied before.
+        self.cut.update(number for number, offset in self.offset_of.items() if offset >= self.end)
         self.parts.add(self.end)
         return True
 

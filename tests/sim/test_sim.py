@@ -65,6 +65,8 @@ ONCE_FAILED = (
     (640010659056, "source truncated twice + sought, refused and filtered"),
     (903001194529, "policies + retention"),
     (969053936944, "far, old records + retention"),
+    (921947583460, "source truncated, handed over + views"),
+    (794710032515, "far, old records + sought, whatever the source does"),
     (843570591936, "unclean, beside others, handed over + all that a source does, old records"),
     (182836888938, "handed over, whatever else happens + all that a source does, old records"),
 )
