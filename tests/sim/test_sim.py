@@ -67,6 +67,9 @@ ONCE_FAILED = (
     (969053936944, "far, old records + retention"),
     (921947583460, "source truncated, handed over + views"),
     (794710032515, "far, old records + sought, whatever the source does"),
+    (365102327606, "sought, whatever the source does + far, old records"),
+    (760591854108, "source truncated + late"),
+    (900007855165, "late + retention"),
     (843570591936, "unclean, beside others, handed over + all that a source does, old records"),
     (182836888938, "handed over, whatever else happens + all that a source does, old records"),
 )

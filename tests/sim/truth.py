@@ -2,6 +2,7 @@
 
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
+from mirrord.model.facts import Reason
 from mirrord.model.seeking import pending
 from tests.sim.host import LANE
 from tests.sim.operator import orders
@@ -184,9 +185,9 @@ def _skipped(world: World) -> set[int]:
     return {offset for gap in told if gap.reason == "skipped" for offset in range(gap.start, gap.end)}
 
 
-def _expired(world: World) -> set[int]:
-    """Source offsets that the ledger says were deleted before they were copied: its last word on them."""
-    return {offset for gap in world.gaps if gap.reason == "expired" for offset in range(gap.start, gap.end)}
+def _told(world: World, reason: Reason) -> set[int]:
+    """Source offsets of which this is the ledger's last word."""
+    return {offset for gap in world.gaps if gap.reason == reason for offset in range(gap.start, gap.end)}
 
 
 def _passed_over(world: World) -> set[int]:
@@ -233,11 +234,12 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     _left_out(world, arrived)
     offset_of = world.source.offset_of
     _sought(world, skipped)
-    unexplained = {offset_of[number] for number in world.source.expired - arrived} - world.lost - skipped - filtered
-    if untold := sorted(unexplained):
+    # What was left out before it was deleted is none of these, and what nothing explains is a loss as well.
+    told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained")
+    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - told):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
     copied = (world.source.expired & arrived) - _left_open(world)
-    if falsely := sorted({offset_of[number] for number in copied} & _expired(world)):
+    if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
     if record is not None and (wrong := unaccounted(world, numbers)):
@@ -256,6 +258,6 @@ def _truncated(world: World, arrived: set[int]) -> None:
     told = world.truncated
     if wrong := [each for each in told if each.start not in world.source.parts]:
         raise Violation(f"told to be truncated: {wrong}, the source parted at {sorted(world.source.parts)}")
-    gone = {world.source.offset_of[number] for number in arrived & world.source.cut}
+    gone = {world.source.offset_of[number] for number in (arrived & world.source.cut) - _left_open(world)}
     if untold := sorted(gone - {offset for each in told for offset in range(each.start, each.end)}):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {untold}")
