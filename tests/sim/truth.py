@@ -35,6 +35,7 @@ def check(world: World, *, final: bool = False) -> None:
     # halts, but not at once.
     shape = world.shape
     views = shape.compaction and (halted or len(world.hosts) > 1 or shape.late or shape.twice)
+    late = _named_anew(world)
     numbers: list[int] = []
     for stored in ours:
         if stored.producer != record.producer_id:
@@ -42,7 +43,7 @@ def check(world: World, *, final: bool = False) -> None:
         for at, number in enumerate(stored.numbers):
             offset = record.source_runs.offset_of(stored.sequence + at)
             excused = (views and (halted or not final)) or number in world.excused
-            excused = excused or (number in world.late and (halted or not final))
+            excused = excused or (number in late and (halted or not final))
             # Of two offsets that the source holds no longer nobody can tell which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
@@ -52,7 +53,7 @@ def check(world: World, *, final: bool = False) -> None:
                     f"the target holds offset {world.source.offset_of[number]}"
                 )
             numbers.append(number)
-    _order(world, numbers, holes, excused=(views or bool(world.late)) and (halted or not final))
+    _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
     if final:
         _complete(world, numbers)
 
@@ -63,11 +64,18 @@ def _is_left_open(world: World, ordinal: int, number: int) -> bool:
     return is_void and world.source.at(world.source.offset_of[number]) != number
 
 
+def _named_anew(world: World) -> set[int]:
+    """Numbers of records that came late and that the map may name others for by then, but not for ever: a policy may
+    have answered anew, or retention deleted them."""
+    return world.late if world.shape.policies or world.shape.retention else set()
+
+
 def _left_open(world: World) -> set[int]:
-    """Numbers of records that stand in the target where the ledger says that it is not known what does."""
+    """Numbers of records that came late, and stand where the ledger says that it is not known what does."""
     log = world.target.brokers[world.target.leader].log
     stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
-    return {number for ordinal, number in stand if _is_left_open(world, ordinal, number)}
+    late = world.late | world.excused
+    return {number for ordinal, number in stand if number in late and _is_left_open(world, ordinal, number)}
 
 
 def _picture(world: World) -> tuple[int, ...]:
@@ -208,7 +216,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     if record is not None and record.halted is not None:
         if world.shape.compaction or world.shape.unclean or world.excused:
             return
-        if world.late and record.halted.reason == "unexplained":
+        if _named_anew(world) and record.halted.reason == "unexplained":
             return
         if _may_halt(world, record):
             return

@@ -108,8 +108,7 @@ class World:
         self.excused: set[int] = set()
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.late: set[int] = set()
-        """The same, where the lane reads the end once more before it sends anything. By then a policy may have answered
-        anew, or retention deleted them, so the map may name other records, but not for ever."""
+        """The same, where the lane reads the end once more before it sends anything."""
         self.named: set[int] = set()
         """Source offsets that the ledger says stand twice."""
         self.lost: set[int] = set()
@@ -309,8 +308,7 @@ class World:
         end = self.target.brokers[request.broker].end
         error, base = self.target.produce(request.broker, request.data, self.wall_ms)
         self.note(f"{request.host.name} late {request.batch}: {error} {base}")
-        may_change = self.shape.policies or self.shape.retention
-        if self.target.brokers[request.broker].end > end and (may_change or not found):
+        if self.target.brokers[request.broker].end > end:
             arrived = self.late if found else self.excused
             arrived.update(number for _, number in toy.records(request.data))
 
