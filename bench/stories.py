@@ -71,6 +71,9 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
         theme = ""
     elif kind < _PLAIN_SHARE + _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
+        both = shape_named(theme)
+        # Retention also deletes what would tell that the source lost records: nobody can know then.
+        theme = themes[0] if both.retention and both.truncation else theme
     mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
     return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
 

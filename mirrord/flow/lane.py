@@ -281,7 +281,10 @@ def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:
         # Where part of the source is copied again, ordinals are promised to records that are gone now.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
-            return [lost, *intake.leap(lane, chunk.log_start, "expired"), *intake.want_more(lane)]
+            effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
+            # An order that retention has overtaken is done: the next record may be long in coming.
+            is_due = bool(lane.sought) and seeking.is_due(lane)
+            return effects + (settling.wait(lane, now) if is_due else intake.want_more(lane))
         return halt(lane, "expired", line, lane.position, chunk.log_start)
     line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
     return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)

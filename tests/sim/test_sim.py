@@ -67,6 +67,8 @@ ONCE_FAILED = (
     (969053936944, "far, old records + retention"),
     (921947583460, "source truncated, handed over + views"),
     (794710032515, "far, old records + sought, whatever the source does"),
+    (941925659684, "retention + sought, refused and filtered"),
+    (622764968119, "source truncated + late"),
     (365102327606, "sought, whatever the source does + far, old records"),
     (760591854108, "source truncated + late"),
     (900007855165, "late + retention"),

@@ -66,8 +66,9 @@ def _is_left_open(world: World, ordinal: int, number: int) -> bool:
 
 def _named_anew(world: World) -> set[int]:
     """Numbers of records that came late and that the map may name others for by then, but not for ever: a policy may
-    have answered anew, or retention deleted them."""
-    return world.late if world.shape.policies or world.shape.retention else set()
+    have answered anew, or the source lost them."""
+    shape = world.shape
+    return world.late if shape.policies or shape.retention or shape.truncation else set()
 
 
 def _left_open(world: World) -> set[int]:
