@@ -5,11 +5,13 @@ is copied again and again into fresh topics, by a fresh process each time, until
 counted. Before each such turn the relay runs for a while, so that what slows the machine down slows both down.
 """
 
+import os
 import statistics
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -69,6 +71,16 @@ CELLS = (
     Cell("16 KiB batches", 1_010, 16, 96_000),
     Cell("one-record batches", 100, 1, 300_000),
 )
+
+
+class Checkout(NamedTuple):
+    """The code that copies: a checkout of this project, and the interpreter that runs it."""
+
+    folder: Path
+    python: str
+
+
+HERE = Checkout(Path(__file__).resolve().parents[1], sys.executable)
 
 
 class Throughput(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,29 +230,45 @@ def spread(cell: Throughput) -> str:
     return f"{turns[0]:.0%}, {statistics.median(turns):.0%}, {turns[-1]:.0%}"
 
 
-def copy_once(source: Cluster, target: Cluster, cell: Cell, copy: str, *options: str) -> Cost:
+def copy_once(source: Cluster, target: Cluster, cell: Cell, copy: str, *options: str, by: Checkout = HERE) -> Cost:
     """Copy a cell's topic into a fresh one, which goes afterwards. Raises EnvironmentFault."""
     admin = Admin(target.bootstrap)
     admin.create([Topic(copy, PARTITIONS, "none")])
     try:
         addresses = (source.bootstrap, target.bootstrap, cell.topic, copy)
-        told = _ask("bench.copying", *addresses, "--records", str(cell.records), *options)
+        told = run_in(by, "-m", "bench.copying", *addresses, "--records", str(cell.records), *options)
     finally:
         admin.delete([copy])
-    return msgspec.json.decode(told, type=Cost)
+    try:
+        return msgspec.json.decode(told, type=Cost)
+    except msgspec.DecodeError as error:
+        raise EnvironmentFault(f"{by.folder} tells its figures in another way: {error}") from error
 
 
 def relay(total_bytes: int) -> Relayed:
     """What the bare relay costs for so many bytes. Raises EnvironmentFault."""
-    return msgspec.json.decode(_ask("bench.relay", str(total_bytes)), type=Relayed)
+    return msgspec.json.decode(run_in(HERE, "-m", "bench.relay", str(total_bytes)), type=Relayed)
 
 
-def _ask(*command: str) -> str:
-    whole = [sys.executable, "-m", *command]
+def run_in(checkout: Checkout, *command: str) -> str:
+    """What a Python process prints that imports the code of this checkout. Raises EnvironmentFault."""
+    # Before what is installed for the interpreter: another checkout may have none of its own, and run by ours.
+    environment = {**os.environ, "PYTHONPATH": str(checkout.folder)}
+    what = f"{' '.join(command[:2])} of {checkout.folder}"
     try:
-        answer = subprocess.run(whole, capture_output=True, text=True, check=False, timeout=_TURN_S)
+        answer = subprocess.run(
+            [checkout.python, *command],
+            cwd=checkout.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_TURN_S,
+        )
     except subprocess.TimeoutExpired:
-        raise EnvironmentFault(f"{command[0]} does not end within {_TURN_S} s") from None
+        raise EnvironmentFault(f"{what} does not end within {_TURN_S} s") from None
+    except OSError as error:
+        raise EnvironmentFault(f"{what} cannot be started: {error}") from error
     if answer.returncode:
-        raise EnvironmentFault(f"{command[0]} failed:\n{answer.stderr[-2_000:]}")
+        raise EnvironmentFault(f"{what} failed:\n{answer.stderr[-2_000:]}")
     return answer.stdout
