@@ -45,6 +45,7 @@ class Unopened(NamedTuple):
     """Where the lane would have begun."""
     end: int
     at_ms: int
+    """When the loss was found."""
 
 
 def known_end(state: FlowState, topic_id: TopicId, partition: int) -> int:
@@ -125,9 +126,10 @@ def settled_records(
     is_gone: Callable[[str, TopicId], bool],
     untold: Collection[LaneId],
     start_offset: StartOffset,
+    at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
     """What becomes of the records of deleted topics: those that tell of partitions without a lane are kept as a loss,
-    the others are removed. `untold`: lanes of which the ledger is still to be told."""
+    found at this time; the others are removed. `untold`: lanes of which the ledger is still to be told."""
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
@@ -146,7 +148,7 @@ def settled_records(
         if any(end > 0 for _, end in ranges):
             lost_from, ends = zip(*ranges, strict=True)
             lost = SourceEnds(source.topic, ends, lost=True, starts=lost_from if any(lost_from) else ())
-            kept.append(msgspec.structs.replace(record, source=lost))
+            kept.append(msgspec.structs.replace(record, source=lost, at_ms=at_ms))
         else:
             removed.append(key)
     return kept, removed

@@ -99,7 +99,7 @@ class FlowSupervisor:
         self._figures = FlowFigures()
         self._mode = TargetMode(services.probe)
         self._lease = SeenLease(services.clock)
-        self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics()
+        self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics(services.clock)
         self._held_before = False
         """This process has held the lease."""
         self._known: LedgerMark | None = None

@@ -1,6 +1,6 @@
 """The entries of a ledger from its first one on, for people: nothing is created, nothing is written."""
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import aclosing
 from typing import NamedTuple
 
@@ -8,9 +8,10 @@ from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.records import StateRecord
 from mirrord.ledger.snapshot import Rows, restore
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, Entry
+from mirrord.model.facts import AnyFact, Entry, Progress
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.shell.ledger_log import LedgerLog, LedgerRow, LogTrimmed
 from mirrord.shell.ledger_outbox import Bound
@@ -55,6 +56,8 @@ class LedgerReading:
                 lost = error
             if ends.start > 0:
                 self.state = restore(read, self._memory)
+            else:
+                _take_source_ends(self.state, read.records.values())
             self._log.seek(ends.start)
             position = ends.start
             while position < ends.end or (follow and lost is None):
@@ -74,6 +77,13 @@ class LedgerReading:
             return ReadEntry(row.offset, error, None, left)
         is_folded = row.offset < self.state.next_offset
         return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)
+
+
+def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
+    """No entry of the ledger holds what was lost of topics without a lane: the state topic alone does."""
+    for record in records:
+        if isinstance(record, Progress) and record.source is not None:
+            state.mark_progress(record)
 
 
 async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:

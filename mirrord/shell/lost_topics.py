@@ -12,6 +12,7 @@ from mirrord.model.assignment import ReplicatorReport
 from mirrord.model.config import FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId
+from mirrord.shell.clock import Clock
 from mirrord.shell.discovery import Discovered
 from mirrord.shell.recorder import Recorder
 from mirrord.shell.topics import TopicAdmin
@@ -30,7 +31,8 @@ class LostTopics:
     behind. So the source is asked for it by name. What it says does not exist is not asked for again.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.hidden: dict[str, str] = {}
         """Selected topics that may not be seen any more, and one line for people about each."""
         self._absent: set[str] = set()
@@ -55,7 +57,7 @@ class LostTopics:
         def is_gone(topic: str, topic_id: TopicId) -> bool:
             return shown[topic].topic_id != topic_id if topic in shown else topic in self._absent
 
-        await _tell(flow, recorder, hosted, is_gone)
+        await _tell(flow, recorder, hosted, is_gone, self._clock.wall_ms())
 
     async def _ask(self, flow: FlowConfig, state: FlowState, source: TopicAdmin, shown: Mapping[str, Topic]) -> None:
         self._absent -= shown.keys()
@@ -77,10 +79,9 @@ class LostTopics:
 
 
 async def _tell(
-    flow: FlowConfig, recorder: Recorder, hosted: set[LaneId], is_gone: Callable[[str, TopicId], bool]
+    flow: FlowConfig, recorder: Recorder, hosted: set[LaneId], is_gone: Callable[[str, TopicId], bool], now_ms: int
 ) -> None:
     state = recorder.state
-
     start_offset = start_offsets(state, flow.start_at)
     verdicts = left_behind(state, is_gone, hosted, start_offset)
     for fact in verdicts:
@@ -88,7 +89,7 @@ async def _tell(
         log.error("records_lost", flow=flow.name, lane=fact.lane, source_offsets=lost, line=fact.note)
     await recorder.write(verdicts)
     untold = [*(hosted & state.lanes.keys()), *(each.lane for each in left_behind(state, is_gone, (), start_offset))]
-    kept, removed = settled_records(state, is_gone, untold, start_offset)
+    kept, removed = settled_records(state, is_gone, untold, start_offset, now_ms)
     for record in kept:
         if record.source is not None:
             line, source = "the topic was deleted before any of these records was copied", record.source

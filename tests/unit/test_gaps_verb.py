@@ -12,7 +12,9 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.records import state_key
 from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.letters import Returned
+from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
+from mirrord.model.source_ends import SourceEnds
 from mirrord.shell.brought_back import BroughtBack
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.ledger_log import StateRow
@@ -130,6 +132,20 @@ def test_what_somebody_else_wrote(ledger: MemoryLedger, conf: Path, capsys: pyte
     (line,) = json.loads(capsys.readouterr().out)["foreign"]
     assert line == {"flow": "eu-us", "target_topic": "eu.orders", "partition": 0, "start": 12, "end": 15}
     assert main(["gaps", str(conf), "--foreign", "--all"]) == 2
+
+
+def test_what_was_lost_before_any_lane_was_opened(
+    ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The state topic alone holds it, whether or not the ledger was trimmed."""
+    found_ms, key = SystemClock().wall_ms() - HOUR_MS // 2, LaneKey(TopicId("gone"), 0, TopicId("")).id
+    ends = SourceEnds("gone", (7, -1), lost=True)
+    record = Progress(key, 1, 0, 0, 0, -1, 0, -1, -1, found_ms, protected=False, state="", source=ends)
+    ledger.rows.append(StateRow(state_key(record), encode_state(record)))
+    assert main(["gaps", str(conf), "--json", "--since", "1h"]) == 3
+    assert listed(capsys)[-1] == ("gone", 0, 0, 7, "recreated")
+    ledger.rows.append(StateRow(state_key(record), None))
+    assert main(["gaps", str(conf), "--json", "--since", "1h"]) == 0, "it was removed"
 
 
 def test_a_table_for_people(ledger: MemoryLedger, conf: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,7 +158,7 @@ def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
     def settle(*gone: TopicId, first: bool = True) -> tuple[list[Progress], list[LaneId]]:
         is_gone = lambda _topic, topic_id: topic_id in gone  # noqa: E731
         untold = [fact.lane for fact in lost(ledger, *gone)]
-        return settled_records(ledger, is_gone, untold, lambda *_: 0 if first else None)
+        return settled_records(ledger, is_gone, untold, lambda *_: 0 if first else None, 5_000)
 
     assert settle(OLD) == ([], []), "the lane's verdict comes first"
     (told,) = lost(ledger, OLD)
@@ -168,7 +168,7 @@ def test_partitions_without_a_lane_are_kept_as_a_loss() -> None:
     assert removed == []
     for record in kept:
         ledger.mark_progress(record)
-    assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 0, 7, 1_000)]
+    assert list(unopened_losses(ledger)) == [Unopened("orders", 1, 0, 7, 5_000)]
     assert LossStatus("orders", 1, "recreated", 7) in former_losses(ledger, {LANE})
     assert settle(OLD) == ([], []), "it is told once"
     (gone,) = settle(NEW, first=False)[1]
