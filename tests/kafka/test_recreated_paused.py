@@ -78,7 +78,7 @@ def test_each_of_several_topics_of_a_paused_name_is_a_loss(
 
 
 def test_a_paused_partition_beside_one_that_is_copied(lab_pair: LabPair, tmp_path: Path) -> None:
-    """Each topic has a copy of its own, and copies keep the name. Partition 0 is paused until the last topic is there."""
+    """Each topic has a copy of its own, under its name. Partition 0 is paused until the last topic is there."""
     source, target = lab_pair.source, lab_pair.target
     topic = unique("half")
     settings = 'naming = "identity"\non_recreated = "fresh"'
