@@ -71,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
         console().print(_table(made))
     for line in lines:
         print(f"mirrord: {line}", file=sys.stderr)
-    return 3 if lines or any(each.trouble or not each.records for each in made) else 0
+    return 3 if lines or any(each.trouble or not each.records or each.lacks is not None for each in made) else 0
 
 
 def _table(made: Sequence[Repair]) -> RenderableType:
@@ -87,8 +87,9 @@ def _table(made: Sequence[Repair]) -> RenderableType:
         where = f"{each.into} from offset {each.at} on" if each.at is not None else "nowhere yet"
         if each.at_ms is not None:
             where += f", by {each.by} ({time_words(each.at_ms)})"
+        lacks = f"not all of it: source offset {each.lacks} does not lie there" if each.lacks is not None else ""
         name = escape(f"{each.topic}-{each.partition}")
         numbers = (str(each.start), str(each.end), count(each.records))
-        remark = "; ".join(filter(None, (where, each.trouble)))
+        remark = "; ".join(filter(None, (where, lacks, each.trouble)))
         table.add_row(escape(each.flow), name, each.kind, *numbers, escape(remark))
     return table

@@ -66,6 +66,8 @@ class Lying(NamedTuple):
     """Where the first of them stands; -1: there is none."""
     offsets: tuple[int, ...] = ()
     """Of the source, when it was read: the records that are there and lie in the topic."""
+    lacks: int = -1
+    """The first offset of the source whose record does not lie in the topic; -1: there is none, or it was not read."""
 
 
 class DeadLetters:
@@ -154,10 +156,15 @@ class DeadLetters:
                         found.setdefault(letter.place.lane, []).append(told)
         return {lane: sorted(each) for lane, each in found.items()}
 
-    async def lying(self, place: Place, end: int) -> Lying:
-        """What lies in the topic of the records from `place` to `end`; nothing where there is no topic."""
+    async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
+        """What lies in the topic of the records from `place` to `end`; nothing where there is no topic.
+
+        `compared`: where some of it lies there, the source is read as well. Raises NotParked when it does not give the
+        records.
+        """
         there = await self._there(place, end, -1) if await self._exists() else {}
-        return Lying(len(there), min(there.values(), default=-1))
+        lacks = await self._lacks(place, end, there) if compared and there else -1
+        return Lying(len(there), min(there.values(), default=-1), lacks=lacks)
 
     # how
 
@@ -166,6 +173,20 @@ class DeadLetters:
         if source.topics[place.topic].topic_id != key.source_topic_id:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
+    async def _lacks(self, place: Place, end: int, there: There) -> int:
+        """The first offset of the source whose record is not `there`; -1: there is none."""
+        with _not_parked():
+            async with open_logs(self._flow.source, self._source, [place.topic]) as source:
+                self._check(source, place)
+                named = TopicPartition(place.topic, place.partition)
+                reading = _records(source, named, place.offset, end, committed=self._is_committed)
+                async with aclosing(reading) as pieces:
+                    async for records in pieces:
+                        for record in records:
+                            if (record.offset, _content(record, record.headers)) not in there:
+                                return record.offset
+        return -1
+
     async def _park(
         self,
         source: LogReader,
@@ -173,7 +194,7 @@ class DeadLetters:
         place: Place,
         end: int,
         origin: Origin,
-        there: dict[tuple[int, bytes], int],
+        there: There,
     ) -> Lying:
         named = TopicPartition(place.topic, place.partition)
         first, _ = await source.bounds(named, committed=False)

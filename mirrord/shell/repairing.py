@@ -54,6 +54,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     """That lie in the topic."""
     at: int | None
     """Where the first of them lies."""
+    lacks: int | None = None
+    """The first source offset whose record does not lie there, where others of the range do."""
     trouble: str = ""
     """Why it cannot be repaired."""
     by: str = ""
@@ -153,11 +155,12 @@ async def _flow(
             facts += _facts(each, letters.topic, lying, origin)
             told = msgspec.structs.replace(told, by=origin.by, at_ms=origin.at_ms) if before is None else told
         else:
-            lying = await letters.lying(place, each.end)
+            lying = await letters.lying(place, each.end, compared=start is not None and start <= each.start)
             if start is None or each.start < start:
                 gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
                 told = msgspec.structs.replace(told, trouble="" if before is not None and lying.letters else gone)
-        made.append(msgspec.structs.replace(told, records=lying.letters, at=lying.at if lying.letters else None))
+        at, lacks = lying.at if lying.letters else None, lying.lacks if lying.lacks >= 0 else None
+        made.append(msgspec.structs.replace(told, records=lying.letters, at=at, lacks=lacks))
     return made
 
 

@@ -50,10 +50,11 @@ class Topic:
         self.compacted: set[int] = set()
         self.full_at = 1_000
 
-    async def lying(self, place: Place, end: int) -> Lying:
+    async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
         self.reads += 1
         there = [at for at, offset in enumerate(self.lies) if place.offset <= offset < end]
-        return Lying(len(there), min(there, default=-1))
+        lacking = set(range(place.offset, end)) - self.compacted - set(self.lies) if compared and there else set[int]()
+        return Lying(len(there), min(there, default=-1), lacks=min(lacking, default=-1))
 
     async def park(self, place: Place, end: int, origin: Origin) -> Lying:
         assert origin.reason in {"missing", "altered"}
@@ -129,7 +130,7 @@ async def test_the_ledger_is_told_once_and_answers_without_the_topic(world: Worl
     assert world.topic.reads == 0
     # What is not repaired as a whole is looked for.
     (shown,), _ = await world.repair(None, damage(4, 8))
-    assert (shown.records, shown.by, world.topic.reads) == (2, "", 1)
+    assert (shown.records, shown.lacks, shown.by, world.topic.reads) == (2, 6, "", 1)
 
 
 async def test_after_a_crash_behind_the_records_the_ledger_is_told(world: World) -> None:
@@ -156,6 +157,8 @@ async def test_only_offsets_with_a_record_are_told(world: World) -> None:
     world.topic.compacted = {4}
     (made,), _ = await world.repair(ADA, damage(3, 6))
     assert made.records == 2
+    (shown,), _ = await world.repair(None, damage(3, 6))
+    assert (shown.records, shown.lacks) == (2, None)
     assert await world.told() == (told(3, 4, 0), told(5, 6, 0))
     world.topic.compacted = {7}
     (made,), _ = await world.repair(ADA, damage(7, 8))
