@@ -64,14 +64,23 @@ def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
     """Ask about what is missing; nothing when nothing is. `lost` are ordinals (first, last) after the last own batch
     that were acknowledged."""
-    missing = list(found.missing)
+    missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     if lost:
         runs = lane.record.target_runs if lane.record is not None else None
         known = runs.offset_of(lost[0][0]) if runs is not None else None
         above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
         missing += [Missing("lost", *each, above, has_room=False) for each in lost]
-    elif lane.entry is None and lane.cleaned:
-        missing += _last(lane, found, log)
+    elif lane.cleaned:
+        room, above = log.bare(max(found.behind, log.start), log.end)
+        behind = resume.next_by_entry(lane)
+        if lane.entry is None:
+            missing += _last(lane, found, room, above)
+        elif behind > found.next_ordinal:
+            # The broker remembered them, and they were removed between the two questions.
+            missing.append(
+                Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal)
+            )
+            found = replace(found, next_ordinal=behind)
     if not missing:
         return []
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
@@ -80,11 +89,18 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch)]
 
 
-def _last(lane: Lane, found: Reading, log: Log) -> list[Missing]:
+def _parted(missing: Missing, known: int) -> list[Missing]:
+    """Apart: what was acknowledged, so that whatever a later leader took is newer, and what was not."""
+    if missing.first >= known:
+        return [missing]
+    acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
+    return [acknowledged] if missing.last < known else [acknowledged, replace(missing, first=known)]
+
+
+def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """What may have been appended after all own batches, and removed since: no more than there is room for. A broker
     that remembers the producer tells how far it came; the cleaner leaves its last batch in place."""
-    room, above = log.bare(max(found.behind, log.start), log.end)
-    limit = lane.given if lane.left_cleanly or lane.has_copied else NEVER
+    limit = lane.given if lane.knows_sent else NEVER
     last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
     if last < found.next_ordinal:
         return []
@@ -143,9 +159,16 @@ def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound
 def forget(lane: Lane) -> None:
     """A new round begins."""
     lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
+    lane.reached = max(lane.reached, lane.acked)
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     """The acknowledged ordinals from this one on, without those that stand under later ones."""
     holes = lane.record.holes if lane.record is not None else ()
-    return tuple(reading.but_not_void(holes, first, lane.mark.ordinal - 1))
+    return tuple(reading.but_not_void(holes, first, known_until(lane) - 1))
+
+
+def known_until(lane: Lane) -> int:
+    """The ordinal after the last one that was acknowledged, whatever the log lost since: what others wrote before it is
+    appended again is newer. The mark is held back while something is to be compared."""
+    return max(lane.mark.ordinal, lane.acked, lane.reached)

@@ -260,7 +260,7 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return reading.stand_still(lane, found.doubled)
     if lane.entry is not None and found.next_ordinal > next_by_entry(lane) and not went_back(lane):
         return again(lane, now)  # a former holder's batch came in after the broker was asked
-    if lane.protected and found.next_ordinal < next_by_entry(lane):
+    if lane.protected and found.next_ordinal < next_by_entry(lane) and not lane.cleaned:
         line = (
             f"the target broker remembers ordinal {next_by_entry(lane) - 1} as the lane's last one, "
             f"its log ends with {found.next_ordinal - 1}"
@@ -268,7 +268,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
         return rebuilding.filled(lane, now, found)
-    return missing.look_up(lane, found, log) or judged(lane, found)
+    lost = missing.lost_ordinals(lane, found.next_ordinal) if lane.cleaned and lane.entry is None else ()
+    return missing.look_up(lane, found, log, lost) or judged(lane, found)
 
 
 def judged(lane: Lane, found: Reading) -> Effects:
@@ -347,10 +348,11 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     if must_wait or must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     ordinal = found.next_ordinal
-    went = f"the target log went back from ordinal {lane.mark.ordinal} to {ordinal}: these records are copied again"
+    until = missing.known_until(lane)
+    went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
     verdicts: list[Verdict] = []
     if kept is not None and lane.record is not None:
-        lane.retold, lane.retold_until = kept, lane.mark.ordinal
+        lane.retold, lane.retold_until = kept, missing.known_until(lane)
         verdicts = missing.leave_out(lane, lane.record, kept)
         went += ", except those of which the target has a newer record of the same key"
     lane.mark = Mark(ordinal, lane.end, lane.end_epoch)
@@ -425,6 +427,7 @@ def _bind_holes(lane: Lane) -> Effects:
         facts = (*lane.beside_holes, *mending.mend(lane, lane.record))
         # Other records were sent under the ordinals that follow: what is acknowledged as these is compared.
         lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
+        lane.reached = lane.resume_ordinal  # what follows are other records
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS
@@ -452,7 +455,7 @@ def copy(lane: Lane) -> Effects:
     if seeking.must_wait(lane):
         return _wait_to_mend(lane)
     lane.stage = Stage.DONE
-    lane.phase, lane.has_copied = Phase.COPYING, True
+    lane.phase, lane.knows_sent = Phase.COPYING, True
     lane.unbound = NO_VERDICTS
     lane.suspicious = False
     lane.unread, lane.gaps = None, 0
@@ -460,6 +463,7 @@ def copy(lane: Lane) -> Effects:
     lane.position = run.offset + ordinal - run.ordinal
     lineage.recall(lane)
     lane.next_ordinal = lane.acked = ordinal
+    lane.given = max(lane.given, ordinal)
     lane.trusted = min(lane.trusted, ordinal)  # what was acknowledged and is lost may come again, from elsewhere
     lane.expected = lane.end
     lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)

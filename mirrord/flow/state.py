@@ -332,9 +332,10 @@ class Lane:
     retold: tuple[tuple[int, int], ...] | None = None
     """Those of them that are copied again, when not all are: a newer record of their key stands there."""
     retold_until: int = 0
-    """The ordinal after all of them."""
-    has_copied: bool = False
-    """This attempt has resumed once, so it knows what was sent."""
+    reached: int = 0
+    """Ordinals below it were acknowledged to this attempt, though the log may have lost some of them since."""
+    knows_sent: bool = False
+    """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
     look_back: int = 0
     """How far below the target's end the last own batch is being looked for."""
 

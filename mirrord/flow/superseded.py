@@ -24,7 +24,11 @@ MOST_LAST = 100_000
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
-    """Look up the missing records in the source, and their keys in the target log up to `end`."""
+    """Look up the missing records in the source, and their keys in the target log up to its present end.
+
+    That is not `end`, the one that the lane knows: a record that superseded a missing one may have been removed since,
+    because of one that came later.
+    """
 
     question: int
     missing: tuple[Missing, ...]

@@ -38,7 +38,7 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
 
     kind: Literal["between", "last", "lost"]
     """`between`: own batches stand on both sides. `last`: after all own batches; they may never have been appended.
-    `lost`: acknowledged, and the log has gone back."""
+    `lost`: acknowledged."""
     first: int
     last: int
     above: int

@@ -1,7 +1,6 @@
 """Looks up by their keys the records that a compacted copy lacks (`mirrord.flow.superseded`)."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable, Iterable
 from functools import partial
 from typing import Any
@@ -116,14 +115,18 @@ class Superseding:
         return wanted
 
     async def _see(self, judge: Judge, asked: AskSuperseded) -> None:
-        start = min((each.above for each in asked.missing if each.kind != "lost"), default=sys.maxsize)
-        if any(each.kind == "lost" for each in asked.missing):
-            start = 0  # what a later leader took may stand anywhere
+        # What a later leader took may stand anywhere.
+        is_lost = any(each.kind == "lost" for each in asked.missing)
+        start = 0 if is_lost else min(each.above for each in asked.missing)
         _, begin = await bounds(self._target_asks, self._target_partition)
-        start, stable = max(start, begin), min(await self._last_stable(), asked.end)
-        async for batch in self._committed_ones(start, stable, asked.end):
-            for record in await _decoded(batch):
-                judge.see(record.offset, record.key, record.time_ms, batch.header.leader_epoch)
+        start, end = max(start, begin), asked.end
+        # While it was read the cleaner may have removed what superseded a record, for something that came later.
+        while start < end:
+            async for batch in self._committed_ones(start, min(await self._last_stable(), end), end):
+                for record in await _decoded(batch):
+                    judge.see(record.offset, record.key, record.time_ms, batch.header.leader_epoch)
+            start = end
+            end, _ = await bounds(self._target_asks, self._target_partition)
 
     async def _last_stable(self) -> int:
         answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()

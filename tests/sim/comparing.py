@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mirrord.flow.lineage import epoch_at, is_cut
+from mirrord.flow.lineage import standing as standing_pieces
 from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
 from mirrord.flow.relocate import (
@@ -17,11 +18,26 @@ from mirrord.flow.relocate import (
     locate,
     search_range,
 )
-from mirrord.flow.signals import AskCheck, AskRebuild, Checked, OwnBatch, Relocated
+from mirrord.flow.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
+from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
 from mirrord.wire.batch import CONTROL
 
 if TYPE_CHECKING:
     from tests.sim.world import World
+
+
+def scanned(world: "World", question: AskScan) -> Scanned:
+    """Read the target by batch headers (`mirrord.shell.reading.own_batches`)."""
+    error = 0 if world.target.high_watermark >= question.end else 7
+    found = world.target.read(question.start, question.end)
+    own = tuple(
+        OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
+        for stored in found
+        if stored.producer == question.producer_id
+    )
+    others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
+    stretch = (question.purpose, question.start, question.end)
+    return Scanned(question.question, error, *stretch, own, others, world.shape.cleans)
 
 
 def compared(world: "World", record: Any, question: AskCheck) -> Checked:
@@ -34,7 +50,11 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
             continue
         for at, number in enumerate(stored.numbers):
             ordinal = stored.sequence + at
-            if not but_not_void(record.holes, ordinal, ordinal) or not question.first <= ordinal <= question.last:
+            if (
+                not number
+                or not but_not_void(record.holes, ordinal, ordinal)
+                or not question.first <= ordinal <= question.last
+            ):
                 continue
             offset = runs.offset_of(ordinal) or 0
             gone += [ordinal] if world.source.at(offset) is None and offset < world.source.end else []
@@ -64,6 +84,8 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
         # As the host of a lane answers (`mirrord.shell.host`): such a lane is to wait, so that nothing has to be found.
         return Relocated(question.question, 0, own, None, "its records go through a policy")
     first = question.first
+    if any(0 in each.numbers for each in stored if each.sequence + each.count > first):
+        return Relocated(question.question, 0, own, None, "the target no longer holds all records")
     standing = [
         Standing(max(each.sequence, first), each.numbers[max(first - each.sequence, 0) :])
         for each in stored
@@ -84,4 +106,25 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
         located = locate(standing, originals, *below, searched, partial(is_open, record), record.source_runs.offset_of)
     except Unplaced as why:
         return Relocated(question.question, 0, own, None, str(why))
-    return Relocated(question.question, 0, own, located)
+    return Relocated(question.question, 0, own, located, compacts=world.shape.cleans)
+
+
+def superseded(world: "World", record: Any, question: AskSuperseded) -> SupersededTold:
+    """Look up what is missing by its keys (`mirrord.shell.superseding`)."""
+    if world.target.high_watermark < question.end:
+        return SupersededTold(question.question, 7)
+    judge = Judge(question)
+    for missing in question.missing:
+        for first, start, length in standing_pieces(record, missing.first, missing.last):
+            for ordinal, offset in zip(range(first, first + length), range(start, start + length), strict=True):
+                number = world.source.at(offset)
+                batch = next((each for each in world.source.log if each.base <= offset <= each.last), None)
+                if number is not None and batch is not None:
+                    judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
+                elif offset < world.source.end:
+                    judge.gone(missing, ordinal, by_retention=offset < world.source.start)
+    for stored in world.target.read(0, world.target.high_watermark):
+        for at, number in enumerate(stored.numbers):
+            if number:
+                judge.see(stored.base + at, world.target.key(number), stored.newest_ms, stored.leader_epoch)
+    return judge.told()

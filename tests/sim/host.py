@@ -21,7 +21,9 @@ from mirrord.flow.signals import (
     AskRebuild,
     AskScan,
     AskSettings,
+    AskShared,
     AskStart,
+    AskSuperseded,
     AskVisible,
     Chunk,
     Drain,
@@ -103,6 +105,9 @@ class Shape:
     """Who drains a lane tells its last mark to whoever gets it next, and that one need not have read the ledger."""
     far: bool = False
     """The target is far away now and then: much is written and on its way, far more than a broker remembers."""
+    cleans: bool = False
+    """The target topic is compacted, and its records have few keys."""
+    keys: int = 3
     window: int = 8
     expiry_ms: int = 86_400_000
     mode: Mode = "sequence"
@@ -216,6 +221,8 @@ class Host:
                 | AskScan()
                 | AskCheck()
                 | AskRebuild()
+                | AskShared()
+                | AskSuperseded()
                 | AskOrigins()
                 | Park()
                 | AskSettings()
@@ -254,7 +261,7 @@ class Host:
     def _check_settled(self, source_offset: int) -> None:
         """What lies in front of the position stands in the target, as far as it is copied at all."""
         source, target = self.world.source, self.world.target
-        if target.leapt or source.cut or self.world.excused:
+        if target.leapt or source.cut or self.world.excused or self.world.shape.cleans:
             return
         stand = {number for stored in target.brokers[target.leader].log for number in stored.numbers}
         offset_of = source.offset_of

@@ -16,6 +16,7 @@ from mirrord.flow import (
     lane,
     limbo,
     lineage,
+    missing,
     opening,
     parking,
     reading,
@@ -36,6 +37,7 @@ from mirrord.flow.signals import (
     Taken,
 )
 from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
+from mirrord.flow.superseded import Judge, SupersededTold
 from mirrord.model.facts import LaneFact, Progress, Reason
 
 
@@ -307,6 +309,27 @@ def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(seeking, "obey", lambda _: [])
 
 
+def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Judge, "see", lambda *_: None)
+
+
+def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:
+    true = Judge.told
+
+    def told(judge: Judge) -> SupersededTold:
+        return msgspec.structs.replace(true(judge), again=())
+
+    patch.setattr(Judge, "told", told)
+
+
+def _nothing_was_cleaned_at_the_end(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(missing, "_last", lambda *_: [])
+
+
+def _whatever_was_lost_follows(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(missing, "lost_ordinals", lambda *_: ())
+
+
 MUTATIONS = (
     Mutation("1 two witnesses: the base offset", _blind_to_base_offset, "foreign writers"),
     Mutation("1 two witnesses, told together", _blind_to_base_offsets_told_together, "told together"),
@@ -348,4 +371,16 @@ MUTATIONS = (
     Mutation("left out is what is parked", _any_word_is_that_it_is_parked, "refused and parked"),
     Mutation("what is parked is not parked again", _parked_at_the_end, "refused and parked"),
     Mutation("what is bound is not asked again", _what_is_bound_is_asked_again, "policies"),
+    Mutation("a superseded record is not copied again", _a_key_further_on_counts_for_nothing, "compacted copy"),
+    Mutation("a lost record is copied again", _what_is_missing_was_cleaned, "compacted copy, unclean"),
+    Mutation(
+        "the last records may have been cleaned",
+        _nothing_was_cleaned_at_the_end,
+        "compacted copy, beside others, old records",
+    ),
+    Mutation(
+        "a lost record is not put over a newer one",
+        _whatever_was_lost_follows,
+        "compacted copy, unclean, beside others",
+    ),
 )

@@ -111,6 +111,20 @@ THEMES: dict[str, Shape] = {
     "told together": Shape(together=True, twice=True, foreign=True, faults=("disconnect", "elect", "foreign", "again")),
     "told together, old records": Shape(record_age_ms=OLD_MS, together=True, forgetting=True, handed=True, seeks=True,
                                         faults=("forget", "takeover", "disconnect", "seek")),
+    "compacted copy": Shape(cleans=True, refusals=False, faults=("clean", "overtake", "takeover", "disconnect")),
+    "compacted copy, old records": Shape(record_age_ms=OLD_MS, cleans=True, forgetting=True,
+                                         faults=("clean", "overtake", "forget", "takeover")),
+    "compacted copy, beside others": Shape(cleans=True, foreign=True,
+                                           faults=("clean", "overtake", "foreign", "takeover", "elect")),
+    "compacted copy, beside others, old records": Shape(
+        record_age_ms=OLD_MS, cleans=True, foreign=True, forgetting=True, elections=False,
+        faults=("overtake", "overtake", "overtake", "takeover", "disconnect")),
+    "compacted copy, unclean": Shape(cleans=True, keys=20, unclean=True, forgetting=True, record_age_ms=OLD_MS,
+                                     ledger_faults=False,
+                                     faults=("overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
+    "compacted copy, unclean, beside others": Shape(
+        cleans=True, unclean=True, foreign=True, record_age_ms=OLD_MS, forgetting=True, ledger_faults=False,
+        faults=("overtake", "overtake", "overtake", "bounce", "follower-lag", "elect", "learn")),
 }  # fmt: skip
 
 
@@ -118,6 +132,7 @@ YOUNG = {
     "retention", "retention of old records", "all that a source does", "all that a source does, old records",
     "source truncated twice", "source truncated, old records",
     *(theme for theme, shape in THEMES.items() if shape.poison),
+    *(theme for theme, shape in THEMES.items() if shape.cleans),
     "policies", "policies of old records", "unclean, beside others",
     *(theme for theme, shape in THEMES.items() if shape.handed or shape.seeks or shape.far or shape.together),
 }  # fmt: skip
@@ -329,6 +344,7 @@ class Story:
         kinds += ["source-truncate"] if shape.truncation else []
         kinds += ["expire"] if shape.retention else []
         kinds += ["decide"] if shape.poison else []
+        kinds += ["clean"] * 3 if shape.cleans else []
         kinds += ["seek"] if shape.seeks else []
         kinds += shape.faults * 3
         kind = rng.choice(kinds)
@@ -384,6 +400,12 @@ class Story:
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
             case "foreign":
                 world.target.foreign(rng.randint(1, 3), world.wall_ms)
+            case "clean":
+                below = world.target.high_watermark - rng.randint(0, 2)
+                for each in rng.choice(((0,), (1,), (0, 1), (0, 1))):
+                    world.target.clean(each, below)
+            case "overtake":
+                self._overtake()
             case "metadata":
                 for each in live:
                     each.leader = world.target.leader
@@ -395,6 +417,23 @@ class Story:
                 host.take(Drain())
             case _:
                 pass
+
+    def _overtake(self) -> None:
+        """Somebody else writes all keys, the lane's producer is forgotten, and the cleaner removes what was there."""
+        target, rng = self.world.target, self.rng
+        if self.shape.unclean and rng.random() < 0.4:
+            target.bounce(self.world.wall_ms, rng.randint(1, 3))
+        if self.shape.foreign:
+            target.foreign(rng.choice((1, target.keys, target.keys)), self.world.wall_ms)
+        while rng.random() < 0.9 and target.replicate():
+            pass
+        for each in (0, 1):
+            target.forget(each, self.world.wall_ms)
+            target.clean(each, target.high_watermark)
+        if self.shape.unclean and rng.random() < 0.3:
+            target.elect()
+        if len([host for host in self.world.hosts if host.alive]) < 3 and rng.random() < 0.6:
+            self.world.start_host(former_dead=False)
 
     def _strike_source(self, kind: str) -> None:
         source, rng = self.world.source, self.rng

@@ -4,7 +4,7 @@ Each broker has its own log, its own memory of producers and its own belief of w
 time. A deposed leader goes on answering from its own log until it learns of its successor.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import google_crc32c
 
@@ -27,6 +27,7 @@ class Stored:
     sequence: int
     newest_ms: int
     numbers: tuple[int, ...]
+    """0 where the cleaner has removed a record."""
     leader_epoch: int
 
     @property
@@ -58,10 +59,32 @@ class Broker:
     """Its end when it became the leader."""
     watermark: int | None = None
     """The high watermark when it was deposed, until it learns of that."""
+    whole: list[Stored] = field(default_factory=list)
+    """All that was appended, whatever the cleaner has removed since: what it knows of leader epochs."""
 
     @property
     def end(self) -> int:
-        return self.log[-1].end if self.log else 0
+        return self.whole[-1].end if self.whole else 0
+
+    def append(self, stored: Stored) -> None:
+        self.log.append(stored)
+        self.whole.append(stored)
+
+    def truncate(self, end: int) -> None:
+        for log in (self.log, self.whole):
+            log[:] = [stored for stored in log if stored.base < end]
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        """LeaderEpochFileCache.endOffsetFor: the newest epoch up to this one, and where it ends; -1 for both: none."""
+        begins: dict[int, int] = {}
+        for stored in self.whole:
+            begins.setdefault(stored.leader_epoch, stored.base)
+        if self.leads:
+            begins.setdefault(self.epoch, self.began)
+        known = max((each for each in begins if each <= epoch), default=-1)
+        if known < 0:
+            return -1, -1
+        return known, min((start for each, start in begins.items() if each > known), default=self.end)
 
 
 class FakeTarget:
@@ -92,6 +115,11 @@ class FakeTarget:
         self.expiry_ms = expiry_ms
         self.forgot = False
         """Some producer was forgotten, or the log went back: from then on sequences alone no longer protect."""
+        self.keys = 0
+        """So many keys do records have; 0: the topic is not compacted."""
+        self.foreign_numbers = 0
+        self.lost: set[int] = set()
+        """Numbers of records that an election took away."""
         self.leapt = False
         """Having forgotten, a broker took a batch that does not follow the producer's last one."""
 
@@ -127,12 +155,12 @@ class FakeTarget:
             if sequence != wanted:
                 return OUT_OF_ORDER, -1
         elif self.forgot:
-            before = [stored for stored in broker.log if stored.producer == producer]
+            before = [stored for stored in broker.whole if stored.producer == producer]
             after = before[-1].sequence + before[-1].count if before else 0
             self.leapt = self.leapt or sequence > after
         numbers = tuple(number for _, number in toy.records(batch))
         stored = Stored(broker.end, count, producer, epoch, sequence, header[8], numbers, broker.epoch)
-        broker.log.append(stored)
+        broker.append(stored)
         _remember(broker, stored)
         self.advance()
         return 0, stored.base
@@ -166,6 +194,11 @@ class FakeTarget:
             error = NOT_AVAILABLE
         known = self.high_watermark if broker.watermark is None else broker.watermark
         return (error, -1, -1) if error else (0, min(known, broker.end), self.start)
+
+    def shared(self, at: int, leader_epoch: int, epoch: int) -> tuple[int, int, int]:
+        """OffsetForLeaderEpoch for an older epoch: (error, epoch, end)."""
+        error = self._fence(self.brokers[at], leader_epoch)
+        return (error, -1, -1) if error else (0, *self.brokers[at].end_of(epoch))
 
     def committed(self, at: int, stored_end: int, epoch: int) -> bool:
         """Whether an append up to this end, taken in this epoch, may be acknowledged."""
@@ -205,7 +238,7 @@ class FakeTarget:
                 self.in_sync = True
                 return True
             return False
-        follower.log.append(missing[0])
+        follower.append(missing[0])
         _remember(follower, missing[0])
         self.advance()
         return True
@@ -221,6 +254,9 @@ class FakeTarget:
         if self.brokers[new].end < self.high_watermark:
             self.forgot = True
         self.brokers[old].watermark = self.high_watermark
+        kept = {each for stored in self.brokers[new].whole for each in stored.numbers}
+        told = {each for stored in self.brokers[old].whole for each in stored.numbers}
+        self.lost.update(each for each in told - kept if each)
         self.leader = new
         self.epoch += 1
         broker = self.brokers[new]
@@ -234,14 +270,44 @@ class FakeTarget:
     def foreign(self, count: int, now_ms: int) -> None:
         """Somebody else writes into the partition."""
         broker = self.brokers[self.leader]
-        broker.log.append(Stored(broker.end, count, -1, -1, -1, now_ms, (), broker.epoch))
+        self.foreign_numbers += count if self.keys else 0
+        numbers = tuple(-self.foreign_numbers + at for at in range(count)) if self.keys else ()
+        broker.append(Stored(broker.end, count, -1, -1, -1, now_ms, numbers, broker.epoch))
         self.advance()
+
+    def key(self, number: int) -> int:
+        """Of a record, the lane's own or somebody else's."""
+        return abs(number) % self.keys
+
+    def clean(self, at: int, below: int) -> None:
+        """One replica's cleaner removes what is superseded below an offset, but keeps the last batch of a producer that
+        it remembers."""
+        broker = self.brokers[at]
+        # Of what it may still have to give up again it removes nothing.
+        below = min(below, self.high_watermark, _shared(broker, self.brokers[self.leader]))
+        newest: dict[int, int] = {}
+        for stored in broker.log:
+            for delta, number in enumerate(stored.numbers):
+                if number and stored.base + delta < below:
+                    newest[self.key(number)] = stored.base + delta
+        kept: list[Stored] = []
+        for stored in broker.log:
+            numbers = tuple(
+                0 if number and stored.base + delta < newest.get(self.key(number), -1) else number
+                for delta, number in enumerate(stored.numbers)
+            )
+            known = broker.memory.get(stored.producer)
+            is_last = known is not None and known.batches[-1][2] == stored.base
+            if any(numbers) or is_last or stored.end >= broker.end:
+                kept.append(replace(stored, numbers=numbers))
+        broker.log[:] = kept
 
     def bounce(self, now_ms: int, lost: int) -> bool:
         """Leadership goes to the other broker, which lacks some batches, and comes back; connections live on."""
         follower = self.brokers[1 - self.leader]
         if not follower.leads:
-            del follower.log[max(0, len(follower.log) - lost) :]
+            cut = follower.whole[max(0, len(follower.whole) - lost) :]
+            follower.truncate(cut[0].base if cut else follower.end)
             self.reload(1 - self.leader, now_ms)
         return self.elect() and self.learn(now_ms) and self.elect() and self.learn(now_ms)
 
@@ -252,11 +318,9 @@ class FakeTarget:
         if not broker.leads:
             return False
         broker.leads, broker.epoch, broker.watermark = False, self.epoch, None
-        shared = 0
-        while shared < min(len(broker.log), len(leader.log)) and broker.log[shared] == leader.log[shared]:
-            shared += 1
-        if shared < len(broker.log):
-            del broker.log[shared:]
+        shared = _shared(broker, leader)
+        if shared < broker.end:
+            broker.truncate(shared)
             self.reload(at, now_ms)
         return True
 
@@ -281,6 +345,20 @@ class FakeTarget:
             del memory[producer]
         self.forgot = self.forgot or bool(old)
         return bool(old)
+
+
+def _shared(follower: Broker, leader: Broker) -> int:
+    """Up to where a follower keeps its log (KIP-101, KIP-279)."""
+    end = follower.end
+    epoch = max((stored.leader_epoch for stored in follower.whole), default=-1)
+    while epoch >= 0:
+        theirs, their_end = leader.end_of(epoch)
+        mine, my_end = follower.end_of(theirs)
+        end = min(end, their_end, my_end) if theirs >= 0 and mine >= 0 else 0
+        if theirs == epoch or theirs < 0 or mine == theirs:
+            return end
+        epoch = mine
+    return end
 
 
 def _invalid(batch: bytes, now_ms: int) -> int:

@@ -40,6 +40,10 @@ SEEDS = {
     "what is parked is not parked again": 1,
     "trust, then check": 17,
     "3 the sandwich: wait for the high watermark": 42,
+    "a superseded record is not copied again": 0,
+    "a lost record is copied again": 31,
+    "the last records may have been cleaned": 4,
+    "a lost record is not put over a newer one": 41,
 }
 """`python -m tests.sim.pin` finds them anew after a change of the lane or of the scheduler."""
 

@@ -41,6 +41,8 @@ def check(world: World, *, final: bool = False) -> None:
         if stored.producer != record.producer_id:
             raise Violation(f"producer id {stored.producer} wrote, the ledger knows {record.producer_id}")
         for at, number in enumerate(stored.numbers):
+            if not number:
+                continue
             offset = record.source_runs.offset_of(stored.sequence + at)
             excused = (views and (halted or not final)) or number in world.excused
             excused = excused or (number in late and (halted or not final))
@@ -54,6 +56,8 @@ def check(world: World, *, final: bool = False) -> None:
                 )
             numbers.append(number)
     _order(world, numbers, holes, excused=(views or bool(late)) and (halted or not final))
+    if shape.cleans:
+        _stale(world)
     if final:
         _complete(world, numbers)
 
@@ -97,7 +101,7 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
         raise Violation(f"doubled: source offsets {[world.source.offset_of[number] for number in twice]}")
     # A broker that forgot the producer may take a batch behind one that it refused. That stands in the log before
     # anybody can know; from then on only the end tells whether the lane found and mended it.
-    if holes or world.target.leapt or world.excused:
+    if holes or world.target.leapt or world.excused or world.shape.cleans:
         return
     wanted = world.source.wanted()
     without = world.rejected | _skipped(world)
@@ -122,10 +126,14 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
 def _target_map(world: World) -> None:
     """The map's other side: where the ledger says that the lane's ordinals stand at the target."""
     record = world.truth.lanes[LANE]
+    other = {each.base: each for each in world.target.brokers[1 - world.target.leader].log}
     for stored in world.target.brokers[world.target.leader].log:
-        if stored.producer < 0:
+        # Each replica cleans for itself, so what one had removed may come to light with the other.
+        if stored.producer < 0 or (world.shape.cleans and other.get(stored.base) != stored):
             continue
         for at in range(stored.count):
+            if not stored.numbers[at]:
+                continue
             told = record.target_runs.offset_of(stored.sequence + at)
             if told != stored.base + at:
                 raise Violation(f"ordinal {stored.sequence + at} stands at {stored.base + at}, the ledger says {told}")
@@ -211,11 +219,12 @@ def _passed_over(world: World) -> set[int]:
     return {offset for verdict in told for offset in range(verdict.start, verdict.end)}
 
 
-def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one check after the other
+def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 -- one check after the other
     """At the end, with all faults over: everything has arrived, or the lane says why it stands still."""
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
-        if world.shape.compaction or world.shape.unclean or world.excused:
+        unclean = world.shape.unclean and not world.shape.cleans
+        if world.shape.compaction or unclean or world.excused:
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return
@@ -236,8 +245,11 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
         raise Violation(f"doubled are source offsets {sorted(twice)}, the ledger says {sorted(world.named)}")
     if record is not None and not world.excused:
         _target_map(world)
-        if numbers:
+        if world.shape.cleans:
+            _keys(world)
+        elif numbers:
             _translations(world)
+    missing = [offset for offset in missing if not _is_superseded(world, offset)]
     if missing:
         raise Violation(f"never arrived: source offsets {missing}")
     _left_out(world, arrived)
@@ -251,11 +263,72 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901 -- one ch
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
-    if record is not None and (wrong := unaccounted(world, numbers)):
+    if record is not None and not world.shape.cleans and (wrong := unaccounted(world, numbers)):
         raise Violation(wrong)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _standing(world: World) -> list[int]:
+    log = world.target.brokers[world.target.leader].log
+    return [number for stored in log for number in stored.numbers if number]
+
+
+def _is_superseded(world: World, offset: int) -> bool:
+    """A newer record of the same key stands at a compacted target: a later one of the source, or somebody else's."""
+    if not world.shape.cleans:
+        return False
+    newest = {world.target.key(number): number for number in _standing(world)}
+    number = world.source.at(offset)
+    there = newest.get(world.target.key(number)) if number is not None else None
+    return there is not None and (there < 0 or world.source.offset_of[there] > offset)
+
+
+def _keys(world: World) -> None:
+    """Of each key the newest value stands last: the source's, or somebody else's that was written after it."""
+    newest: dict[int, int] = {world.target.key(number): number for number in world.source.wanted()}
+    stands: dict[int, list[int]] = {}
+    for number in _standing(world):
+        stands.setdefault(world.target.key(number), []).append(number)
+    for key, number in newest.items():
+        last = stands.get(key, [None])[-1]
+        if last is None:
+            raise Violation(
+                f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
+            )
+        if last > 0 and last != number:
+            stale, wanted = world.source.offset_of[last], world.source.offset_of[number]
+            raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")
+
+
+def _is_known(world: World, number: int) -> bool:
+    """Whoever holds the lane can know that this record was in the target. What an election takes away without a trace,
+    or what superseded it, before any mark tells of it, may as well never have been there."""
+    if number not in world.known.taken:
+        return False
+    taker = world.known.takers[number][0]
+    return not world.target.lost or number in world.known.below_mark or taker == world.hosts[-1].name
+
+
+def _stale(world: World) -> None:
+    """No record stands after a newer one of its key: a later one of the source, or somebody else's that was written
+    after the lane knew of the first to stand there."""
+    own: dict[int, int] = {}
+    theirs: dict[int, int] = {}
+    for number in _standing(world):
+        key = world.target.key(number)
+        if number < 0:
+            # Between the look-up and the append others may write, and brokers have no conditional append.
+            newer = -number if -number <= world.known.looked_up else 0
+            theirs[key] = max(theirs.get(key, 0), newer)
+            continue
+        offset = world.source.offset_of[number]
+        if own.get(key, -1) >= offset:
+            raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
+        if _is_known(world, number) and theirs.get(key, 0) > world.known.taken[number]:
+            raise Violation(f"key {key}: source offset {offset} was put over a newer record")
+        own[key] = offset
 
 
 def _may_halt(world: World, record: LaneState) -> bool:

@@ -25,7 +25,9 @@ from mirrord.flow.signals import (
     AskRebuild,
     AskScan,
     AskSettings,
+    AskShared,
     AskStart,
+    AskSuperseded,
     AskVisible,
     Bound,
     Chunk,
@@ -33,14 +35,13 @@ from mirrord.flow.signals import (
     FetchFrom,
     Input,
     OriginsTold,
-    OwnBatch,
     Park,
     PartingTold,
     ProducerEntry,
     ProducerIdTold,
     ProducersTold,
-    Scanned,
     SettingsTold,
+    SharedTold,
     Start,
     StartTold,
     Taken,
@@ -69,8 +70,9 @@ from mirrord.model.names import ClusterId
 from mirrord.model.quarantine import Quarantined
 from tests.fixtures.attic import no_room
 from tests.sim import toy
-from tests.sim.comparing import compared, relocated
+from tests.sim.comparing import compared, relocated, scanned, superseded
 from tests.sim.host import LANE, REQUEST_S, TTL_S, Host, Request, Shape, word_for_the_next
+from tests.sim.known import Known
 from tests.sim.letters import FakeLetters
 from tests.sim.source import OUT_OF_RANGE, FakeSource
 from tests.sim.target import NOT_LEADER, FakeTarget
@@ -86,6 +88,7 @@ class World:
         self.source = FakeSource(self.rng)
         self.target = FakeTarget(shape.expiry_ms)
         self.target.exists = not shape.creating
+        self.target.keys = shape.keys if shape.cleans else 0
         self.ledger: list[Entry] = []
         self.truth = FlowState(memory=no_room())
         """The ledger folded at once, as an all-seeing reader."""
@@ -98,7 +101,8 @@ class World:
         self.by_word = 0
         """Lanes that went on by such a word."""
         self.slow_replication, self.slow_wire = shape.slow_replication, shape.slow_wire
-        self.saves, self.producer_ids = 0.8, 500
+        # A mark that is far behind makes a lane read much of what a cleaner has touched.
+        self.saves, self.producer_ids = 0.1 if shape.cleans else 0.8, 500
         self.given: set[int] = set()
         self.trail: list[str] = []
         self.limbo: list[Request] = []
@@ -109,6 +113,7 @@ class World:
         """Numbers of records that arrived so late that no rule can keep them out; the lane has to find them."""
         self.late: set[int] = set()
         """The same, where the lane reads the end once more before it sends anything."""
+        self.known = Known()
         self.named: set[int] = set()
         """Source offsets that the ledger says stand twice."""
         self.lost: set[int] = set()
@@ -165,6 +170,7 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
+        self.known.begin(self.progress.ordinal if self.progress is not None else 0)
         near = Reach(self.shape.window, NEAR.bytes)
         limits = Limits(near=near, producer_expiry_ms=self.shape.expiry_ms)
         limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
@@ -332,7 +338,9 @@ class World:
             host.leader = self.target.leader
         if error or not self.shape.together:
             host.take(Answer(request.round, request.batch, error, base))
+            self.known.took([request], self.target.foreign_numbers)
             return
+        taken = [request]
         told = Taken(request.round, [request.batch], [base])
         while host.answers and self.rng.random() < 0.8:
             request, error, base, epoch = host.answers[0]
@@ -346,7 +354,9 @@ class World:
             host.sent.remove(request)
             told.batches.append(request.batch)
             told.base_offsets.append(base)
+            taken.append(request)
         host.take(told)
+        self.known.took(taken, self.target.foreign_numbers)
 
     def _do_append(self, host: Host) -> None:
         tag, entry = host.appends.popleft()
@@ -403,7 +413,7 @@ class World:
         chunk = Chunk(effect.question, error, end, stable, start, aborted, data, 0, len(data), None, epoch, parts)
         host.inbox.append(("tell", chunk))
 
-    def _reply(  # noqa: PLR0911 -- one case per kind of question
+    def _reply(  # noqa: C901, PLR0911 -- one case per kind of question
         self, host: Host, question: Any, broker: int
     ) -> Input | None:
         target, epoch = self.target, self.target.brokers[broker].epoch
@@ -426,9 +436,14 @@ class World:
                 error, watermark, start = target.visible(broker, question.leader_epoch)
                 return VisibleTold(question.question, error, watermark, start)
             case AskScan():
-                return self._scan(question)
+                return scanned(self, question)
             case AskCheck():
                 return compared(self, host.record(), question)
+            case AskShared():
+                return SharedTold(question.question, *target.shared(broker, epoch, question.epoch))
+            case AskSuperseded():
+                self.known.looked_up = target.foreign_numbers
+                return superseded(self, host.record(), question)
             case AskRebuild():
                 return relocated(self, host.record(), question)
             case AskOrigins():
@@ -444,17 +459,6 @@ class World:
         if self.faults and self.rng.random() < 0.2:
             return SettingsTold(question.question, "", "nobody answers", may_pass=True)
         return SettingsTold(question.question, f"settings {self.target.settings}")
-
-    def _scan(self, question: AskScan) -> Scanned:
-        error = 0 if self.target.high_watermark >= question.end else 7
-        found = self.target.read(question.start, question.end)
-        own = tuple(
-            OwnBatch(stored.base, stored.count, stored.sequence, 0, stored.leader_epoch)
-            for stored in found
-            if stored.producer == question.producer_id
-        )
-        others = tuple((stored.base, stored.end) for stored in found if stored.producer != question.producer_id)
-        return Scanned(question.question, error, question.purpose, question.start, question.end, own, others)
 
     # --- time
 
