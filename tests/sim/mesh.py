@@ -75,7 +75,7 @@ class Cluster:
         self.number += count
         sequence = self.sequences.get(producer, 0) if producer >= 0 else -1
         self.sequences[producer] = sequence + count
-        broker.log.append(Stored(broker.end, count, producer, epoch, sequence, newest_ms, numbers, broker.epoch))
+        broker.append(Stored(broker.end, count, producer, epoch, sequence, newest_ms, numbers, broker.epoch))
         self.target.advance()
 
     def elect(self) -> None:

@@ -398,14 +398,8 @@ class Story:
                 self._deliver(kind, host)
             case "bounce":
                 world.target.bounce(world.wall_ms, rng.randint(0, 3))
-            case "foreign":
-                world.target.foreign(rng.randint(1, 3), world.wall_ms)
-            case "clean":
-                below = world.target.high_watermark - rng.randint(0, 2)
-                for each in rng.choice(((0,), (1,), (0, 1), (0, 1))):
-                    world.target.clean(each, below)
-            case "overtake":
-                self._overtake()
+            case "foreign" | "clean" | "overtake":
+                self._strike_copy(kind)
             case "metadata":
                 for each in live:
                     each.leader = world.target.leader
@@ -417,6 +411,17 @@ class Story:
                 host.take(Drain())
             case _:
                 pass
+
+    def _strike_copy(self, kind: str) -> None:
+        if kind == "foreign":
+            self.world.target.foreign(self.rng.randint(1, 3), self.world.wall_ms)
+            return
+        if kind == "overtake":
+            self._overtake()
+            return
+        below = self.world.target.high_watermark - self.rng.randint(0, 2)
+        for each in self.rng.choice(((0,), (1,), (0, 1), (0, 1))):
+            self.world.target.clean(each, below)
 
     def _overtake(self) -> None:
         """Somebody else writes all keys, the lane's producer is forgotten, and the cleaner removes what was there."""
