@@ -287,7 +287,9 @@ def _is_superseded(world: World, offset: int) -> bool:
 
 def _keys(world: World) -> None:
     """Of each key the newest value stands last: the source's, or somebody else's that was written after it."""
-    newest: dict[int, int] = {world.target.key(number): number for number in world.source.wanted()}
+    without = world.rejected | _filtered(world) | _passed_over(world) | _skipped(world)
+    wanted = [number for number in world.source.wanted() if world.source.offset_of[number] not in without]
+    newest: dict[int, int] = {world.target.key(number): number for number in wanted}
     stands: dict[int, list[int]] = {}
     for number in _standing(world):
         stands.setdefault(world.target.key(number), []).append(number)
