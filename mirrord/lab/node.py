@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from mirrord.lab.leash import leashed
+from mirrord.model.errors import EnvironmentFault
 
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384
@@ -71,8 +73,27 @@ class Node:
         self._end(lambda process: process.terminate())
 
     def pause(self) -> None:
-        """SIGSTOP: the node hangs, its connections stay open."""
+        """SIGSTOP: the node hangs, its connections stay open. Returns when none of its threads runs any more.
+
+        A signal is delivered to threads that run on other cores only when they next enter the kernel: a broker can
+        still answer a request that is sent right after `kill`.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        deadline = time.monotonic() + _STOP_SECONDS
+        while self._running_threads():
+            if time.monotonic() > deadline:
+                raise EnvironmentFault(f"node {self.node_id} does not stop within {_STOP_SECONDS:g} s of a SIGSTOP")
+
+    def _running_threads(self) -> bool:
+        """Whether a thread is not stopped yet, according to /proc; False where there is none."""
+        for stat in Path(f"/proc/{self.pid}/task").glob("*/stat"):
+            try:
+                state = stat.read_text().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # the thread has ended
+            if state not in "TtZX":
+                return True
+        return False
 
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)

@@ -1,0 +1,40 @@
+"""A node of the lab stands still as soon as it is paused."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirrord.lab.node import Node
+
+BUSY = """
+import threading
+
+print("busy", flush=True)
+for _ in range(8):
+    threading.Thread(target=lambda: all(iter(lambda: True, False))).start()
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[Node]:
+    """A process whose threads never wait."""
+    node = Node(1, tmp_path, [sys.executable, "-c", BUSY], detached=False)
+    node.start()
+    yield node
+    node.kill()
+
+
+def states(node: Node) -> set[str]:
+    """Of all threads of a node."""
+    stats = Path(f"/proc/{node.pid}/task").glob("*/stat")
+    return {each.read_text().rpartition(")")[2].split()[0] for each in stats}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="this system shows no threads in /proc")
+def test_no_thread_of_a_paused_node_runs(node: Node) -> None:
+    for _ in range(20):
+        node.pause()
+        assert states(node) == {"T"}
+        node.resume()
