@@ -72,10 +72,8 @@ def draw(seed: int, number: int, themes: tuple[str, ...]) -> Drawn:
     elif kind < _PLAIN_SHARE + _PAIR_SHARE:
         theme = BESIDE.join(chance.sample(themes, 2))
         both = shape_named(theme)
-        # Retention also deletes what would tell that the source lost records: nobody can know then. What late bytes,
-        # a truncated source or retention do beside a compacted copy is not examined yet (docs/gaps.md, "Open").
-        is_open = both.cleans and (both.truncation or both.retention or both.twice or both.late or both.slow_wire)
-        theme = themes[0] if is_open or (both.retention and both.truncation) else theme
+        # Retention also deletes what would tell that the source lost records: nobody can know then.
+        theme = themes[0] if both.retention and both.truncation else theme
     mode: Mode = "at-least-once" if theme and chance.random() < _WEAK_SHARE else "sequence"
     return Drawn(chance.randrange(1 << 40), theme, mode, chance.random() < _SCARCE_SHARE)
 

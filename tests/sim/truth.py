@@ -231,7 +231,8 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
         if _may_halt(world, record):
             return
         raise Violation(f"halted without a reason: {record.halted.line}")
-    arrived = set(numbers)
+    # What a compacted target took and its cleaner removed since has arrived, too.
+    arrived, taken = set(numbers), _taken(world)
     filtered, skipped = _filtered(world) | _passed_over(world), _skipped(world)
     wanted = [number for number in world.source.wanted() if number not in arrived]
     missing = [offset for offset in map(world.source.offset_of.__getitem__, wanted) if offset not in world.rejected]
@@ -257,7 +258,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     _sought(world, skipped)
     # What was left out before it was deleted is none of these, and what nothing explains is a loss as well.
     told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained")
-    if untold := sorted({offset_of[number] for number in world.source.expired - arrived} - told):
+    if untold := sorted({offset_of[number] for number in world.source.expired - arrived - taken} - told):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
     copied = (world.source.expired & arrived) - _left_open(world)
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
@@ -268,6 +269,12 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
             raise Violation(f"{host.name} folded the same ledger to another state")
+
+
+def _taken(world: World) -> set[int]:
+    """Numbers of all records that the target holds, or would hold had its cleaner not removed them."""
+    leader = world.target.brokers[world.target.leader]
+    return {number for stored in leader.whole for number in stored.numbers}
 
 
 def _standing(world: World) -> list[int]:
@@ -299,7 +306,8 @@ def _keys(world: World) -> None:
             raise Violation(
                 f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
             )
-        if last > 0 and last != number:
+        # What the source has lost since stays at the target, and the ledger says so.
+        if last > 0 and last != number and last not in world.source.cut:
             stale, wanted = world.source.offset_of[last], world.source.offset_of[number]
             raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")
 
@@ -315,7 +323,8 @@ def _is_known(world: World, number: int) -> bool:
 
 def _stale(world: World) -> None:
     """No record stands after a newer one of its key: a later one of the source, or somebody else's that was written
-    after the lane knew of the first to stand there."""
+    after the lane knew of the first to stand there. What the source lost (its offsets are others' by now), and bytes
+    that a broker which forgot the producer took late, are not compared."""
     own: dict[int, int] = {}
     theirs: dict[int, int] = {}
     for number in _standing(world):
@@ -324,6 +333,8 @@ def _stale(world: World) -> None:
             # Between the look-up and the append others may write, and brokers have no conditional append.
             newer = -number if -number <= world.known.looked_up else 0
             theirs[key] = max(theirs.get(key, 0), newer)
+            continue
+        if number in world.source.cut or number in world.excused:
             continue
         offset = world.source.offset_of[number]
         if own.get(key, -1) >= offset:

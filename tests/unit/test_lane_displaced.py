@@ -18,6 +18,7 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import Mark, Phase
+from mirrord.flow.superseded import AskSuperseded
 from mirrord.model.facts import HoleFound, SourceRun, TargetRun, VerdictGiven
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run, Runs
@@ -129,3 +130,17 @@ def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
     effects = play.tell(Scanned(scan.question, 0, "resume", 12, 14, (), ((12, 14),)))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, play.lane.acked) == (10, 10)
+
+
+def test_acknowledged_above_the_mark_is_looked_up_where_others_wrote_as_much_as_the_log_lost(play: Play) -> None:
+    # The mark stays at the start while the take-over is compared.
+    play.lane.mark, play.lane.acked = Mark(0, 3, 1), 2
+    play.tell(EndTold(play.lane.asked, 0, 2, 3))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 2, 3))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 3, 0))
+    assert isinstance(scan, AskScan)
+    assert scan.start == 0
+    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 3, (), ((0, 3),), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 1)]
