@@ -2,7 +2,9 @@
 
 Both copy the same backlog on the same two clusters, in turns: a pair is a copy by each, and every second pair begins
 with the other one. A machine that gets slower meanwhile thus slows down both, and the ratio within a pair tells more
-than either figure. The exit code is 1 when the median of the ratios is above the limit, or nothing could be measured.
+than either figure. With `--instructions` Valgrind counts what each executes per batch, which other work on the machine
+does not change (`bench.instructions`). The exit code is 1 when the median of the ratios is above the limit, or nothing
+could be measured.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, get_args
 
@@ -19,6 +22,7 @@ from rich.console import Console
 
 from bench.backlog import Codec
 from bench.copying import Cost
+from bench.instructions import counted, per_batch
 from bench.pair import LASTING, pair
 from bench.run import BROKER_HEAP_MB
 from bench.table import Table
@@ -28,6 +32,7 @@ from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
 
 PAIRS = 12
+COUNTED_PAIRS = 3
 CODECS: tuple[Codec, ...] = ("lz4", "none")
 LIMIT = 1.02
 """Of the median ratio of CPU-seconds per GB."""
@@ -62,16 +67,30 @@ class Pair(NamedTuple):
         return self.here.cpu_s_per_gb / self.base.cpu_s_per_gb
 
 
+class Instructions(NamedTuple):
+    """Of both checkouts per batch, counted in copies of the same size."""
+
+    base: float
+    here: float
+
+    @property
+    def ratio(self) -> float:
+        """Instructions of this checkout, of the other one's."""
+        return self.here / self.base
+
+
 class Comparison(NamedTuple):
     """All pairs of one codec."""
 
     codec: Codec
     pairs: Sequence[Pair]
+    counts: Sequence[Instructions] = ()
+    """Counted instead of timed."""
 
     @property
     def ratio(self) -> float:
         """The median of all pairs."""
-        return statistics.median(pair.ratio for pair in self.pairs)
+        return statistics.median(pair.ratio for pair in self.counts or self.pairs)
 
 
 def figures(cost: Cost) -> Figures:
@@ -128,6 +147,35 @@ def measure(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs:
     return done
 
 
+def count(source: Cluster, target: Cluster, base: Checkout, cell: Cell, pairs: int, tell: Tell) -> list[Instructions]:
+    """Fill two topics, of which the larger one has five times the batches, and count copies of both. Raises
+    EnvironmentFault."""
+    few = max(cell.batches // 5, 1)
+    cells = [cell._replace(name=f"{cell.name} {batches}", batches=batches) for batches in (few, cell.batches)]
+    for each in cells:
+        tell(f"{each.codec}: writing {each.batches:,} batches")
+        fill(source.bootstrap, each)
+    copies = 0
+
+    def executed(by: Checkout) -> float:
+        nonlocal copies
+        copies += 1
+        small, large = (
+            counted(partial(copy_once, source, target, each, f"{each.topic}.copy-{copies}", by=by)) for each in cells
+        )
+        return per_batch(small, large)
+
+    done: list[Instructions] = []
+    for at in range(pairs):
+        done.append(Instructions(executed(base), executed(HERE)))
+        last = done[-1]
+        tell(
+            f"{cell.codec}: pair {at + 1} of {pairs}, {last.base:,.0f} and {last.here:,.0f} instructions per batch, "
+            f"ratio {last.ratio:.3f}"
+        )
+    return done
+
+
 def table(comparisons: Sequence[Comparison]) -> Table:
     """Both sides of each codec; in every cell the least, the median and the most."""
     head = ["codec", "checkout", "CPU-seconds per GB", "MB/s by the clock", "ratio of a pair", "median ratio"]
@@ -137,6 +185,17 @@ def table(comparisons: Sequence[Comparison]) -> Table:
         rows.append([each.codec, "base", *_side([done.base for done in each.pairs]), "", ""])
         rows.append([each.codec, "this", *_side([done.here for done in each.pairs]), *ratios])
     return Table("Copies of batches of 64 KiB, in turns (least, median, most)", head, rows)
+
+
+def table_of_counts(comparisons: Sequence[Comparison]) -> Table:
+    """Both sides of each codec; in every cell the least, the median and the most."""
+    head = ["codec", "instructions per batch, base", "this", "ratio of a pair", "median ratio"]
+    rows: list[list[str]] = []
+    for each in comparisons:
+        sides = [[done.base for done in each.counts], [done.here for done in each.counts]]
+        ratios = [_spread([done.ratio for done in each.counts]), f"{each.ratio:.3f}"]
+        rows.append([each.codec, *(_spread(side, 0) for side in sides), *ratios])
+    return Table("Instructions in user space for batches of 64 KiB (least, median, most)", head, rows)
 
 
 def too_dear(comparisons: Sequence[Comparison], limit: float) -> list[Comparison]:
@@ -149,7 +208,7 @@ def _side(copies: Sequence[Figures]) -> list[str]:
 
 
 def _spread(values: Sequence[float], digits: int = 3) -> str:
-    return ", ".join(f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
+    return ", ".join(f"{value:,.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
 
 
 def _arguments() -> argparse.Namespace:
@@ -157,11 +216,15 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "base", type=Path, metavar="BASE_CHECKOUT", help="the directory of the checkout to compare with"
     )
-    parser.add_argument("--pairs", type=int, default=PAIRS, help="of each codec (default: %(default)s)")
+    parser.add_argument("--pairs", type=int, help=f"of each codec (default: {PAIRS}, or {COUNTED_PAIRS} if counted)")
+    parser.add_argument("--instructions", action="store_true", help="count instead of timing; needs valgrind")
     parser.add_argument("--codec", choices=get_args(Codec), action="append", help="default: lz4 and none")
     parser.add_argument("--limit", type=float, default=LIMIT, help="of the median ratio (default: %(default)g)")
     parser.add_argument("--batches", type=int, default=BATCHES, help="in each copy (default: %(default)s, about 1 GB)")
     arguments = parser.parse_args()
+    arguments.pairs = (
+        (COUNTED_PAIRS if arguments.instructions else PAIRS) if arguments.pairs is None else arguments.pairs
+    )
     for name in ("pairs", "batches"):
         if getattr(arguments, name) < 1:
             parser.error(f"--{name} is {getattr(arguments, name)}; it must be at least 1")
@@ -184,18 +247,22 @@ def main() -> int:
         console.print(f"[dim]{time.monotonic() - began:6.1f} s  {line}[/]", soft_wrap=True)
 
     tell(f"{arguments.base.folder} by {arguments.base.python}; load average {os.getloadavg()[0]:.1f}")
+    comparisons: list[Comparison] = []
     options = LabOptions(quick_start=False, heap_mb=BROKER_HEAP_MB, properties=LASTING)
     try:
         with pair(options, options) as (source, target):
-            comparisons = [
-                Comparison(codec, measure(source, target, arguments.base, cell, arguments.pairs, tell))
-                for codec in arguments.codec
-                for cell in [backlog(codec, arguments.batches)]
-            ]
+            run = (source, target, arguments.base)
+            for codec in arguments.codec:
+                cell = backlog(codec, arguments.batches)
+                if arguments.instructions:
+                    comparisons.append(Comparison(codec, (), count(*run, cell, arguments.pairs, tell)))
+                else:
+                    comparisons.append(Comparison(codec, measure(*run, cell, arguments.pairs, tell)))
     except EnvironmentFault as fault:
         console.print(f"[red]{fault}[/]", soft_wrap=True, markup=False)
         return 1
-    console.print(table(comparisons).for_terminal())
+    result = table_of_counts(comparisons) if arguments.instructions else table(comparisons)
+    console.print(result.for_terminal())
     dear = too_dear(comparisons, arguments.limit)
     for each in dear:
         console.print(f"{each.codec}: the median ratio {each.ratio:.3f} is above {arguments.limit:g}")

@@ -230,13 +230,21 @@ def spread(cell: Throughput) -> str:
     return f"{turns[0]:.0%}, {statistics.median(turns):.0%}, {turns[-1]:.0%}"
 
 
-def copy_once(source: Cluster, target: Cluster, cell: Cell, copy: str, *options: str, by: Checkout = HERE) -> Cost:
-    """Copy a cell's topic into a fresh one, which goes afterwards. Raises EnvironmentFault."""
+def copy_once(
+    source: Cluster,
+    target: Cluster,
+    cell: Cell,
+    copy: str,
+    *options: str,
+    by: Checkout = HERE,
+    under: Sequence[str] = (),
+) -> Cost:
+    """Copy a cell's topic into a fresh one, which goes afterwards; `under` as in `run_in`. Raises EnvironmentFault."""
     admin = Admin(target.bootstrap)
     admin.create([Topic(copy, PARTITIONS, "none")])
     try:
         addresses = (source.bootstrap, target.bootstrap, cell.topic, copy)
-        told = run_in(by, "-m", "bench.copying", *addresses, "--records", str(cell.records), *options)
+        told = run_in(by, "-m", "bench.copying", *addresses, "--records", str(cell.records), *options, under=under)
     finally:
         admin.delete([copy])
     try:
@@ -250,14 +258,15 @@ def relay(total_bytes: int) -> Relayed:
     return msgspec.json.decode(run_in(HERE, "-m", "bench.relay", str(total_bytes)), type=Relayed)
 
 
-def run_in(checkout: Checkout, *command: str) -> str:
-    """What a Python process prints that imports the code of this checkout. Raises EnvironmentFault."""
+def run_in(checkout: Checkout, *command: str, under: Sequence[str] = ()) -> str:
+    """What a Python process prints that imports the code of this checkout. `under` is a command that runs the
+    interpreter, such as a profiler. Raises EnvironmentFault."""
     # Before what is installed for the interpreter: another checkout may have none of its own, and run by ours.
     environment = {**os.environ, "PYTHONPATH": str(checkout.folder)}
     what = f"{' '.join(command[:2])} of {checkout.folder}"
     try:
         answer = subprocess.run(
-            [checkout.python, *command],
+            [*under, checkout.python, *command],
             cwd=checkout.folder,
             env=environment,
             capture_output=True,

@@ -7,7 +7,8 @@ import pytest
 
 from bench import paired
 from bench.copying import Cost
-from bench.paired import Comparison, Figures, Pair
+from bench.instructions import Count, counted, per_batch
+from bench.paired import Comparison, Figures, Instructions, Pair
 from bench.throughput import HERE
 from mirrord.model.errors import EnvironmentFault
 
@@ -62,3 +63,24 @@ def test_code_of_another_tree_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bench").symlink_to(HERE.folder / "bench")
     with pytest.raises(EnvironmentFault, match="which is not of"):
         paired.other_checkout(tmp_path)
+
+
+def test_instructions_of_start_and_end_do_not_count() -> None:
+    assert per_batch(Count(2_000, 5_000_000), Count(10_000, 13_000_000)) == 1_000
+    with pytest.raises(ValueError, match="10 batches are not more than 10"):
+        per_batch(Count(10, 1), Count(10, 2))
+
+
+def test_counts_decide_as_times_do() -> None:
+    counts = [Instructions(80_000, 84_000), Instructions(80_000, 80_800), Instructions(80_000, 80_000)]
+    comparison = Comparison("lz4", (), counts)
+    assert comparison.ratio == pytest.approx(1.01)
+    assert paired.table_of_counts([comparison]).rows == [
+        ["lz4", "80,000, 80,000, 80,000", "80,000, 80,800, 84,000", "1.000, 1.010, 1.050", "1.010"]
+    ]
+
+
+def test_without_valgrind_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EnvironmentFault, match="valgrind, which is not on the PATH"):
+        counted(lambda under: pytest.fail(f"copied under {under}"))
