@@ -21,3 +21,5 @@ class Located(msgspec.Struct, frozen=True):
     """(source offset, leader epoch of the source) where that changes, ascending; -1: it is not known."""
     open: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) of which nothing tells what stands there."""
+    source_start: int = 0
+    """Where the source log began at that time."""

@@ -14,7 +14,7 @@ What cannot be placed without doubt keeps the lane halted, with a line that says
 ledger, so the next holder begins with step 2 and never with copying.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from mirrord.flow import limbo, lineage, reading, resume, sequences, telling
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.located import Located
+from mirrord.flow.relocate import covered_below
 from mirrord.flow.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
 from mirrord.flow.state import Lane, Mark, Phase, Stage
 from mirrord.model.facts import (
@@ -248,7 +249,7 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
         if verdict.end > verdict.start:
             verdicts.append(verdict)
         at = max(at, verdict.end)
-    verdicts += _open_verdicts(lane, located)
+    verdicts += [*_open_verdicts(lane, located), *_expired_verdicts(lane, first, own, read.next_ordinal, located)]
     many = sum(end - start for start, end in located.doubled)
     note = (
         f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
@@ -275,3 +276,26 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
     told = [(located.start, located.end)]
     return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, told)]
+
+
+def _expired_verdicts(
+    lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
+) -> Iterator[Verdict]:
+    """The source offsets whose ordinals stand nowhere in the target, because they were leapt over or were still to be
+    copied again, and that the source has deleted meanwhile."""
+    record = lane.record
+    if record is None:
+        return
+    to_copy = leaps(own, first)
+    if (mended := lineage.mended_until(record, goes_on)) > goes_on:
+        to_copy.append((goes_on, mended - 1))
+    placed = Runs([*located.runs])
+    copied: list[tuple[int, int]] = [*located.missing, *covered_below(record, first)]
+    for batch in own:
+        ordinal = sequences.nearest(batch.base_sequence, first)
+        copied += [(at, at + length) for _, at, length in placed.between(ordinal, ordinal + batch.count - 1)]
+    for each in to_copy:
+        for piece in reading.but_not_void(record.holes, *each):
+            for _, offset, length in lineage.standing(record, *piece):
+                gone = (offset, min(offset + length, located.source_start))
+                yield from (Verdict(*part, "expired") for part in uncovered(gone, copied))

@@ -43,11 +43,9 @@ def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]
     if not told:
         return []
     lowest, last = min(run.ordinal for run in told), max(run.ordinal for run in told)
-    before = runs.run_at(lowest - 1)
-    if before is not None and min(before.offset, *(run.offset for run in told)) >= above:
+    if min(run.offset for run in told) >= above:
         return []
-    first = lowest if before is None else before.ordinal
-    found = [(offset, offset + length) for _, offset, length in runs.between(first, last - 1)]
+    found = [(offset, offset + length) for _, offset, length in runs.between(lowest, last - 1)]
     newest, behind = runs.last, runs.offset_of(last)
     if newest is not None and newest.ordinal <= last and behind is not None:
         found.append((behind, EVERYTHING_BEHIND))

@@ -3,6 +3,8 @@
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+import msgspec
+
 from mirrord.flow.compare import Record
 from mirrord.flow.relocate import (
     Original,
@@ -72,6 +74,7 @@ class Relocation:
             )
         except (Unplaced, ValueError) as why:
             return Relocated(wanted.question, 0, tuple(own), None, str(why))
+        located = msgspec.structs.replace(located, source_start=begin)
         may_be_cleaned = bool(located.missing) and await compacts() is not False
         return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 

@@ -3,6 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from mirrord.flow.lineage import epoch_at, is_cut
 from mirrord.flow.lineage import standing as standing_pieces
 from mirrord.flow.ranges import ranges
@@ -106,6 +108,7 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
         located = locate(standing, originals, *below, searched, partial(is_open, record), record.source_runs.offset_of)
     except Unplaced as why:
         return Relocated(question.question, 0, own, None, str(why))
+    located = replace(located, source_start=world.source.start)
     return Relocated(question.question, 0, own, located, compacts=world.shape.cleans)
 
 

@@ -110,7 +110,8 @@ def _order(world: World, numbers: list[int], holes: list[tuple[int, int, int]], 
     last = -1
     for number in numbers:
         if number in world.source.unwanted:
-            if world.source.offset_of[number] in world.source.aborted_offsets():
+            aborted = world.source.offset_of[number] in world.source.aborted_offsets()
+            if aborted and number not in world.source.cut:
                 raise Violation(f"the aborted record at offset {world.source.offset_of[number]} arrived")
             continue
         at = position.get(number)
@@ -257,8 +258,9 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     offset_of = world.source.offset_of
     _sought(world, skipped)
     # What was left out before it was deleted is none of these, and what nothing explains is a loss as well.
-    told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained")
-    if untold := sorted({offset_of[number] for number in world.source.expired - arrived - taken} - told):
+    told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained") | _told(world, "expired")
+    untaken = {number for number in world.source.expired - arrived - taken if not _has_newer(world, number)}
+    if untold := sorted({offset_of[number] for number in untaken} - told):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
     copied = (world.source.expired & arrived) - _left_open(world)
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
@@ -283,13 +285,18 @@ def _standing(world: World) -> list[int]:
 
 
 def _is_superseded(world: World, offset: int) -> bool:
+    """A newer record of the same key as the one at this source offset stands at a compacted target."""
+    number = world.source.at(offset)
+    return number is not None and _has_newer(world, number)
+
+
+def _has_newer(world: World, number: int) -> bool:
     """A newer record of the same key stands at a compacted target: a later one of the source, or somebody else's."""
     if not world.shape.cleans:
         return False
-    newest = {world.target.key(number): number for number in _standing(world)}
-    number = world.source.at(offset)
-    there = newest.get(world.target.key(number)) if number is not None else None
-    return there is not None and (there < 0 or world.source.offset_of[there] > offset)
+    newest = {world.target.key(each): each for each in _standing(world)}
+    there = newest.get(world.target.key(number))
+    return there is not None and (there < 0 or world.source.offset_of[there] > world.source.offset_of[number])
 
 
 def _keys(world: World) -> None:

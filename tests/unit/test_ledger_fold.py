@@ -217,6 +217,22 @@ def test_what_nobody_could_name_is_unexplained_until_its_ordinals_are_told_anew(
         assert [(gap.start, gap.end, gap.reason) for gap in told] == [(16, 20, "compacted")]
 
 
+def test_what_was_left_out_of_what_the_source_has_truncated_stays_left_out(ledger: Ledger) -> None:
+    """The offsets of ordinals 0 and 1 belong to other records by then. Left out, they make one run of what was copied
+    before and after."""
+    gaps = Gaps(ledger.state)
+    tell = partial(told_to, ledger, gaps)
+    tell(SourceRun(LANE, 1, (Run(0, 10),)))
+    tell(SourceRun(LANE, 1, (Run(2, 10),), (Verdict(10, 12, "truncated"),)))
+    tell(SourceRun(LANE, 1, (Run(2, 12),), (Verdict(10, 12, "skipped"),)))
+    assert list(ledger.lane.source_runs.beginning_in(0, 9)) == [Run(0, 10)]
+    tell(SourceRun(LANE, 1, (Run(5, 17),), (Verdict(15, 17, "compacted"),)))
+    assert sorted((gap.start, gap.end, gap.reason) for gap in gaps) == [
+        (10, 12, "skipped"), (10, 12, "truncated"), (15, 17, "compacted"),
+    ]  # fmt: skip
+    assert ledger.lane.verdicts.counts["skipped"] == 2
+
+
 def test_an_open_hole_ends_where_its_ordinals_are_told_anew(ledger: Ledger) -> None:
     gaps = Gaps(ledger.state)
     tell = partial(told_to, ledger, gaps)

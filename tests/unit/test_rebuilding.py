@@ -39,6 +39,7 @@ from mirrord.ledger.translation import Copied, LaneMap
 from mirrord.model.facts import (
     AnyFact,
     Entry,
+    HoleFound,
     LaneHalted,
     LaneOpened,
     LaneResumed,
@@ -162,6 +163,33 @@ def test_the_map_is_corrected_and_what_is_missing_follows(play: Play) -> None:
     assert play.lane.phase is Phase.COPYING
     (fetch,) = [effect for effect in effects if isinstance(effect, FetchFrom)]
     assert (fetch.position, list(play.lane.plan)) == (12, [Run(18, 17)])
+
+
+def test_what_stands_nowhere_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
+    # Ordinals 13 and 14, for the map offsets 13 and 14, were leapt over; the source has deleted what precedes 14.
+    play.bind(play.differ())
+    play.sandwich(16)
+    own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 15, 0))
+    located = Located((Run(10, 16),), (), ((14, 16),), 22, 16, 22, source_start=14)
+    (append,) = [
+        each for each in play.tell(Relocated(play.lane.asked, 0, own, located)) if isinstance(each, Append)
+    ]  # fmt: skip
+    (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
+    assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(13, 14, "expired")]
+
+
+def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(play: Play) -> None:
+    # Offsets 2 and 3 were to follow as ordinals 16 and 17.
+    play.fold(SourceRun(LANE, 1, (Run(16, 2), Run(18, 16))), HoleFound(LANE, 1, 2, 3, 16, 18))
+    play.bind(play.differ())
+    play.sandwich(16)
+    own = (OwnBatch(10, 3, 10, 0), OwnBatch(13, 3, 13, 0))
+    located = Located((Run(10, 10),), (), (), 16, 10, 16, source_start=4)
+    (append,) = [
+        each for each in play.tell(Relocated(play.lane.asked, 0, own, located)) if isinstance(each, Append)
+    ]  # fmt: skip
+    (given,) = [fact for fact in append.facts if isinstance(fact, VerdictGiven)]
+    assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(2, 4, "expired")]
 
 
 def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
