@@ -69,6 +69,9 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         runs = lane.record.target_runs if lane.record is not None else None
         known = runs.offset_of(lost[0][0]) if runs is not None else None
         above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+        if lane.mark.leader_epoch >= 0:
+            # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
+            above = max(above, found.behind)
         missing += [Missing("lost", *each, above, has_room=False) for each in lost]
     elif lane.cleaned:
         room, above = log.bare(max(found.behind, log.start), log.end)
@@ -86,7 +89,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch)]
+    keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
+    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch, keeps_all)]
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
