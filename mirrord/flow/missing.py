@@ -105,6 +105,10 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """What may have been appended after all own batches, and removed since: no more than there is room for. A broker
     that remembers the producer tells how far it came; the cleaner leaves its last batch in place."""
     limit = lane.given if lane.knows_sent else NEVER
+    # To resume in a hole, or behind one that is still to be mended, would copy its records under two ordinals.
+    told = lane.record.holes if lane.record is not None else ()
+    holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
+    limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
     last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
     if last < found.next_ordinal:
         return []

@@ -223,7 +223,9 @@ def must_read(lane: Lane) -> bool:
     """The broker's memory is not enough: the log behind the mark has to be read."""
     appended = lane.end - lane.mark.target_offset
     # Two numbers that agree say nothing of a log that may have gone back, and in which others may have written since.
-    if is_another_leader(lane) and (lane.mark.ordinal > 0 or appended != 0 or lane.entry is not None):
+    # Neither does an empty stretch behind a mark that was held back: what was acknowledged behind it is lost.
+    known = missing.known_until(lane) > 0 or appended != 0 or lane.entry is not None
+    if is_another_leader(lane) and known:
         return True
     if lane.entry is None or not lane.protected or lane.suspicious:
         return appended > 0 or lane.suspicious

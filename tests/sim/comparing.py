@@ -18,8 +18,8 @@ from mirrord.flow.relocate import (
     locate,
     search_range,
 )
-from mirrord.flow.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
 from mirrord.flow.sequences import SEQUENCES
+from mirrord.flow.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
 from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
 from mirrord.wire.batch import CONTROL
 

@@ -6,7 +6,7 @@ from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, Producer
 from mirrord.flow.state import Mark
 from mirrord.flow.superseded import AskSuperseded, Judge
 from mirrord.flow.walked import Missing
-from mirrord.model.facts import SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, SourceRun, TargetRun
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from tests.unit.test_rebuilding import LANE, Play
@@ -111,3 +111,36 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
             judge.expect(missing, ordinal, "a", 0)
     judge.see(7, "a", 0, 2)
     assert judge.told().again == (() if compacts else ((6, 9),))
+
+
+def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> None:
+    """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election took them, and others have
+    written up to the mark's offset since."""
+    play.lane.mark = Mark(0, 1, 1)
+    play.lane.acked = play.lane.reached = 4
+    play.tell(EndTold(play.lane.asked, 0, 3, 1))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 1))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 1, 0))
+    assert isinstance(scan, AskScan)
+    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 1, (), ((0, 1),), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 3)]
+
+
+@pytest.mark.parametrize(("first", "wanted"), [(0, []), (2, [("last", 0, 1)]), (8, [("last", 0, 4)])])
+def test_what_may_have_been_appended_ends_in_front_of_a_hole(
+    play: Play, first: int, wanted: list[tuple[str, int, int]]
+) -> None:
+    """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
+    are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
+    play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
+    play.lane.mark, play.lane.knows_sent = Mark(0, 0), False
+    play.tell(EndTold(play.lane.asked, 0, 3, 5))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 5))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 5, 0))
+    assert isinstance(scan, AskScan)
+    effects = play.tell(Scanned(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
+    asked = [each for each in effects if isinstance(each, AskSuperseded)]
+    assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
