@@ -69,6 +69,9 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         runs = lane.record.target_runs if lane.record is not None else None
         known = runs.offset_of(lost[0][0]) if runs is not None else None
         above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+        if lane.mark.leader_epoch >= 0:
+            # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
+            above = max(above, found.behind)
         missing += [Missing("lost", *each, above, has_room=False) for each in lost]
     elif lane.cleaned:
         room, above = log.bare(max(found.behind, log.start), log.end)
@@ -86,7 +89,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
-    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch)]
+    keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
+    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch, keeps_all)]
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
@@ -101,6 +105,10 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
     """What may have been appended after all own batches, and removed since: no more than there is room for. A broker
     that remembers the producer tells how far it came; the cleaner leaves its last batch in place."""
     limit = lane.given if lane.knows_sent else NEVER
+    # To resume in a hole, or behind one that is still to be mended, would copy its records under two ordinals.
+    told = lane.record.holes if lane.record is not None else ()
+    holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
+    limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
     last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
     if last < found.next_ordinal:
         return []

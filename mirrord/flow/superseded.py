@@ -15,6 +15,7 @@ from collections.abc import Hashable, Sequence
 import msgspec
 
 from mirrord.flow.ranges import ranges
+from mirrord.flow.sequences import nearest
 from mirrord.flow.walked import Missing
 
 MOST_MISSING = 500_000
@@ -35,6 +36,8 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     end: int
     leader_epoch: int
     """Of the target, when the lane last knew what stood there; a record of a later one is newer than what was lost."""
+    keeps_all: bool = False
+    """What was lost was not cleaned, and the topic is not compacted any more: all of it is copied again."""
 
 
 class SupersededTold(msgspec.Struct, frozen=True):
@@ -77,6 +80,8 @@ class Judge:
 
     def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
         """A missing record; the source still has it."""
+        if key is None:
+            return  # records without a key supersede nothing, whatever made the log a sparse one
         self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
@@ -84,8 +89,12 @@ class Judge:
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
 
-    def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int) -> None:
-        """A committed record of the target log."""
+    def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
+        """A committed record of the target log. `sequence`: of the lane's own; -1 of somebody else's.
+
+        Own records of lower ordinals are older than a missing one, wherever they stand: the lane may have begun to copy
+        again what was lost, and may have ended before it saved that.
+        """
         wanted = self._wanted.get(key)
         if wanted is None:
             return
@@ -95,8 +104,10 @@ class Judge:
             newer = offset >= missing.above
             if missing.kind == "lost":
                 newer = newer or leader_epoch > self._asked.leader_epoch >= 0
+                newer = newer and not self._asked.keeps_all
             elif missing.kind == "last":
                 newer = newer and time_ms >= its_time_ms
+            newer = newer and not (sequence >= 0 and nearest(sequence, ordinal) < ordinal)
             if newer:
                 self._superseded.add(ordinal)
             else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from mirrord.flow.compare import Record
 from mirrord.flow.lineage import standing
+from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.signals import LaneRecord
 from mirrord.flow.superseded import AskShared, AskSuperseded, Judge, SharedTold, SupersededTold
 from mirrord.flow.walked import Missing
@@ -123,8 +124,11 @@ class Superseding:
         # While it was read the cleaner may have removed what superseded a record, for something that came later.
         while start < end:
             async for batch in self._committed_ones(start, min(await self._last_stable(), end), end):
+                header = batch.header
+                is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
                 for record in await _decoded(batch):
-                    judge.see(record.offset, record.key, record.time_ms, batch.header.leader_epoch)
+                    at = (header.base_sequence + record.offset - header.base_offset) % SEQUENCES if is_own else -1
+                    judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
             start = end
             end, _ = await bounds(self._target_asks, self._target_partition)
 

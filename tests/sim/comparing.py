@@ -20,6 +20,7 @@ from mirrord.flow.relocate import (
     locate,
     search_range,
 )
+from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
 from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
 from mirrord.wire.batch import CONTROL
@@ -129,5 +130,7 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
     for stored in world.target.read(0, world.target.high_watermark):
         for at, number in enumerate(stored.numbers):
             if number:
-                judge.see(stored.base + at, world.target.key(number), stored.newest_ms, stored.leader_epoch)
+                sequence = (stored.sequence + at) % SEQUENCES if stored.producer == record.producer_id else -1
+                key = world.target.key(number)
+                judge.see(stored.base + at, key, stored.newest_ms, stored.leader_epoch, sequence)
     return judge.told()

@@ -1,0 +1,146 @@
+"""What counts as newer than a record that a compacted copy lacks."""
+
+import pytest
+
+from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, ProducersTold, Scanned, SharedTold, VisibleTold
+from mirrord.flow.state import Mark
+from mirrord.flow.superseded import AskSuperseded, Judge
+from mirrord.flow.walked import Missing
+from mirrord.model.facts import HoleFound, SourceRun, TargetRun
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run
+from tests.unit.test_rebuilding import LANE, Play
+
+
+@pytest.fixture
+def play() -> Play:
+    """The lane has copied 10 records; the first leader epoch is 1."""
+    play = Play.opened()
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),)), TargetRun(LANE, 1, 0, 0, 1))
+    play.begin("second")
+    play.lane.mark = Mark(10, 10, 1)
+    return play
+
+
+def looked_up(
+    play: Play, shared: int, end: int, own: tuple[OwnBatch, ...], others: tuple[Interval, ...] = ()
+) -> AskSuperseded:
+    """What is looked up when the log is that of the mark up to `shared`, and holds these batches from there on."""
+    play.tell(EndTold(play.lane.asked, 0, 3, end))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, end))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, end, 0))
+    assert isinstance(scan, AskScan)
+    (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
+    assert isinstance(asked, AskShared)
+    (scan,) = play.tell(SharedTold(asked.question, 0, 1, shared))
+    assert isinstance(scan, AskScan)
+    (look_up,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, end, own, others, compacts=True))
+    assert isinstance(look_up, AskSuperseded)
+    return look_up
+
+
+def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
+    """An election took ordinals 6 to 9. The lane copied 6 again and ended before it saved that. Ordinal 6 does not
+    supersede a lost record of its key."""
+    asked = looked_up(play, 6, 7, (OwnBatch(6, 1, 6, 0, 2),))
+    (lost,) = asked.missing
+    assert (lost.kind, lost.first, lost.last) == ("lost", 7, 9)
+    judge = Judge(asked)
+    for ordinal, key in ((7, "a"), (8, "b"), (9, "c")):
+        judge.expect(lost, ordinal, key, 0)
+    judge.see(6, "b", 0, 2, sequence=6)
+    judge.see(7, "c", 0, 3)
+    assert judge.told().again == ((7, 8),)
+
+
+def test_a_later_ordinal_is_newer() -> None:
+    lost = Missing("lost", 7, 7, 6, has_room=False)
+    judge = Judge(AskSuperseded(0, (lost,), 10, 1))
+    judge.expect(lost, 7, "a", 0)
+    judge.see(8, "a", 0, 2, sequence=8)
+    assert judge.told().again == ()
+
+
+def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_lost_behind_it(play: Play) -> None:
+    """The mark was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10 and 11
+    follow at 11, and the end of the log is lost."""
+    play.lane.acked = play.lane.reached = 14
+    asked = looked_up(play, 10, 13, (OwnBatch(11, 2, 10, 0, 1),), ((10, 11),))
+    (lost,) = asked.missing
+    assert (lost.kind, lost.first, lost.last, lost.above) == ("lost", 12, 13, 13)
+    judge = Judge(asked)
+    judge.expect(lost, 12, "a", 0)
+    judge.expect(lost, 13, "b", 0)
+    judge.see(10, "a", 0, 1)
+    assert judge.told().again == ((12, 13),)
+
+
+@pytest.mark.parametrize("kind", ["between", "lost", "last"])
+def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
+    missing = Missing(kind, 3, 4, 3, has_room=False)  # pyright: ignore[reportArgumentType] -- one of the three
+    judge = Judge(AskSuperseded(0, (missing,), 10, 1))
+    judge.expect(missing, 3, None, 0)
+    judge.expect(missing, 4, "a", 0)
+    judge.see(8, None, 0, 2)
+    told = judge.told()
+    assert told.again == (() if kind == "last" else ((3, 4),))
+    assert told.until == -1
+
+
+@pytest.mark.parametrize("compacts", [True, False])
+def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play, *, compacts: bool) -> None:
+    """The cleaner removed records before `cleanup.policy` became "delete". An election took ordinals 6 to 9, and
+    others wrote their keys since."""
+    play.tell(EndTold(play.lane.asked, 0, 3, 9))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 9))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 9, 0))
+    assert isinstance(scan, AskScan)
+    stands = (OwnBatch(4, 2, 4, 0, 1),)
+    (asked,) = play.tell(Scanned(scan.question, 0, "verify", 0, 9, stands, ((6, 9),), compacts=compacts))
+    assert isinstance(asked, AskShared)
+    (scan,) = play.tell(SharedTold(asked.question, 0, 1, 6))
+    assert isinstance(scan, AskScan)
+    # An empty offset behind the lost ones: others' records were removed as well.
+    (asked,) = play.tell(Scanned(scan.question, 0, "verify", 6, 9, (), ((6, 8),), compacts=compacts))
+    assert isinstance(asked, AskSuperseded)
+    judge = Judge(asked)
+    for missing in asked.missing:
+        for ordinal in range(missing.first, missing.last + 1):
+            judge.expect(missing, ordinal, "a", 0)
+    judge.see(7, "a", 0, 2)
+    assert judge.told().again == (() if compacts else ((6, 9),))
+
+
+def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> None:
+    """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election took them, and others have
+    written up to the mark's offset since."""
+    play.lane.mark = Mark(0, 1, 1)
+    play.lane.acked = play.lane.reached = 4
+    play.tell(EndTold(play.lane.asked, 0, 3, 1))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 1))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 1, 0))
+    assert isinstance(scan, AskScan)
+    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 1, (), ((0, 1),), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 3)]
+
+
+@pytest.mark.parametrize(("first", "wanted"), [(0, []), (2, [("last", 0, 1)]), (8, [("last", 0, 4)])])
+def test_what_may_have_been_appended_ends_in_front_of_a_hole(
+    play: Play, first: int, wanted: list[tuple[str, int, int]]
+) -> None:
+    """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
+    are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
+    play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
+    play.lane.mark, play.lane.knows_sent = Mark(0, 0), False
+    play.tell(EndTold(play.lane.asked, 0, 3, 5))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 5))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 5, 0))
+    assert isinstance(scan, AskScan)
+    effects = play.tell(Scanned(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
+    asked = [each for each in effects if isinstance(each, AskSuperseded)]
+    assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
