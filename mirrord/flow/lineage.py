@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from mirrord.flow.signals import Checked, LaneRecord
 from mirrord.flow.state import Lane
+from mirrord.model.intervals import uncovered
 
 Epochs = tuple[tuple[int, int], ...]
 """(ordinal, leader epoch of the source), ascending: from this ordinal on."""
@@ -79,6 +80,13 @@ def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, i
         limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
         if limit > offset:
             yield ordinal, offset, min(length, limit - offset)
+
+
+def cut_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
+    """The ordinals of first..last whose records the source has lost: their offsets belong to others by now."""
+    kept = ((ordinal, ordinal + length) for ordinal, _, length in standing(record, first, last))
+    for start, end in uncovered((first, last + 1), kept):
+        yield from range(start, end)
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from mirrord.flow.compare import Record
-from mirrord.flow.lineage import standing
+from mirrord.flow.lineage import cut_within, standing
 from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.signals import LaneRecord
 from mirrord.flow.superseded import AskShared, AskSuperseded, Judge, SharedTold, SupersededTold
@@ -107,6 +107,8 @@ class Superseding:
         end, begin = await bounds(self._source_asks, self._source_partition)
         wanted: dict[int, list[tuple[Missing, int]]] = {}
         for each in missing:
+            for ordinal in cut_within(self._record, each.first, each.last):
+                judge.gone(each, ordinal, by_retention=False)
             for ordinal, offset, length in standing(self._record, each.first, each.last):
                 for at in range(length):
                     if offset + at < begin:

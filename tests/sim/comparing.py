@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mirrord.flow.lineage import epoch_at, is_cut
+from mirrord.flow.lineage import cut_within, epoch_at, is_cut
 from mirrord.flow.lineage import standing as standing_pieces
 from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
@@ -119,6 +119,8 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
         return SupersededTold(question.question, 7)
     judge = Judge(question)
     for missing in question.missing:
+        for ordinal in cut_within(record, missing.first, missing.last):
+            judge.gone(missing, ordinal, by_retention=False)
         for first, start, length in standing_pieces(record, missing.first, missing.last):
             for ordinal, offset in zip(range(first, first + length), range(start, start + length), strict=True):
                 number = world.source.at(offset)

@@ -2,11 +2,12 @@
 
 import pytest
 
+from mirrord.flow.lineage import cut_within
 from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, ProducersTold, Scanned, SharedTold, VisibleTold
 from mirrord.flow.state import Mark
 from mirrord.flow.superseded import AskSuperseded, Judge
 from mirrord.flow.walked import Missing
-from mirrord.model.facts import HoleFound, SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, SourceRun, TargetRun, Verdict
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from tests.unit.test_rebuilding import LANE, Play
@@ -144,3 +145,16 @@ def test_what_may_have_been_appended_ends_in_front_of_a_hole(
     effects = play.tell(Scanned(scan.question, 0, "resume", 0, 5, (), (), compacts=True))
     asked = [each for each in effects if isinstance(each, AskSuperseded)]
     assert [(each.kind, each.first, each.last) for look_up in asked for each in look_up.missing] == wanted
+
+
+def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_cleaned(play: Play) -> None:
+    """The source lost its offset 10 after that was copied, and the next record there was copied as ordinal 11."""
+    play.fold(SourceRun(LANE, 2, (Run(11, 10),), (Verdict(10, 11, "truncated"),)))
+    assert list(cut_within(play.record, 9, 12)) == [10]
+    last = Missing("last", 10, 12, 10, has_room=True)
+    judge = Judge(AskSuperseded(0, (last,), 14, 1))
+    for ordinal in cut_within(play.record, 10, 12):
+        judge.gone(last, ordinal, by_retention=False)
+    judge.expect(last, 11, "a", 0)
+    judge.see(12, "a", 0, 1)
+    assert judge.told().until == 12
