@@ -90,7 +90,8 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
     keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
-    return [AskSuperseded(ask(lane), tuple(missing), log.end, lane.mark.leader_epoch, keeps_all)]
+    parts = tuple(part for each in missing for part in _by_epoch(lane, each))
+    return [AskSuperseded(ask(lane), parts, log.end, keeps_all)]
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
@@ -99,6 +100,24 @@ def _parted(missing: Missing, known: int) -> list[Missing]:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
     return [acknowledged] if missing.last < known else [acknowledged, replace(missing, first=known)]
+
+
+def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
+    """Apart by the leader epochs in which the lane last knew that they stood in the log."""
+    if missing.kind != "lost":
+        return [missing]
+    first, known = missing.first, lane.mark.leader_epoch
+    parts: list[Missing] = []
+    for until, epoch in ((lane.mark.ordinal, known), *lane.acknowledged, (missing.last + 1, known)):
+        last = min(until - 1, missing.last)
+        if last < first:
+            continue
+        if parts and parts[-1].leader_epoch == epoch:
+            parts[-1] = replace(parts[-1], last=last)
+        else:
+            parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
+        first = last + 1
+    return parts
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
@@ -167,7 +186,16 @@ def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound
 def forget(lane: Lane) -> None:
     """A new round begins."""
     lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
-    lane.reached = max(lane.reached, lane.acked)
+    later = [each for each in lane.acknowledged if each[0] > lane.acked]
+    lane.acknowledged = ((lane.acked, lane.mark.leader_epoch), *later) if lane.acked > 0 else tuple(later)
+
+
+def other_records_from(lane: Lane, ordinal: int) -> None:
+    """What follows under this ordinal and later ones are other records than those that were acknowledged."""
+    until = known_until(lane)
+    kept = [each for each in lane.acknowledged if each[0] < ordinal]
+    epoch = next((epoch for reached, epoch in lane.acknowledged if reached >= ordinal), lane.mark.leader_epoch)
+    lane.acknowledged = (*kept, (min(until, ordinal), epoch)) if until > 0 and ordinal > 0 else ()
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
@@ -179,4 +207,5 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 def known_until(lane: Lane) -> int:
     """The ordinal after the last one that was acknowledged, whatever the log lost since: what others wrote before it is
     appended again is newer. The mark is held back while something is to be compared."""
-    return max(lane.mark.ordinal, lane.acked, lane.reached)
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    return max(lane.mark.ordinal, lane.acked, reached)

@@ -429,7 +429,7 @@ def _bind_holes(lane: Lane) -> Effects:
         facts = (*lane.beside_holes, *mending.mend(lane, lane.record))
         # Other records were sent under the ordinals that follow: what is acknowledged as these is compared.
         lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
-        lane.reached = lane.resume_ordinal  # what follows are other records
+        missing.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
         lane.intents.append((effect.tag, lane.resume_ordinal))
         lane.stage = Stage.FACTS

@@ -332,8 +332,8 @@ class Lane:
     retold: tuple[tuple[int, int], ...] | None = None
     """Those of them that are copied again, when not all are: a newer record of their key stands there."""
     retold_until: int = 0
-    reached: int = 0
-    """Ordinals below it were acknowledged to this attempt, though the log may have lost some of them since."""
+    acknowledged: tuple[tuple[int, int], ...] = ()
+    """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and stood there last in this epoch."""
     knows_sent: bool = False
     """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
     look_back: int = 0

@@ -34,8 +34,6 @@ class AskSuperseded(msgspec.Struct, frozen=True):
     question: int
     missing: tuple[Missing, ...]
     end: int
-    leader_epoch: int
-    """Of the target, when the lane last knew what stood there; a record of a later one is newer than what was lost."""
     keeps_all: bool = False
     """What was lost was not cleaned, and the topic is not compacted any more: all of it is copied again."""
 
@@ -103,7 +101,7 @@ class Judge:
             missing, ordinal, its_time_ms = each
             newer = offset >= missing.above
             if missing.kind == "lost":
-                newer = newer or leader_epoch > self._asked.leader_epoch >= 0
+                newer = newer or leader_epoch > missing.leader_epoch >= 0
                 newer = newer and not self._asked.keeps_all
             elif missing.kind == "last":
                 newer = newer and time_ms >= its_time_ms

@@ -45,6 +45,8 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """A record of the same key from this target offset on is newer."""
     has_room: bool
     """The log has at least as many offsets there that hold nothing, so a cleaner may have removed all of them."""
+    leader_epoch: int = -1
+    """Of the target, in which `lost` ones were last known to stand there; a record of a later one is newer."""
 
 
 class Reading(msgspec.Struct, frozen=True):

@@ -56,8 +56,8 @@ def test_an_earlier_ordinal_of_a_later_leader_is_not_newer(play: Play) -> None:
 
 
 def test_a_later_ordinal_is_newer() -> None:
-    lost = Missing("lost", 7, 7, 6, has_room=False)
-    judge = Judge(AskSuperseded(0, (lost,), 10, 1))
+    lost = Missing("lost", 7, 7, 6, has_room=False, leader_epoch=1)
+    judge = Judge(AskSuperseded(0, (lost,), 10))
     judge.expect(lost, 7, "a", 0)
     judge.see(8, "a", 0, 2, sequence=8)
     assert judge.told().again == ()
@@ -66,7 +66,7 @@ def test_a_later_ordinal_is_newer() -> None:
 def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_lost_behind_it(play: Play) -> None:
     """The mark was saved before ordinals 10 to 13 were acknowledged. Others wrote at offset 10, ordinals 10 and 11
     follow at 11, and the end of the log is lost."""
-    play.lane.acked = play.lane.reached = 14
+    play.lane.acked, play.lane.acknowledged = 14, ((14, 1),)
     asked = looked_up(play, 10, 13, (OwnBatch(11, 2, 10, 0, 1),), ((10, 11),))
     (lost,) = asked.missing
     assert (lost.kind, lost.first, lost.last, lost.above) == ("lost", 12, 13, 13)
@@ -79,8 +79,8 @@ def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_l
 
 @pytest.mark.parametrize("kind", ["between", "lost", "last"])
 def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
-    missing = Missing(kind, 3, 4, 3, has_room=False)  # pyright: ignore[reportArgumentType] -- one of the three
-    judge = Judge(AskSuperseded(0, (missing,), 10, 1))
+    missing = Missing(kind, 3, 4, 3, has_room=False, leader_epoch=1)  # pyright: ignore[reportArgumentType] -- one of the three
+    judge = Judge(AskSuperseded(0, (missing,), 10))
     judge.expect(missing, 3, None, 0)
     judge.expect(missing, 4, "a", 0)
     judge.see(8, None, 0, 2)
@@ -118,7 +118,7 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
     """The mark was held back at 0, and ordinals 0 to 3 were acknowledged. An election took them, and others have
     written up to the mark's offset since."""
     play.lane.mark = Mark(0, 1, 1)
-    play.lane.acked = play.lane.reached = 4
+    play.lane.acked, play.lane.acknowledged = 4, ((4, 1),)
     play.tell(EndTold(play.lane.asked, 0, 3, 1))
     play.tell(ProducersTold(play.lane.asked, 0, None))
     play.tell(EndTold(play.lane.asked, 0, 3, 1))
@@ -152,7 +152,7 @@ def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_clean
     play.fold(SourceRun(LANE, 2, (Run(11, 10),), (Verdict(10, 11, "truncated"),)))
     assert list(cut_within(play.record, 9, 12)) == [10]
     last = Missing("last", 10, 12, 10, has_room=True)
-    judge = Judge(AskSuperseded(0, (last,), 14, 1))
+    judge = Judge(AskSuperseded(0, (last,), 14))
     for ordinal in cut_within(play.record, 10, 12):
         judge.gone(last, ordinal, by_retention=False)
     judge.expect(last, 11, "a", 0)
