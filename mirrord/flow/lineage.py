@@ -82,6 +82,12 @@ def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, i
             yield ordinal, offset, min(length, limit - offset)
 
 
+def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
+    """The source's record is of a later leader epoch than the ledger knows for its ordinal. Nothing of it was produced:
+    the ledger is told of an epoch before that."""
+    return epoch > told_at(record.epochs, ordinal) > UNKNOWN
+
+
 def cut_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
     """The ordinals of first..last whose records the source has lost: their offsets belong to others by now."""
     kept = ((ordinal, ordinal + length) for ordinal, _, length in standing(record, first, last))

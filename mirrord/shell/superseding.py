@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from mirrord.flow.compare import Record
-from mirrord.flow.lineage import cut_within, standing
+from mirrord.flow.lineage import UNKNOWN, cut_within, is_of_later_epoch, standing
 from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.signals import LaneRecord
 from mirrord.flow.superseded import AskShared, AskSuperseded, Judge, SharedTold, SupersededTold
@@ -94,8 +94,11 @@ class Superseding:
         for first, last in _stretches(sorted(wanted)):
             async for batch in self._source.read(self._source_partition, first, last):
                 records = [] if batch.header.attributes & CONTROL else await _decoded(batch)
+                epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
                 for record in records:
                     for each, ordinal in wanted.pop(record.offset, ()):
+                        if each.kind == "last" and is_of_later_epoch(self._record, ordinal, epoch):
+                            continue
                         changed = record if self._changing is None else self._changing(record)
                         judge.expect(each, ordinal, changed.key, record.time_ms)
         for places in wanted.values():

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mirrord.flow.lineage import cut_within, epoch_at, is_cut
+from mirrord.flow.lineage import cut_within, epoch_at, is_cut, is_of_later_epoch
 from mirrord.flow.lineage import standing as standing_pieces
 from mirrord.flow.ranges import ranges
 from mirrord.flow.reading import but_not_void
@@ -126,6 +126,8 @@ def superseded(world: "World", record: Any, question: AskSuperseded) -> Supersed
                 number = world.source.at(offset)
                 batch = next((each for each in world.source.log if each.base <= offset <= each.last), None)
                 if number is not None and batch is not None:
+                    if missing.kind == "last" and is_of_later_epoch(record, ordinal, batch.epoch):
+                        continue
                     judge.expect(missing, ordinal, world.target.key(number), batch.newest_ms)
                 elif offset < world.source.end:
                     judge.gone(missing, ordinal, by_retention=offset < world.source.start)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.flow.lineage import cut_within
+from mirrord.flow.lineage import cut_within, is_of_later_epoch
 from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, ProducersTold, Scanned, SharedTold, VisibleTold
 from mirrord.flow.state import Mark
 from mirrord.flow.superseded import AskSuperseded, Judge
@@ -158,3 +158,16 @@ def test_an_ordinal_whose_record_the_source_has_lost_does_not_end_what_was_clean
     judge.expect(last, 11, "a", 0)
     judge.see(12, "a", 0, 1)
     assert judge.told().until == 12
+
+
+@pytest.mark.parametrize(("ordinal", "epoch", "is_later"), [(4, 3, False), (4, 4, True), (8, 4, False), (8, -1, False)])
+def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
+    play: Play, ordinal: int, epoch: int, *, is_later: bool
+) -> None:
+    """Else the lane would continue at an offset of a later epoch, and take the source for one that lost records."""
+    play.fold(SourceRun(LANE, 2, (Run(0, 0),), (), ((0, 3), (6, 4))))
+    assert is_of_later_epoch(play.record, ordinal, epoch) is is_later
+
+
+def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
+    assert not is_of_later_epoch(play.record, 4, 9)
