@@ -199,9 +199,27 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """The acknowledged ordinals from this one on, without those that stand under later ones."""
+    """The acknowledged ordinals from this one on, without those whose records were acknowledged under later ones."""
     holes = lane.record.holes if lane.record is not None else ()
+    if unmended := _unmended(lane, first):
+        known = known_until(lane)
+        copied = [replace(each, last=each.first + known - each.again - 1) for each in unmended if each.again < known]
+        holes = [each for each in holes if each not in unmended] + copied
     return tuple(reading.but_not_void(holes, first, known_until(lane) - 1))
+
+
+def retold_until(lane: Lane, first: int) -> int:
+    """The ordinal at which the lane continues after what it lost from this one on. What was still to be copied again
+    of holes is part of that."""
+    return max(known_until(lane), *(each.until for each in _unmended(lane, first)), 0)
+
+
+def _unmended(lane: Lane, first: int) -> list[HoleFound]:
+    """Holes from this ordinal on of which not all was copied again; none where more is still to be copied again."""
+    record, known = lane.record, known_until(lane)
+    left = [each for each in record.holes if each.until > known and not each.is_open] if record is not None else []
+    is_all = all(first <= each.first <= each.last < known for each in left)
+    return [each for each in left if each.again + each.last - each.first >= known] if is_all else []
 
 
 def known_until(lane: Lane) -> int:

@@ -49,6 +49,7 @@ def check(world: World, *, final: bool = False) -> None:
             # Of two offsets that the source holds no longer nobody can tell which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
+            excused = excused or (_may_come_back(world) and (halted or not final))
             if offset != world.source.offset_of[number] and not excused:
                 raise Violation(
                     f"the ledger says that ordinal {stored.sequence + at} is source offset {offset}, "
@@ -60,6 +61,22 @@ def check(world: World, *, final: bool = False) -> None:
         _stale(world)
     if final:
         _complete(world, numbers)
+
+
+def _may_come_back(world: World) -> bool:
+    """An unclean election can bring back a compacted log that was given up, after its ordinals were told anew. The lane
+    finds that when it resumes."""
+    return world.shape.cleans and world.shape.unclean
+
+
+def _came_back(world: World) -> bool:
+    """The log holds other records than the ledger says, because it was given up before."""
+    if not _may_come_back(world):
+        return False
+    runs = world.truth.lanes[LANE].source_runs
+    log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
+    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers) if number]
+    return any(runs.offset_of(ordinal) != world.source.offset_of[number] for ordinal, number in stand)
 
 
 def _is_left_open(world: World, ordinal: int, number: int) -> bool:
@@ -227,7 +244,7 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     record = world.truth.lanes.get(LANE)
     if record is not None and record.halted is not None:
         unclean = world.shape.unclean and not world.shape.cleans
-        if world.shape.compaction or unclean or world.excused:
+        if world.shape.compaction or unclean or world.excused or _came_back(world):
             return
         if _named_anew(world) and record.halted.reason == "unexplained":
             return
