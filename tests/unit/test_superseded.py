@@ -2,6 +2,7 @@
 
 import pytest
 
+from mirrord.flow import missing
 from mirrord.flow.lineage import cut_within, is_of_later_epoch
 from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, ProducersTold, Scanned, SharedTold, VisibleTold
 from mirrord.flow.state import Mark
@@ -79,10 +80,10 @@ def test_what_others_wrote_in_front_of_an_own_batch_is_not_newer_than_what_was_l
 
 @pytest.mark.parametrize("kind", ["between", "lost", "last"])
 def test_records_without_a_key_do_not_supersede_each_other(kind: str) -> None:
-    missing = Missing(kind, 3, 4, 3, has_room=False, leader_epoch=1)  # pyright: ignore[reportArgumentType] -- one of the three
-    judge = Judge(AskSuperseded(0, (missing,), 10))
-    judge.expect(missing, 3, None, 0)
-    judge.expect(missing, 4, "a", 0)
+    gone = Missing(kind, 3, 4, 3, has_room=False, leader_epoch=1)  # pyright: ignore[reportArgumentType] -- one of the three
+    judge = Judge(AskSuperseded(0, (gone,), 10))
+    judge.expect(gone, 3, None, 0)
+    judge.expect(gone, 4, "a", 0)
     judge.see(8, None, 0, 2)
     told = judge.told()
     assert told.again == (() if kind == "last" else ((3, 4),))
@@ -107,9 +108,9 @@ def test_a_topic_that_is_no_longer_compacted_keeps_all_that_was_lost(play: Play,
     (asked,) = play.tell(Scanned(scan.question, 0, "verify", 6, 9, (), ((6, 8),), compacts=compacts))
     assert isinstance(asked, AskSuperseded)
     judge = Judge(asked)
-    for missing in asked.missing:
-        for ordinal in range(missing.first, missing.last + 1):
-            judge.expect(missing, ordinal, "a", 0)
+    for each in asked.missing:
+        for ordinal in range(each.first, each.last + 1):
+            judge.expect(each, ordinal, "a", 0)
     judge.see(7, "a", 0, 2)
     assert judge.told().again == (() if compacts else ((6, 9),))
 
@@ -171,3 +172,26 @@ def test_nothing_of_an_epoch_that_the_ledger_does_not_know_was_appended(
 
 def test_a_ledger_without_epochs_bounds_nothing(play: Play) -> None:
     assert not is_of_later_epoch(play.record, 4, 9)
+
+
+def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play) -> None:
+    """Ordinals 0 and 1 were leapt over, and their records follow as 2 and 3."""
+    play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
+    play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
+    play.lane.acknowledged = ((2, 1),)
+    assert missing.lost_ordinals(play.lane, 0) == ((0, 1),)
+    assert missing.retold_until(play.lane, 0) == 4
+    play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 stood there once more
+    assert missing.lost_ordinals(play.lane, 0) == ((1, 2),)
+    assert missing.retold_until(play.lane, 0) == 4
+    play.lane.acknowledged = ((4, 1),)
+    assert missing.lost_ordinals(play.lane, 0) == ((2, 3),)
+    assert missing.retold_until(play.lane, 0) == 4
+
+
+def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_behind_it(play: Play) -> None:
+    play.fold(SourceRun(LANE, 2, (Run(6, 2), Run(8, 6))), HoleFound(LANE, 2, 2, 3, 6, 8))
+    play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
+    play.lane.acknowledged = ((7, 1),)
+    assert missing.lost_ordinals(play.lane, 5) == ((5, 6),)
+    assert missing.retold_until(play.lane, 5) == 7
