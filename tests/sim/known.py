@@ -30,5 +30,8 @@ class Known:
             if request.batch.first >= request.host.lane.acked:
                 continue
             for at, (_, number) in enumerate(toy.records(request.data)):
-                self.taken.setdefault(number, foreign)
-                self.takers.setdefault(number, (request.host.name, request.batch.first + at))
+                # A holder that cannot know of the first time counts from its own.
+                taker = self.takers.get(number, ("", 0))[0]
+                if taker != request.host.name and number not in self.below_mark:
+                    self.taken[number] = foreign
+                    self.takers[number] = (request.host.name, request.batch.first + at)
