@@ -65,25 +65,15 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     """Ask about what is missing; nothing when nothing is. `lost` are ordinals (first, last) after the last own batch
     that were acknowledged."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
-    if lost:
-        runs = lane.record.target_runs if lane.record is not None else None
-        known = runs.offset_of(lost[0][0]) if runs is not None else None
-        above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
-        if lane.mark.leader_epoch >= 0:
-            # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
-            above = max(above, found.behind)
-        missing += [Missing("lost", *each, above, has_room=False) for each in lost]
-    elif lane.cleaned:
-        room, above = log.bare(max(found.behind, log.start), log.end)
-        behind = resume.next_by_entry(lane)
-        if lane.entry is None:
-            missing += _last(lane, found, room, above)
-        elif behind > found.next_ordinal:
-            # The broker remembered them, and they were removed between the two questions.
-            missing.append(
-                Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal)
-            )
-            found = replace(found, next_ordinal=behind)
+    behind = found.next_ordinal if lane.entry is None or not lane.cleaned else resume.next_by_entry(lane)
+    room, above = log.bare(max(found.behind, log.start), log.end)
+    if behind > found.next_ordinal:
+        # The broker remembered them, and they were removed between the two questions.
+        missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
+        found = replace(found, next_ordinal=behind)
+    elif not lost and lane.cleaned and lane.entry is None:
+        missing += _last(lane, found, room, above)
+    missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in lost]
     if not missing:
         return []
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
@@ -92,6 +82,15 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
     parts = tuple(part for each in missing for part in _by_epoch(lane, each))
     return [AskSuperseded(ask(lane), parts, log.end, keeps_all)]
+
+
+def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
+    """The target offset from which on a record is newer than what was lost from this ordinal on."""
+    runs = lane.record.target_runs if lane.record is not None else None
+    known = runs.offset_of(ordinal) if runs is not None else None
+    above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+    # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
+    return max(above, found.behind) if lane.mark.leader_epoch >= 0 else above
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:

@@ -46,6 +46,7 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
     first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
     lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
+    line = line if told.first <= told.last else told.note
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     return doubt(lane, now)
 
@@ -70,7 +71,8 @@ def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:
 def vanished(lane: Lane, now: float) -> Effects:
     """Records that were to be copied again were removed from the source: what follows has other ordinals."""
     note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
-    return differ(lane, now, Checked(-1, 0, lane.acked, lane.next_ordinal, "different", note))
+    # Nothing of it stands in the target.
+    return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
 
 
 def doubt(lane: Lane, now: float) -> Effects:
@@ -192,6 +194,9 @@ def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
     if read.doubled is not None:
         first, _, target_offset = read.doubled
         return _stay(lane, f"ordinal {first} stands a second time at target offset {target_offset}")
+    if told.compacts and read.next_ordinal <= found.last:
+        gone = f"ordinals {read.next_ordinal} to {found.last}"
+        return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
     lane.resume_ordinal = read.next_ordinal
     facts = _facts(lane, found.first, own, read, told.located)
     lane.stage = Stage.FACTS

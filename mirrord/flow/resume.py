@@ -270,7 +270,8 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
         return halt(lane, "unexplained", line, lane.position, lane.position)
     if found.void < NEVER:
         return rebuilding.filled(lane, now, found)
-    lost = missing.lost_ordinals(lane, found.next_ordinal) if lane.cleaned and lane.entry is None else ()
+    stood = found.next_ordinal if lane.entry is None else max(found.next_ordinal, next_by_entry(lane))
+    lost = missing.lost_ordinals(lane, stood) if lane.cleaned else ()
     return missing.look_up(lane, found, log, lost) or judged(lane, found)
 
 

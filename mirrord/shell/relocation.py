@@ -75,7 +75,7 @@ class Relocation:
         except (Unplaced, ValueError) as why:
             return Relocated(wanted.question, 0, tuple(own), None, str(why))
         located = msgspec.structs.replace(located, source_start=begin)
-        may_be_cleaned = bool(located.missing) and await compacts() is not False
+        may_be_cleaned = await compacts() is not False
         return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
 
     async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:

@@ -384,5 +384,6 @@ def _truncated(world: World, arrived: set[int]) -> None:
         parted = max((part for part in world.source.parts if part <= each.start), default=None)
         if parted is None or not gone.isdisjoint(range(parted, each.start)):
             raise Violation(f"told to be truncated: {each}, the source parted at {sorted(world.source.parts)}")
-    if untold := sorted(gone - {offset for each in told for offset in range(each.start, each.end)}):
+    said = {offset for each in told for offset in range(each.start, each.end)} | _told(world, "unexplained")
+    if untold := sorted(gone - said):
         raise Violation(f"copied and then lost by the source, and the ledger does not say so: {untold}")

@@ -192,6 +192,17 @@ def test_what_was_to_be_copied_again_and_is_deleted_at_the_source_is_expired(pla
     assert [each for each in given.verdicts if each.reason == "expired"] == [Verdict(2, 4, "expired")]
 
 
+def test_what_a_cleaner_may_have_removed_since_it_was_compared_keeps_the_lane_halted(play: Play) -> None:
+    """To copy it again could put it over newer records of its keys."""
+    play.bind(play.differ())
+    play.sandwich(16)
+    located = Located((), (), (), 10, 10, 10)
+    effects = play.tell(Relocated(play.lane.asked, 0, (), located, compacts=True))
+    assert play.lane.phase is Phase.HALTED
+    (halted,) = [each for each in effects if isinstance(each, Halted)]
+    assert "ordinals 10 to 15 are gone since" in halted.line
+
+
 def test_the_epochs_of_what_is_told_anew(play: Play) -> None:
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     play.bind(play.differ())

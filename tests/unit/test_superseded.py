@@ -4,7 +4,17 @@ import pytest
 
 from mirrord.flow import missing
 from mirrord.flow.lineage import cut_within, is_of_later_epoch
-from mirrord.flow.signals import AskScan, AskShared, EndTold, OwnBatch, ProducersTold, Scanned, SharedTold, VisibleTold
+from mirrord.flow.signals import (
+    AskScan,
+    AskShared,
+    EndTold,
+    OwnBatch,
+    ProducerEntry,
+    ProducersTold,
+    Scanned,
+    SharedTold,
+    VisibleTold,
+)
 from mirrord.flow.state import Mark
 from mirrord.flow.superseded import AskSuperseded, Judge
 from mirrord.flow.walked import Missing
@@ -195,3 +205,17 @@ def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_beh
     play.lane.acknowledged = ((7, 1),)
     assert missing.lost_ordinals(play.lane, 5) == ((5, 6),)
     assert missing.retold_until(play.lane, 5) == 7
+
+
+def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play) -> None:
+    """The new leader has the lane up to ordinal 7, and knows that; others wrote where 8 and 9 stood."""
+    play.tell(EndTold(play.lane.asked, 0, 3, 10))
+    play.lane.mark, play.lane.acknowledged = Mark(8, 8, 1), ((10, 1),)
+    play.tell(ProducersTold(play.lane.asked, 0, ProducerEntry(7, 0)))
+    play.tell(EndTold(play.lane.asked, 0, 3, 10))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 10, 0))
+    assert isinstance(scan, AskScan)
+    own = (OwnBatch(0, 8, 0, 0, 1),)
+    (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, 10, own, ((8, 10),), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
