@@ -59,7 +59,8 @@ def start(lane: Lane, start: Start) -> Effects:
         lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
         lane.told = lane.mark
         lane.trusted = lane.given = progress.ordinal
-        lane.knows_sent = start.left_cleanly and progress.state == "drained"
+        # A mark that was held back, because something was still to be compared, does not tell how far it came.
+        lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
         lane.seen.begin(progress.source_offset, progress.source_epoch)
         lane.epochs_told = progress.epochs_told
     return _ask(lane) + (handed.begin(lane, word, record) if word is not None and record is not None else [])

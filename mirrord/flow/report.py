@@ -75,6 +75,8 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
 
 
 def _is_settled(lane: Lane, known: Mark) -> bool:
+    if lane.phase is Phase.DRAINED:
+        return lane.clean and known.ordinal >= lane.given
     held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.shaped and lane.skipped)
     return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
 

@@ -13,14 +13,16 @@ from mirrord.flow.signals import (
     ProducersTold,
     Scanned,
     SharedTold,
+    Start,
     VisibleTold,
 )
-from mirrord.flow.state import Mark
+from mirrord.flow.state import Lane, Mark
 from mirrord.flow.superseded import AskSuperseded, Judge
 from mirrord.flow.walked import Missing
-from mirrord.model.facts import HoleFound, SourceRun, TargetRun, Verdict
+from mirrord.model.facts import HoleFound, Progress, SourceRun, TargetRun, Verdict
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
+from tests.sim import toy
 from tests.unit.test_rebuilding import LANE, Play
 
 
@@ -219,3 +221,21 @@ def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play)
     (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, 10, own, ((8, 10),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 8, 9)]
+
+
+@pytest.mark.parametrize(("settled", "kinds"), [(True, []), (False, [("last", 0, 9)])])
+def test_a_mark_that_was_held_back_does_not_tell_how_far_the_former_holder_came(
+    play: Play, *, settled: bool, kinds: list[tuple[str, int, int]]
+) -> None:
+    """Nothing of the lane is left in the log, and the mark of a holder that left cleanly says that it wrote nothing."""
+    progress = Progress(LANE, 1, 2, 0, 0, 1, 0, 20, 1, 1, False, "drained", settled=settled)
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
+    play.tell(EndTold(play.lane.asked, 0, 1, 12))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 1, 12))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 12, 0))
+    assert isinstance(scan, AskScan)
+    effects = play.tell(Scanned(scan.question, 0, scan.purpose, 0, 12, (), ((10, 12),), compacts=True))
+    asked = [each for effect in effects if isinstance(effect, AskSuperseded) for each in effect.missing]
+    assert [(each.kind, each.first, each.last) for each in asked] == kinds
