@@ -21,7 +21,7 @@ SEEDS = {
     "a fetch carries the epoch in front of it": 4,
     "what is missing after a difference follows": 139,
     "an epoch is told before its first record": 17,
-    "an epoch waits for former holders": 1713,
+    "an epoch waits for former holders": 2301,
     "a removed record waits for former holders": 459517889847,
     "another history is not compared": 4,
     "higher epochs are not in a log that parts": 84,
