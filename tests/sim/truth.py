@@ -332,8 +332,8 @@ def _keys(world: World) -> None:
             raise Violation(
                 f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
             )
-        # What the source has lost since stays at the target, and the ledger says so.
-        if last > 0 and last != number and last not in world.source.cut:
+        # What the source has lost since stays at the target, and the ledger says so. So does what it has cleaned.
+        if last > 0 and last != number and last not in world.source.cut | world.source.unwanted:
             stale, wanted = world.source.offset_of[last], world.source.offset_of[number]
             raise Violation(f"key {key} is stale: it has the value of source offset {stale}, not of {wanted}")
 
@@ -372,6 +372,11 @@ def _stale(world: World) -> None:
 
 
 def _may_halt(world: World, record: LaneState) -> bool:
+    # An order went past what the source then lost: the lane has no epoch that tells where its history parted.
+    parts = world.source.parts
+    is_past = any(each.done and any(part < each.end for part in parts) for each in record.seeks)
+    if record.halted is not None and record.halted.reason == "truncated" and is_past:
+        return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
 
