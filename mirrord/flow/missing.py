@@ -67,7 +67,7 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.entry is None or not lane.cleaned else resume.next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
-    if behind > found.next_ordinal:
+    if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
         # The broker remembered them, and they were removed between the two questions.
         missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
         found = replace(found, next_ordinal=behind)
