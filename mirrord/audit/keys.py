@@ -19,9 +19,9 @@ class Newest(msgspec.Struct, frozen=True, array_like=True):
     """The newest record of a key on both sides, as far as the logs were read; -1 for offsets that do not exist."""
 
     source: int = _NONE
-    """Of records that were copied: the map contains it."""
+    """Of records that were copied, or that the target's own writers wrote and that came from there."""
     place: int = _NONE
-    """The target offset that the map names for it."""
+    """The target offset that the map names for it; none of a record that came from the target."""
     is_tombstone: bool = False
     content: bytes = b""
     target: int = _NONE
@@ -43,14 +43,18 @@ class KeyedCopy(msgspec.Struct, frozen=True):
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """The keys of the source records that the map contains."""
+    """The keys of the source records that the map contains, or that came from the target."""
     pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
     starts = [piece.source for piece in pieces]
     for each in seen:
         piece = _at(pieces, starts, each.offset)
-        if each.key is not None and piece is not None:
+        if each.key is None:
+            continue
+        if piece is not None:
             place = piece.target + each.offset - piece.source
             yield each.key, Newest(each.offset, place, each.is_tombstone, each.content)
+        elif (verdict := wanted.verdict_at(each.offset)) is not None and verdict.reason == "copied-from-target":
+            yield each.key, Newest(each.offset, _NONE, each.is_tombstone, each.content)
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
@@ -96,12 +100,21 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
     A record that follows at the target excuses it: compaction may have removed the older ones because of that record.
 
-    A newer record of another writer counts as theirs. A tombstone, and all that it deletes, may be gone at the target.
-    Where the source itself no longer has a copied record, its newest known one is older, which is no difference.
+    A newer record of another writer counts as theirs. Where that writer's record came to the source and is the newest
+    one there, an older record of ours must not be the newest one at the target. A tombstone, and all that it deletes,
+    may be gone at the target. Where the source itself no longer has a copied record, its newest known one is older,
+    which is no difference.
     """
-    if newest.source < 0 or newest.place < copy.target_log_start:
+    if newest.source < 0:
         return None
-    if newest.target == newest.place or newest.origin >= newest.source:
+    if newest.place < 0:
+        is_older = newest.is_own and not newest.is_truncated and 0 <= newest.origin < newest.source
+        is_stale = is_older and newest.target_content != newest.content
+        return Difference("stale", newest.source, newest.target) if is_stale else None
+    if newest.place < copy.target_log_start or newest.target == newest.place:
+        return None
+    # The source uses the offsets of a truncated record again: they say nothing of which one is newer.
+    if newest.origin >= newest.source and not newest.is_truncated:
         return None
     if newest.target < newest.place:
         if not copy.target_compacted:

@@ -193,6 +193,10 @@ class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
     """How many of these were compared."""
     waiting: int = 0
     """Newer source offsets that are not copied yet."""
+    beyond: int = 0
+    """Target offsets after the last record that the ledger knows: not compared."""
+    has_nothing: bool = False
+    """The source partition has nothing that could be copied."""
 
 
 class LaneDifference(msgspec.Struct, frozen=True):

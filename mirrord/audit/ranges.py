@@ -19,6 +19,8 @@ from mirrord.model.runs import Runs
 MOST_PIECES = 50_000
 """Of one range, where it can be cut."""
 _NEVER = 1 << 63
+ProvenTo = tuple[int | None, int | None]
+"""The source and target offsets up to which an earlier audit has proven a partition."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
 """Verdicts on records that were copied; they say nothing of what the source holds at these offsets."""
 
@@ -65,15 +67,15 @@ def ranges(
     most_records: int,
     verdicts: Iterable[Verdict] = (),
     forgotten_below: int = 0,
-    source_from: int | None = None,
+    proven_to: ProvenTo = (None, None),
 ) -> Iterator[AuditRange]:
     """The ordinals [first, end) in ranges of about so many records.
 
-    Offsets between the pieces of two ranges belong to the first one. The first range begins at `source_from`, the
-    offset up to which an earlier audit has proven the partition; without it at the verdicts in front of the first
-    piece. The last range reaches to the source offset of the next ordinal, as far as the ledger knows it. Without
-    ordinals there is one range without pieces if that leaves verdicts to be checked, else none. Of the source only
-    records that it still has count: where some were truncated, other records have their offsets by now, or will have.
+    Offsets between the pieces of two ranges belong to the first one. The first range begins at the offsets of
+    `proven_to`; without them at the verdicts in front of the first piece, and at that piece. The last range reaches to
+    the source offset of the next ordinal, as far as the ledger knows it. Without ordinals there is one range without
+    pieces if that leaves verdicts to be checked, else none. Of the source only records that it still has count: where
+    some were truncated, other records have their offsets by now, or will have.
 
     The verdicts are those of `mirrord.ledger.gaps`: but for "truncated" and "doubled" each offset has one at most.
     """
@@ -91,7 +93,7 @@ def ranges(
         )
         is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
         if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
-            start = start or _first_starts(group, told, source_from)
+            start = start or _first_starts(group, told, proven_to)
             found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
             yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
             group, held, start = [], 0, lowest
@@ -101,11 +103,11 @@ def ranges(
             source_end = max(source_end, piece.source + piece.length)
         target_end = max(target_end, piece.target + piece.length)
     if group:
-        start = start or _first_starts(group, told, source_from)
+        start = start or _first_starts(group, told, proven_to)
         found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), told)
         yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
     elif start is None:
-        yield from _without_pieces(lane, end, (source_from, known_to), told)
+        yield from _without_pieces(lane, end, (proven_to[0], known_to), told)
 
 
 def _told_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
@@ -140,10 +142,13 @@ def _without_pieces(
     )
 
 
-def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], source_from: int | None) -> tuple[int, int]:
+def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
     """Where the first range of all begins on both sides."""
-    source, target = _starts(group)
-    return (_first_verdict(source, told) if source_from is None else min(source, source_from)), target
+    (source, target), (source_from, target_from) = _starts(group), proven_to
+    return (
+        _first_verdict(source, told) if source_from is None else min(source, source_from),
+        target if target_from is None else min(target, target_from),
+    )
 
 
 def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:

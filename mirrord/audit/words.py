@@ -50,17 +50,20 @@ def whole_result(lanes: Iterable[LaneSummary]) -> Result:
     """Of all partitions."""
     kinds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
-    left = 0
+    left = skipped = 0
     for lane in lanes:
         kinds.update(lane.differences)
         lost.update(losses(lane))
         left += lane.ranges - lane.looked_at
+        skipped += bool(lane.skipped) and not lane.has_nothing
     words = [_counts(kinds)] if kinds else []
     words += [f"lost: {_counts(lost)}"] if lost else []
     if words:
-        return Result("; ".join(words), is_bad=True, is_partial=left > 0)
-    if left:
-        return Result(f"no difference in what was looked at, {left:,} ranges were not", is_partial=True)
+        return Result("; ".join(words), is_bad=True, is_partial=left + skipped > 0)
+    if left or skipped:
+        others = [f"{left:,} ranges"] if left else []
+        others += [f"{skipped:,} partitions"] if skipped else []
+        return Result(f"no difference in what was looked at, {' and '.join(others)} were not", is_partial=True)
     return Result("no difference")
 
 

@@ -194,7 +194,9 @@ def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) 
 
 
 def _remark(each: LaneSummary) -> str:
-    return each.skipped or (f"{each.waiting:,} newer offsets are not copied yet" if each.waiting else "")
+    waiting = [f"{each.waiting:,} newer offsets are not copied yet"] if each.waiting else []
+    beyond = [f"{each.beyond:,} target offsets after the last known copy are not compared"] if each.beyond else []
+    return each.skipped or "; ".join([*waiting, *beyond])
 
 
 def _repaired_words(each: LaneRepaired) -> str:

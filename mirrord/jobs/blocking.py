@@ -6,11 +6,14 @@ from typing import TypeVar
 
 import uvloop
 
+from mirrord.shell import logs
+
 Item = TypeVar("Item")
 
 
 def blocking(begin: Callable[[], AsyncGenerator[Item, None]]) -> Iterator[Item]:
     """What an asynchronous generator gives, for a caller that knows no event loop; the loop runs while it waits."""
+    logs.plain()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         items = begin()
 

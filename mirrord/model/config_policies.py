@@ -94,7 +94,8 @@ def third_party(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]
         yield "select", flow.select, flow.select_settings
     if flow.sync.filter_configs:
         yield "sync.filter_configs", flow.sync.filter_configs, flow.sync.filter_settings
-    yield from (each for each in record_policies(flow) if each[1] not in RECORD_FILTERS + RECORD_TRANSFORMS)
+    own = {"records.filter": RECORD_FILTERS, "records.transform": RECORD_TRANSFORMS}
+    yield from (each for each in record_policies(flow) if each[1] not in own[each[0]])
 
 
 def record_policies(flow: "FlowConfig") -> Iterator[tuple[str, str, PolicySettings]]:

@@ -62,8 +62,9 @@ class Secret(msgspec.Struct, frozen=True):
                 text = _property(*name.split("#"))
             case _:
                 text = _file(name)
-        if not text.strip():
-            # A file that is being written, a secret with an empty key: as a token it would let everybody in.
+        if not any(letter.isprintable() and not letter.isspace() for letter in text):
+            # A file that is being written or has a byte order mark alone, a secret with an empty key: as a token it
+            # would let everybody in.
             raise EnvironmentFault(f"the secret {self.reference} is empty")
         return text
 

@@ -8,7 +8,7 @@ import msgspec
 
 from mirrord.audit.by_ledger import compare_ledger
 from mirrord.audit.model import WITHHELD, AuditRange, Explained, RangeResult
-from mirrord.audit.ranges import ranges
+from mirrord.audit.ranges import ProvenTo, ranges
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.prune import floor
@@ -67,6 +67,10 @@ class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
     """What the ledger says was lost outside of the ranges."""
     waiting: int = 0
     """Newer source offsets that are not copied yet."""
+    beyond: int = 0
+    """Target offsets after the last record that the ledger knows."""
+    has_nothing: bool = False
+    """The source partition has nothing that could be copied."""
     repaired: tuple[RangeRepaired, ...] = ()
     """What of its source offsets lies in a topic of its own."""
 
@@ -152,8 +156,11 @@ def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) 
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
         row = rows.get(each.source) or PlannedLane(lane=LaneId(str(each.source)), audited=audited)
         why = f": {each.why}" if each.why else ""
-        said = f"nothing of it is copied{why}" if each.start < each.end else f"nothing is to be copied yet{why}"
-        rows[each.source] = msgspec.structs.replace(row, skipped=said, uncopied=(each.start, each.end))
+        has_nothing = each.start >= each.end
+        said = f"nothing is to be copied yet{why}" if has_nothing else f"nothing of it is copied{why}"
+        rows[each.source] = msgspec.structs.replace(
+            row, skipped=said, uncopied=(each.start, each.end), has_nothing=has_nothing
+        )
     return list(rows.values())
 
 
@@ -324,8 +331,9 @@ def _plan(
     first = max(floor(lane), proven.end if proven else 0)
     if not _has_forgotten(lane, verdicts, audited):
         forgotten_below = 0
-    proven_to = proven.source_offset if proven else None
-    found = every = list(ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below, proven_to))
+    found = every = list(
+        ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below, _proven_to(lane, proven))
+    )
     if there.since is not None:
         begin = there.since.get(source)
         found = [each for each in found if begin is not None and each.source_end > begin]
@@ -339,9 +347,18 @@ def _plan(
         verdicts_are_known=known == counted,
         left_out=len(every) - len(found),
         waiting=max(0, there.source_ends.get(source, 0) - mark.source_offset),
+        beyond=max(0, there.target_logs[target][1] - max(mark.target_offset, there.target_logs[target][0])),
         target_log=there.target_logs[target],
         source_start=there.source_starts.get(source, 0),
     )
+
+
+def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
+    """The offsets up to which an earlier audit has proven a lane."""
+    if proven is None:
+        return None, None
+    last = lane.target_runs.offset_of(proven.end - 1)
+    return proven.source_offset, None if last is None else last + 1
 
 
 def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:

@@ -245,6 +245,8 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
         ranges=len(lane.ranges) + lane.left_out,
         looked_at=sum((wanted.first, wanted.end) in found for wanted in lane.ranges),
         waiting=lane.waiting,
+        beyond=lane.beyond,
+        has_nothing=lane.has_nothing,
     )
 
 

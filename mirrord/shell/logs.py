@@ -95,6 +95,20 @@ def _own(folder: Path, name: str) -> Path:
     raise OSError(errno.EBUSY, f"{PROCESSES} processes write logs of that name")
 
 
+def plain() -> None:
+    """For a process in which nobody sets up logs, such as one of Spark: the default shows the local variables of each
+    frame of a traceback. Does nothing where logs are set up."""
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                mask_secrets,
+                *_console(),
+            ]
+        )
+
+
 def quiet() -> None:
     """Nothing is logged, neither by libraries: for verbs that only print."""
     logging.getLogger().addHandler(logging.NullHandler())

@@ -13,6 +13,7 @@ from mirrord.audit.keys import KeyedCopy, Newest, judge, merged, source_rows, ta
 from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen
 from mirrord.audit.ranges import ranges
 from mirrord.jobs.audit_keys import KeyWork, key_works, with_keys
+from mirrord.model.facts import Verdict
 from mirrord.model.names import TopicPartition
 from mirrord.shell.audit_plan import FlowPlan, PlannedLane
 from mirrord.shell.auditing import AuditedLane, RangeReader
@@ -55,11 +56,20 @@ STALE, MISSING = Difference("stale", 105, 12), Difference("missing", 105, 15)
         # An older record that was copied again, after the newer one.
         (Newest(105, 15, target=30, is_own=True, origin=102), Difference("stale", 105, 30)),
         (Newest(105, 15, target=30, is_own=True, origin=102, is_truncated=True), None),
+        # What the source has truncated says nothing of its newer record, whose offset may be lower.
+        (Newest(105, 15, target=12, is_own=True, origin=108, is_truncated=True), STALE),
         # Bytes that the map does not contain.
         (Newest(105, 15, content=b"a", target=30, is_own=True, target_content=b"b"), Difference("stale", 105, 30)),
         (Newest(105, 15, content=b"a", target=30, is_own=True, target_content=b"a"), None),
         # Another writer's newer record is theirs.
         (Newest(105, 15, target=30), None),
+        # That record came to the source, and the target was given an older one after it.
+        (Newest(105, content=b"a", target=30, is_own=True, origin=102), Difference("stale", 105, 30)),
+        (Newest(105, content=b"a", target=30, is_own=True, origin=102, target_content=b"a"), None),
+        (Newest(105, content=b"a", target=30, is_own=True, origin=107), None),
+        (Newest(105, content=b"a", target=30, is_own=True, origin=102, is_truncated=True), None),
+        (Newest(105, content=b"a", target=30), None),
+        (Newest(105, content=b"a"), None),
     ],
 )
 def test_a_key(newest: Newest, expected: Difference | None) -> None:
@@ -80,6 +90,25 @@ def test_rows_name_places_by_the_map() -> None:
     copies = [Seen(at, b"", 0, b"key", is_own=True) for at in (11, 15, 17)]
     assert [each.origin for _, each in target_rows(again, copies)] == [101, -1, 105]
     assert list(source_rows(again, [Seen(101, b"", 0)])) == []
+
+
+def test_an_older_value_over_what_another_writer_of_the_target_wrote_is_stale() -> None:
+    """The target's writer wrote its value first there, the source's writer its own first here."""
+    crossed = msgspec.structs.replace(
+        TEN,
+        end=1,
+        source_end=102,
+        target_end=12,
+        pieces=(Piece(0, 100, 11, 1),),
+        verdicts=(Verdict(101, 102, "copied-from-target"),),
+    )
+    source = [Seen(100, b"ours", 0, b"key"), Seen(101, b"theirs", 0, b"key")]
+    target = [Seen(10, b"theirs", 0, b"key"), Seen(11, b"ours", 0, b"key", is_own=True)]
+    rows = [each for _, each in (*source_rows(crossed, source), *target_rows(crossed, target))]
+    newest = merged(merged(rows[0], rows[1]), merged(rows[2], rows[3]))
+    assert judge(newest, COPY) == Difference("stale", 101, 11)
+    left_out = msgspec.structs.replace(crossed, verdicts=(Verdict(101, 102, "filtered"),))
+    assert [each.source for _, each in source_rows(left_out, source)] == [100]
 
 
 @given(st.integers(0, 2**32))

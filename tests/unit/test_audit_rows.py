@@ -21,12 +21,13 @@ from mirrord.audit.model import (
 )
 from mirrord.audit.ranges import ranges
 from mirrord.audit.records import compare_records
-from mirrord.audit.words import is_bad, lane_result, whole_result
+from mirrord.audit.words import Result, is_bad, lane_result, whole_result
+from mirrord.cli.audit import _remark
 from mirrord.ledger.state import LaneState
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.facts import Reason, Verdict
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
-from mirrord.shell.audit_plan import FlowPlan, PlannedLane, _with_losses, _with_uncopied
+from mirrord.shell.audit_plan import FlowPlan, PlannedLane, _proven_to, _with_losses, _with_uncopied
 from mirrord.shell.audit_results import proven, summary
 from mirrord.shell.audit_selection import Uncopied
 from mirrord.shell.auditing import AuditedLane
@@ -125,22 +126,22 @@ def test_ranges_reach_over_the_verdicts_in_front_of_the_first_record_and_after_t
     # Without a verdict nothing is known of them.
     (wanted,) = ranges(told(), 0, 4, 100)
     assert (wanted.source_start, wanted.source_end) == (10, 14)
-    (wanted,) = ranges(told(*EDGES), 2, 4, 100, EDGES, source_from=12)
+    (wanted,) = ranges(told(*EDGES), 2, 4, 100, EDGES, proven_to=(12, None))
     assert (wanted.source_start, wanted.source_end) == (12, 20)
 
 
 def test_verdicts_between_two_audits_belong_to_the_second_one() -> None:
-    (wanted,) = ranges(told(*EDGES), 4, 6, 100, EDGES, source_from=14)
+    (wanted,) = ranges(told(*EDGES), 4, 6, 100, EDGES, proven_to=(14, None))
     assert (wanted.source_start, wanted.source_end, wanted.verdicts) == (14, 22, EDGES[2:])
 
 
 def test_verdicts_without_a_new_record_are_looked_at_and_prove_nothing() -> None:
-    (wanted,) = ranges(told(*EDGES), 4, 4, 100, EDGES, source_from=14)
+    (wanted,) = ranges(told(*EDGES), 4, 4, 100, EDGES, proven_to=(14, None))
     assert (wanted.pieces, wanted.source_start, wanted.source_end) == ((), 14, 20)
     assert compare_ledger(wanted, 0, 4, verdicts_are_known=True, source_start=17).differences == (
         Difference("missing", 17, None, 3),
     )
-    assert list(ranges(told(*EDGES), 4, 4, 100, EDGES, source_from=20)) == []
+    assert list(ranges(told(*EDGES), 4, 4, 100, EDGES, proven_to=(20, None))) == []
     lane = planned(ranges=(wanted,))
     result = RangeResult(lane=wanted.lane, first=4, end=4, by="records", compared=Compared(0))
     assert proven(lane, [result], "digest", 1) is None
@@ -170,6 +171,26 @@ def test_losses_outside_of_the_ranges_count_once() -> None:
     assert total(_with_losses(planned(), verdicts, former, {ORDERS: 110})).explained == {"expired": 5}
 
 
+def test_what_the_target_got_between_two_audits_belongs_to_the_second_one() -> None:
+    """Another writer wrote to the target offset 4, after the last record of the first audit."""
+    lane = told()
+    lane.target_runs.add(4, 5)
+    before = RangeAudited(lane_id(0), "digest", 0, 4, 14, -1, 0)
+    assert _proven_to(lane, None) == (None, None)
+    (found,) = ranges(lane, 4, 8, 10, (), 0, _proven_to(lane, before))
+    assert (found.target_start, found.target_end) == (4, 9)
+    target = [Seen(4, b"x", 0), *(Seen(5 + at, b"%d" % at, 0, is_own=True) for at in range(4))]
+    source = [Seen(20 + at, b"%d" % at, 0) for at in range(4)]
+    assert compare_records(found, source, target, Surroundings()).differences == (Difference("foreign", None, 4),)
+
+
+def test_what_lies_after_the_last_known_copy_has_a_remark() -> None:
+    lane = msgspec.structs.replace(planned((TEN,)), waiting=2, beyond=1)
+    assert _remark(total(lane, result_of(TEN))) == (
+        "2 newer offsets are not copied yet; 1 target offsets after the last known copy are not compared"
+    )
+
+
 def result_of(wanted: AuditRange) -> RangeResult:
     return RangeResult(lane=wanted.lane, first=wanted.first, end=wanted.end, by="batches", compared=Compared(10))
 
@@ -187,6 +208,14 @@ def test_nothing_is_said_of_what_was_not_looked_at() -> None:
     left_out = total(msgspec.structs.replace(planned(), left_out=3))
     assert lane_result(left_out).words == "not looked at"
     assert lane_result(total(planned())).words == "nothing new"
+    # Nor was a partition of which nothing could be compared. An empty one lacks nothing.
+    skipped = total(msgspec.structs.replace(planned(), skipped="its records are transformed on the way"))
+    assert whole_result([both, skipped]) == Result(
+        "no difference in what was looked at, 1 partitions were not", is_partial=True
+    )
+    assert whole_result([half, skipped]).words.endswith("1 ranges and 1 partitions were not")
+    empty = [Uncopied(source=ORDERS, target=COPY, start=4, end=4, why="")]
+    assert whole_result([both, *(total(each) for each in _with_uncopied([], empty))]).words == "no difference"
 
 
 def test_a_partition_without_a_copy_is_a_row_and_a_difference() -> None:

@@ -116,3 +116,9 @@ def test_new_clusters_come_from_the_daemons_own_file_alone() -> None:
     unused = msgspec.structs.replace(CONFIG, flows=(FLOW,))
     assert compare(old, unused, own_file=False).refused == (line,)
     assert compare(old, unused, own_file=True) == ConfigChanges()
+
+
+@pytest.mark.parametrize(("key", "name"), [("filter", "headers"), ("transform", "tombstones"), ("transform", "keys")])
+def test_a_built_in_name_of_another_policy_names_the_code_of_a_third_party(key: str, name: str) -> None:
+    (line,) = changed(records=msgspec.structs.replace(FLOW.records, **{key: name})).refused
+    assert line.startswith(f'flow eu-us: records.{key}: "{name}"')

@@ -6,13 +6,14 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
+from mirrord.jobs.blocking import blocking
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.security import Secret
 from mirrord.shell import logs
@@ -83,6 +84,24 @@ def test_a_traceback_shows_no_local_variable(
     for text in (stderr.getvalue(), path.read_text()):
         assert "RuntimeError: 1 options" in text
         assert "hunter2" not in text
+
+
+def test_a_task_of_spark_shows_no_local_variable(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nobody sets up logs in Spark's processes."""
+    structlog.reset_defaults()
+
+    async def task() -> AsyncGenerator[int, None]:
+        resolved = "hunter2"
+        try:
+            raise RuntimeError(f"{len(resolved)} letters")
+        except RuntimeError:
+            structlog.get_logger().exception("cluster_news_failed", password=resolved)
+        yield 1
+
+    assert list(blocking(task)) == [1]
+    told = "".join(capsys.readouterr())
+    assert "RuntimeError: 7 letters" in told
+    assert "hunter2" not in told
 
 
 def test_secrets_are_masked_wherever_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

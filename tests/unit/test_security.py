@@ -60,7 +60,7 @@ def test_a_key_of_a_properties_file(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         resolved("us.sasl.jaas.config#password")
 
 
-@pytest.mark.parametrize("text", ["", "\n", " \t\r\n"])
+@pytest.mark.parametrize("text", ["", "\n", " \t\r\n", "\ufeff", "\ufeff\r\n", "\u200b"])
 def test_an_empty_secret_is_none(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text(text)
     (tmp_path / "properties").write_text('key =\nlogin = P required password="";\n')
