@@ -449,7 +449,8 @@ class Host:
             if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
             if (known := progress(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
         }
-        if not marks:
+        # A mark of a process that was silent for too long could come after `mirrord rebuild`, and contradict it.
+        if not marks or not self._target.may_write():
             return
         try:
             await self._store.save(*marks.values())

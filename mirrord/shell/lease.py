@@ -254,6 +254,11 @@ class LeaseKeeper:
             self._trim()
 
     async def _renew(self) -> None:
+        if self._took and not self.is_valid:
+            # It was silent for so long that somebody may have taken the flow, or made its ledger anew.
+            await self._store.read_to_end()
+            if self.lost.is_set():
+                return
         sent = self._clock.monotonic()
         if self._took:
             await self._tell()

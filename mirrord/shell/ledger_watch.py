@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from mirrord.ledger.codec import encode_state
-from mirrord.ledger.errors import went_back
+from mirrord.ledger.errors import LedgerGone, went_back
 from mirrord.ledger.evidence import Contradicted, Evidence, covers
 from mirrord.ledger.records import LedgerMark, StateRecord, state_key
 from mirrord.ledger.snapshot import mark_of
@@ -136,11 +136,22 @@ class LedgerWatch:
             return
         while True:
             try:
+                # The mark that was read last may be older than `mirrord rebuild`. It names the ledger that it was saved
+                # for, so it needs no proof beside it once that topic is gone.
+                if saved is not None and await self._is_another(lost):
+                    return
                 await self._log.save([StateRow(state_key(lost), encode_state(lost))])
             except EnvironmentFault:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 return
+
+    async def _is_another(self, mark: LedgerMark) -> bool:
+        """Whether the ledger topic of a mark was deleted."""
+        try:
+            return (await self._log.ends()).topic_id != mark.topic_id
+        except LedgerGone:
+            return True
 
     def _know(self, mark: LedgerMark) -> None:
         if self._evidence is None:

@@ -5,14 +5,16 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from mirrord.ledger.codec import encode_entry
+from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
 from mirrord.ledger.fold import writer_text
-from mirrord.ledger.records import LedgerMark
+from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.model.facts import Entry, SourceRun
+from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from mirrord.shell.clock import SystemClock
 from mirrord.shell.lease import LeaseKeeper
+from mirrord.shell.ledger_log import StateRow
 from mirrord.shell.ledger_memory import Fault, MemoryLedger
 from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.ledger_store import LedgerStore, open_flow
@@ -59,6 +61,15 @@ class Processes:
         runs = [SourceRun(LANE, 0, (Run(ordinal, 100 + ordinal),)) for ordinal in ordinals]
         entries = [Entry(1, 0, (run,), writer_text("other", number)) for number, run in enumerate(runs, 1)]
         self.ledger.entries.extend(encode_entry(entry) for entry in entries)
+        self.ledger.wake()
+
+    def rebuild(self) -> None:
+        """`mirrord rebuild`: another ledger topic, and the mark that names it."""
+        self.ledger.topic_id = TopicId("made anew")
+        self.ledger.entries[:] = [encode_entry(Entry(0, 0, (FLOW,), writer_text("rebuild", 0)))]
+        self.ledger.epoch_starts = {0: 0}
+        mark = LedgerMark(self.ledger.topic_id, self.ledger.end, 0)
+        self.ledger.rows.append(StateRow(state_key(mark), encode_state(mark)))
         self.ledger.wake()
 
     async def until_lost(self, *stores: LedgerStore) -> None:
@@ -189,6 +200,45 @@ async def test_after_a_rebuild_what_was_known_of_the_former_ledger_is_void(proce
     assert store.known is not None
     known = LedgerMark(type(store.known.topic_id)("former"), 1000, 7)
     assert (await processes.open(known=known)).failure is None
+
+
+async def stopped_during_a_rebuild(processes: Processes) -> tuple[LedgerStore, LeaseKeeper, LedgerStore]:
+    """A holder that has read nothing of the rebuilt ledger yet, and a store that has."""
+    store, keeper = await leased(processes)
+    await appended(store, 10, 20)
+    await store.save(store.mark)
+    await store.read_to_end()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    processes.hold()
+    processes.rebuild()
+    return store, keeper, await processes.open()
+
+
+async def test_a_process_that_slept_through_a_rebuild_does_not_contradict_it(processes: Processes) -> None:
+    store, keeper, fresh = await stopped_during_a_rebuild(processes)
+    processes.release()
+    await processes.until_lost(store)
+    await store.close()
+    await fresh.read_to_end()
+    assert (await processes.open()).failure is None
+    await keeper.close()
+
+
+async def test_a_renewal_after_the_lease_has_ended_looks_before_it_saves(processes: Processes) -> None:
+    store, keeper, fresh = await stopped_during_a_rebuild(processes)
+    rows = len(processes.ledger.rows)
+    keeper.valid_until = 0.0
+    renewal = asyncio.create_task(keeper._renew())
+    for _ in range(20):
+        await asyncio.sleep(0)
+    processes.release()
+    with pytest.raises(LedgerWentBack):
+        await renewal
+    await store.close()
+    assert len(processes.ledger.rows) == rows
+    await fresh.read_to_end()
+    await keeper.close()
 
 
 async def test_an_append_that_was_acknowledged_and_lost_before_it_was_read(processes: Processes) -> None:
