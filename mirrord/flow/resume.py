@@ -419,7 +419,10 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
             line = f"the source log ends at offset {told.source_end}, below the position {position}"
             return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
-        lane.found_epoch, lane.found_equal = (position, told.source_epoch), told.outcome == "equal"
+        lane.found_epoch = (position, told.source_epoch)
+        # What lies between the last record that was compared and the position may be of another history.
+        is_next = lane.record is not None and lineage.follows(lane.record, lane.resume_ordinal)
+        lane.found_equal = told.outcome == "equal" and is_next
         return effects + _bind_holes(lane)
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 
