@@ -317,3 +317,20 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     play.tell(Relocated(told.question, 0, own, told.located))
     assert play.lane.phase is Phase.HALTED
     assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt_line
+
+
+@pytest.mark.parametrize(("jumps", "last_epoch"), [(False, 5), (True, 3)])
+def test_a_comparison_tells_no_epoch_of_what_was_left_out_behind_it(
+    play: Play, *, jumps: bool, last_epoch: int
+) -> None:
+    """Ordinals 10 to 12 are equal. What lies in front of the position is of epoch 5, for the ledger of epoch 3."""
+    play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
+    if jumps:
+        play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "filtered"),)))
+    play.begin("second")
+    play.sandwich(13)
+    (check,) = play.tell(Scanned(play.lane.asked, 0, "resume", 9, 13, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))))
+    assert isinstance(check, AskCheck)
+    effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 5))
+    (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
+    assert (fetch.position, fetch.last_epoch) == (15 if jumps else 13, last_epoch)
