@@ -4,9 +4,10 @@ Two witnesses tell that a batch stands where it must: the broker took its sequen
 the recorded end of the target log.
 """
 
-from mirrord.flow import intake, limbo, lineage, parking, resume, seeking, settling
+from mirrord.flow import intake, limbo, lineage, parking, resume, rewinding, seeking, settling
 from mirrord.flow.answers import NONE, Produced, produced
 from mirrord.flow.asking import ask
+from mirrord.flow.report import mark
 from mirrord.flow.signals import (
     Answer,
     AskCheck,
@@ -214,6 +215,9 @@ def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Prod
             lane.phase = Phase.SETTLING
         if outcome is Produced.DONE:
             lane.suspicious = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+            if lane.mark.ordinal == 0 and 0 <= answer.base_offset < lane.mark.target_offset:
+                # Nothing below this mark is the lane's, so nothing else leads the next reading to that batch.
+                lane.mark = Mark(0, answer.base_offset, lane.mark.leader_epoch)
     elif outcome is Produced.DONE:
         lane.suspicious = True  # a success after a failure is a hole
     if outcome is Produced.UNKNOWN:
@@ -271,7 +275,8 @@ def _tell_passed(lane: Lane) -> Effects:
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
     epochs, regiven = lineage.take_new(lane, run.ordinal), limbo.was_given(lane, run.ordinal)
-    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven),))
+    rewound = rewinding.tell(lane, (run,), mark(lane))
+    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven, rewound),))
 
 
 def drained(lane: Lane, now: float) -> Effects:

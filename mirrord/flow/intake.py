@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from mirrord.flow import cutting, limbo, lineage, unmarked, vanished
+from mirrord.flow import cutting, limbo, lineage, rewinding, unmarked, vanished
 from mirrord.flow.asking import append, ask
 from mirrord.flow.provenance import Doubt, Origin
+from mirrord.flow.report import mark
 from mirrord.flow.signals import AskParting, Batch, Chunk, Effects, FetchFrom
 from mirrord.flow.state import ALL, NO_VERDICTS, Lane, PolicyRefused, Rebuild
 from mirrord.model.facts import Reason, SourceRun, Verdict
@@ -484,7 +485,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     told, lane.skipped = (*_unbound(lane, first), *ahead), behind
     lane.unbound = (first, told)
     epochs, regiven = lineage.take_new(lane, first), limbo.was_given(lane, first)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven),))
+    rewound = rewinding.tell(lane, runs, mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven, rewound),))
     lane.intents.append((effect.tag, first))
     return [effect]
 

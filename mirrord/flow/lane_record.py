@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from mirrord.model.facts import HoleFound, LaneHalted, TakeoverChecked, Verdict
+from mirrord.model.facts import HoleFound, LaneHalted, Rewound, TakeoverChecked, Verdict
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Runs
 from mirrord.model.seeking import Seeks
@@ -34,6 +34,8 @@ class LaneRecord(Protocol):
     def holes(self) -> Sequence[HoleFound]: ...
     @property
     def regiven(self) -> int: ...
+    @property
+    def rewinds(self) -> Sequence[tuple[int, Rewound]]: ...
     @property
     def halted(self) -> LaneHalted | None: ...
     @property

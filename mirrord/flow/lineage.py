@@ -229,7 +229,8 @@ def _seed(lane: Lane, told: Epochs) -> None:
     found: list[tuple[int, int]] = []
     below = lane.position
     for ordinal, epoch in reversed(told):
-        offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
+        offset = record.source_runs.offset_of(ordinal)
+        former = None if offset is None else _former(record, ordinal, offset)
         if ordinal > lane.resume_ordinal or offset is None or is_cut(record, ordinal, offset):
             continue
         # What lies between, and was not copied, may be of the later epoch.
@@ -240,6 +241,16 @@ def _seed(lane: Lane, told: Epochs) -> None:
             found.append((start, epoch))
             below = start - 1
     lane.seen.take_over(found[::-1], lane.position)
+
+
+def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
+    """The source offset of the record that was copied before this ordinal; if the source has lost that one, the highest
+    offset below `offset` that was copied and that it still has."""
+    former = record.source_runs.offset_of(ordinal - 1)
+    if former is None or not is_cut(record, ordinal - 1, former):
+        return former
+    pieces = standing(record, record.source_runs.at(0).ordinal, ordinal - 1)
+    return max((start + length - 1 for _, start, length in pieces if start + length <= offset), default=former)
 
 
 def is_news(lane: Lane, epoch: int) -> bool:

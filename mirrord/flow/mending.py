@@ -1,6 +1,6 @@
 """What the target log leapt over or lost is copied again, under new ordinals."""
 
-from mirrord.flow import lineage, missing, reading
+from mirrord.flow import lineage, missing, reading, rewinding
 from mirrord.flow.ahead import planned
 from mirrord.flow.signals import LaneRecord
 from mirrord.flow.state import Lane
@@ -36,4 +36,5 @@ def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
     holes += missing.begin_anew(lane, begin_at, runs)
     epochs = lineage.mended(lane, pieces)
-    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs)]
+    rewound = rewinding.tell(lane, runs, lane.mark)
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]

@@ -6,7 +6,7 @@ stood there. A producer id that did not bind is never used.
 
 import msgspec
 
-from mirrord.flow import handed, limbo, resume
+from mirrord.flow import handed, limbo, resume, rewinding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import drop, halt, leave
@@ -24,7 +24,7 @@ from mirrord.flow.signals import (
     StopFetch,
     Wake,
 )
-from mirrord.flow.state import Lane, Mark, Phase
+from mirrord.flow.state import Lane, Phase
 from mirrord.flow.telling import go_back_to_told
 from mirrord.model.facts import (
     LaneFact,
@@ -56,13 +56,14 @@ def start(lane: Lane, start: Start) -> Effects:
     word = start.handed if start.left_cleanly and handed.is_last(start.handed, record) else None
     progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
-        lane.mark = Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)
-        lane.told = lane.mark
-        lane.trusted = lane.given = progress.ordinal
-        # A mark that was held back, because something was still to be compared, does not tell how far it came.
-        lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
-        lane.seen.begin(progress.source_offset, progress.source_epoch)
-        lane.epochs_told = progress.epochs_told
+        lane.mark, reached = rewinding.counts(progress, record)
+        lane.told, lane.trusted, lane.given = lane.mark, lane.mark.ordinal, progress.ordinal
+        lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+        if lane.mark.ordinal == progress.ordinal:
+            # A mark that was held back, because something was still to be compared, does not tell how far it came.
+            lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
+            lane.seen.begin(progress.source_offset, progress.source_epoch)
+            lane.epochs_told = progress.epochs_told
     return _ask(lane) + (handed.begin(lane, word, record) if word is not None and record is not None else [])
 
 

@@ -102,7 +102,7 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
-    return min(ordinal, lane.mark.ordinal)
+    return min(_after_hole(lane, ordinal), lane.mark.ordinal)
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
@@ -113,7 +113,14 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
         return min(runs.at(0).ordinal if len(runs) else 0, lane.mark.ordinal)
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
     following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
-    return min(ordinal, following, lane.mark.ordinal)
+    return min(_after_hole(lane, min(ordinal, following)), lane.mark.ordinal)
+
+
+def _after_hole(lane: Lane, ordinal: int) -> int:
+    """The ordinal, or the first one after the hole that it lies in. The runs count offsets, and where a hole is, other
+    writers' records have those offsets."""
+    holes = lane.record.holes if lane.record is not None else ()
+    return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
 
 
 def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:

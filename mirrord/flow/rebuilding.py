@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from mirrord.flow import limbo, lineage, reading, resume, sequences, telling
+from mirrord.flow import limbo, lineage, reading, resume, rewinding, sequences, telling
 from mirrord.flow.asking import append, ask
 from mirrord.flow.halting import halt
 from mirrord.flow.located import Located
@@ -240,11 +240,13 @@ def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> lineage.Epoch
 def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Reading, located: Located) -> list[LaneFact]:
     ordinal = read.next_ordinal
     runs = list(located.runs)
+    follow: list[Run] = []
     for start, end in located.missing:
-        runs.append(Run(ordinal, start))
+        follow.append(Run(ordinal, start))
         ordinal += end - start
     behind = Run(ordinal, located.next_offset)
-    told = Runs([*runs, behind])
+    follow.append(behind)
+    told = Runs([*runs, *follow])
     twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
     verdicts: list[Verdict] = []
     at = located.start
@@ -262,8 +264,9 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
     )
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
+    rewound = rewinding.tell(lane, follow, Mark(read.next_ordinal, lane.end, lane.end_epoch))
     return [
-        SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located)),
+        SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
         # What is told anew fills all holes behind its beginning; those that are there still are told once more.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
         # What stands there is not known: for the map nothing does.

@@ -25,10 +25,16 @@ LOOK_AROUND = 1_000
 
 
 class Standing(NamedTuple):
-    """An own batch in the target: the ordinal of its first record, and what each of them holds."""
+    """An own batch in the target: the ordinal of its first record, and what each of them holds; None for one that the
+    target's cleaner removed."""
 
     first: int
     contents: Sequence[Hashable]
+
+    @property
+    def last(self) -> int:
+        """The ordinal of its last record."""
+        return self.first + len(self.contents) - 1
 
 
 class Original(NamedTuple):
@@ -165,7 +171,7 @@ def locate(
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
-    offsets = _fill(source, ordinals, [_anchored(source, batch) for batch in standing], before, opens)
+    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
     placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
     counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
@@ -202,9 +208,10 @@ def _anchored(source: _Source, batch: Standing) -> list[int | None]:
     anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
     if not anchors:
         if any(content in source.known for content in contents):
-            last = batch.first + len(contents) - 1
-            raise Unplaced(f"the source holds the records of ordinals {batch.first} to {last} more than once")
+            raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
         return found
+    if any(content is None for content in contents):
+        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
     # From the first anchor both ways: the next record is the source's next one, or was removed from the source.
     at, number = anchors[0]
     for step in (1, -1):
@@ -215,19 +222,21 @@ def _anchored(source: _Source, batch: Standing) -> list[int | None]:
                 there += step
             here += step
     if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
-        raise Unplaced(f"ordinals {batch.first} to {batch.first + len(contents) - 1} are in another order")
+        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in another order")
     return found
 
 
 def _fill(
     source: _Source,
-    ordinals: Sequence[int],
+    standing: Sequence[Standing],
     found: Sequence[Sequence[int | None]],
     before: int,
     opens: Callable[[int], bool],
 ) -> list[int | None]:
     """Give offsets to the records that were removed from the source: there must be exactly as many as places. None
     where that is left open."""
+    ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
+    removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]
     batches = [number for number, batch in enumerate(found) for _ in batch]
     edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
@@ -235,6 +244,9 @@ def _fill(
     for (left, after), (right, behind) in pairwise(edges):
         if any(opens(ordinal) for ordinal in ordinals[left + 1 : right]):
             offsets += [None] * (right - left - 1)
+        elif not removed.isdisjoint(ordinals[left + 1 : right]):
+            places = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
+            raise Unplaced(f"neither the source nor the target still holds all records of {places}")
         elif right - left > 1:
             within = (
                 left >= 0 and batches[left] == batches[right - 1],

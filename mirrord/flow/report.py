@@ -71,6 +71,7 @@ def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
         source_epoch=lane.seen.before(offset),
         epochs_told=True,
         settled=_is_settled(lane, known),
+        rewinds=len(lane.record.rewinds) if lane.record is not None else 0,
     )
 
 

@@ -11,7 +11,7 @@ Without an entry in 2, or whenever it cannot be relied on, the log behind the ma
 means unknown, never "nothing was written".
 """
 
-from mirrord.flow import intake, limbo, lineage, mending, missing, reading, rebuilding, seeking, vanished
+from mirrord.flow import intake, limbo, lineage, mending, missing, reading, rebuilding, rewinding, seeking, vanished
 from mirrord.flow.ahead import decided, once, planned
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
@@ -194,7 +194,8 @@ def decide(lane: Lane) -> Effects:
     if must_read(lane):
         # From the last record below the mark on: it has to be there still, or the log went back and grew again. Where
         # there is none, what stands in front of the mark may be the lane's own in a log that went back.
-        before = 1 if lane.mark.ordinal > 0 else LOOK_BACK_RECORDS if is_another_leader(lane) else 0
+        may_lie = is_another_leader(lane) or lane.suspicious
+        before = 1 if lane.mark.ordinal > 0 else LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.mark.target_offset - before, lane.log_start)
         lane.stage = Stage.SCAN
         return [AskScan(ask(lane), "resume", lane.producer_id, start, lane.end)]
@@ -225,7 +226,7 @@ def must_read(lane: Lane) -> bool:
     # Two numbers that agree say nothing of a log that may have gone back, and in which others may have written since.
     # Acknowledged may be more than the mark says, and others may have written as much as the log lost.
     acknowledged = missing.known_until(lane) > 0
-    if is_another_leader(lane) and (acknowledged or appended != 0 or lane.entry is not None):
+    if is_another_leader(lane) and (acknowledged or lane.end > lane.log_start or lane.entry is not None):
         return True
     if lane.entry is None or not lane.protected or lane.suspicious:
         return appended > 0 or lane.suspicious
@@ -302,10 +303,11 @@ def _wait_to_mend(lane: Lane) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Tell what was read. With holes it waits for the facts about them: where the log leaps is half of that truth."""
+    """Tell what was read. What is copied again under other ordinals is told with it: each is half of that truth."""
     lane.holes = list(found.holes)
-    lane.beside_holes = (*more, *found.facts) if lane.holes else ()
-    return [] if lane.holes else note(lane, (*more, *found.facts))
+    waits = bool(lane.holes) or lane.retold is not None
+    lane.beside_holes = (*more, *found.facts) if waits else ()
+    return [] if waits else note(lane, (*more, *found.facts))
 
 
 def look_back(lane: Lane) -> Effects:
@@ -373,7 +375,8 @@ def _tell_anew(lane: Lane, ordinal: int) -> Effects:
     lane.plan.clear()
     lane.plan.extend(runs[1:])
     epochs, regiven = lineage.tell_anew(lane, pieces), limbo.was_given(lane, ordinal)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven),))
+    rewound = rewinding.tell(lane, runs, lane.mark)
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, regiven, rewound),))
     lane.intents.append((effect.tag, ordinal))
     lane.declared = -1
     return [effect]
@@ -412,7 +415,8 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         lane.check_later, lane.check_from = False, None
     if told.outcome == "different" or rebuilding.leaves_open(lane, told):
         return rebuilding.differ(lane, now, told)
-    effects = note(lane, (TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note),))
+    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, lane.check_later)
+    effects = note(lane, (fact,))
     if waiting:
         position = _goes_on_at(lane)
         if lineage.ends_short(lane, told, position) or (lane.on_loss == "halt" and 0 <= told.source_end < position):

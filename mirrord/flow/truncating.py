@@ -10,12 +10,13 @@ answered and the target is asked what stands there, and nobody else may be writi
 
 from itertools import pairwise
 
-from mirrord.flow import intake, limbo, lineage, rebuilding, settling
+from mirrord.flow import intake, limbo, lineage, rebuilding, rewinding, settling
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import halt
+from mirrord.flow.report import mark
 from mirrord.flow.signals import Chunk, Effects, Lost, PartingTold, StopFetch, Wake
-from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
+from mirrord.flow.state import NEVER, NOT_YET, Lane, Phase, Stage
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
 
@@ -49,10 +50,11 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
     """Whether the source still has what was copied behind that which is copied again."""
     if lane.phase is not Phase.COPYING or not lane.plan:
         return []
-    if told.end >= 0:
-        return _lose_promised(lane, now, lineage.parting(lane, told.epoch, told.end))
+    start = lineage.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    if start < _promised_until(lane):
+        return _lose_promised(lane, now, start)
     # An old broker knows of nothing but the ends of its log.
-    lane.assured = told.error in {NONE, OUT_OF_RANGE}
+    lane.assured = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
     lane.parting = ask(lane)
     wake = Wake(lane.parting, now + lane.limits.retry_s, refresh=told.error != NONE)
     return [*(intake.want_more(lane) if lane.assured else ()), wake]
@@ -78,11 +80,16 @@ def parted(lane: Lane, now: float) -> Effects:
     return intake.want_more(lane)
 
 
+def _promised_until(lane: Lane) -> int:
+    """The source offset behind what is copied again; the lane continues there."""
+    return max(lane.position, lane.plan[-1].offset)
+
+
 def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
     """Part of the source is copied again, and its log parts from what was copied before. What it still has of that part
     follows, and then what it has instead."""
     record = lane.record
-    end = max(lane.position, lane.plan[-1].offset)
+    end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
         return _halt(lane, start, end)
     if not is_settled(lane):
@@ -98,7 +105,8 @@ def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
     lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
     lane.resume_ordinal, lane.end = lane.next_ordinal, lane.expected
     lane.unbound = (lane.next_ordinal, (gone,))
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs),))
+    rewound = rewinding.tell(lane, runs, mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
 
@@ -159,7 +167,8 @@ def _go_back(lane: Lane, start: int, gone_from: int) -> Effects:
     lane.decided = NOT_YET  # other records have these offsets now
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
-    effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs),))
+    rewound = rewinding.tell(lane, (lane.open_run,), mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
     lane.intents.append((effect.tag, lane.next_ordinal))
     lane.new_epochs.clear()
     return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]

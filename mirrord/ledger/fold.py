@@ -426,8 +426,9 @@ def _change_lane(
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
     # What it leaves open is told with it.
-    is_decided = fact.outcome != "different" and fact.first <= lane.regiven <= fact.last
-    return -1 if is_decided else lane.regiven
+    if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last:
+        return lane.regiven
+    return fact.last + 1 if fact.more else -1
 
 
 def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
@@ -457,6 +458,8 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
+        if fact.rewound is not None:
+            lane.rewinds = (*lane.rewinds, (fact.grant, fact.rewound))
         doubt(lane, lowest)
         lane.holes = tuple(_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)

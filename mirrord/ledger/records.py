@@ -21,6 +21,7 @@ from mirrord.model.facts import (
     LeaseRenewed,
     Progress,
     Reason,
+    Rewound,
     TakeoverChecked,
     TargetProbed,
     Verdict,
@@ -128,6 +129,7 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
     regiven: int = -1
     repaired: tuple[RangeRepaired, ...] = ()
     times: tuple[int, int] = (0, 0)
+    rewinds: tuple[tuple[int, Rewound], ...] = ()
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):

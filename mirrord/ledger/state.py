@@ -17,6 +17,7 @@ from mirrord.model.facts import (
     LaneHalted,
     Progress,
     Reason,
+    Rewound,
     TakeoverChecked,
     TargetProbed,
     Verdict,
@@ -132,6 +133,8 @@ class LaneState:
     regiven: int = -1
     """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
     -1: none."""
+    rewinds: tuple[tuple[int, Rewound], ...] = ()
+    """(grant, what was told anew), in the order in which it was."""
     retold: tuple[int, int] = (0, 0)
     """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
     opened_at: int = 0

@@ -264,6 +264,18 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
     policy: str
 
 
+class Rewound(msgspec.Struct, frozen=True, array_like=True):
+    """The target log went back, and its ordinals from `first` on stand for other records than before.
+
+    So a progress mark from before that counts no further than to this mark, and what it says of later ordinals is void.
+    """
+
+    first: int
+    ordinal: int
+    target_offset: int
+    leader_epoch: int
+
+
 class SourceRun(Fact, frozen=True, tag="source_run"):
     """Intent before gap: runs that are about to be produced, and the verdicts on the offsets that they leap over.
 
@@ -280,6 +292,8 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     regiven: bool = False
     """Other records may have been sent under these ordinals. As far as one can know they cannot arrive any more; should
     they, nobody must take them for these."""
+    rewound: Rewound | None = None
+    """Set where progress marks may exist that are further than the lowest of these runs."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -350,6 +364,8 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     last: int
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
+    more: bool = False
+    """A former holder may still have sent other records under later ordinals: those are compared once more."""
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
@@ -488,6 +504,8 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     way."""
     source: SourceEnds | None = None
     """Set in records about a source topic (`mirrord.ledger.source_ends`); these are no lane's mark."""
+    rewinds: int = 0
+    """So many of the lane's `Rewound` were known when the mark was taken."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

@@ -1,6 +1,6 @@
 """Reads both logs to find a lane's batches again in the source by what their records hold (`mirrord.flow.relocate`)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 
 import msgspec
@@ -62,7 +62,7 @@ class Relocation:
         own: list[OwnBatch] = []
         try:
             timed, standing = await self._standing(wanted, own)
-            last = standing[-1].first + len(standing[-1].contents) - 1 if standing else wanted.first - 1
+            last = standing[-1].last if standing else wanted.first - 1
             searched = search_range(record, wanted.first, last)
             end, begin = await bounds(self._asks, self._source_partition)
             start = max(searched.start, begin)
@@ -95,11 +95,11 @@ class Relocation:
             if standing and timed != (not header.attributes & LOG_APPEND_TIME):
                 raise Unplaced("only some of the records at the target have the times of the source")
             timed = not header.attributes & LOG_APPEND_TIME
-            records = _decode(batch)
-            if len(records) != count:
-                raise Unplaced(f"the target no longer holds all records of ordinals {ordinal} to {ordinal + count - 1}")
             size = _bounded(size + count)
-            standing.append(Standing(ordinal + cut, [digest(record, timed=timed) for record in records[cut:]]))
+            contents: list[Hashable] = [None] * count
+            for record in _decode(batch):
+                contents[record.offset - header.base_offset] = digest(record, timed=timed)
+            standing.append(Standing(ordinal + cut, contents[cut:]))
         return timed, standing
 
     async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:

@@ -87,13 +87,8 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
         # As the host of a lane answers (`mirrord.shell.host`): such a lane is to wait, so that nothing has to be found.
         return Relocated(question.question, 0, own, None, "its records go through a policy")
     first = question.first
-    if any(0 in each.numbers for each in stored if each.sequence + each.count > first):
-        return Relocated(question.question, 0, own, None, "the target no longer holds all records")
-    standing = [
-        Standing(max(each.sequence, first), each.numbers[max(first - each.sequence, 0) :])
-        for each in stored
-        if each.sequence + each.count > first
-    ]
+    cuts = [(each, max(first - each.sequence, 0)) for each in stored if each.sequence + each.count > first]
+    standing = [Standing(each.sequence + cut, [number or None for number in each.numbers[cut:]]) for each, cut in cuts]
     last = max((each.first + len(each.contents) for each in standing), default=first) - 1
     searched = search_range(record, first, last)
     searched = Range(searched.start, max(min(searched.end, world.source.last_stable), searched.start))

@@ -1,7 +1,10 @@
 """What whoever holds the lane can know of the records in a compacted target."""
 
+from collections.abc import Iterable
+
 from tests.sim import toy
 from tests.sim.host import Request
+from tests.sim.target import Stored
 
 NEVER = 1 << 62
 
@@ -14,6 +17,8 @@ class Known:
         """Number of a record that was acknowledged → so many of others' records stood in the target."""
         self.takers: dict[int, tuple[str, int]] = {}
         """Number → who was told first, and its ordinal."""
+        self.unknowing: dict[int, int] = {}
+        """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_mark: set[int] = set()
         """Those below the mark with which the last holder began."""
         self.looked_up = NEVER
@@ -23,6 +28,21 @@ class Known:
         """Another holder begins with a mark."""
         self.looked_up = NEVER
         self.below_mark = {number for number, (_, ordinal) in self.takers.items() if ordinal < marked}
+
+    def look_up(self, committed: Iterable[Stored]) -> None:
+        """The last holder asks which records in the target are newer. It reads up to the high watermark."""
+        self.looked_up = max((-number for stored in committed for number in stored.numbers if number), default=0)
+
+    def arrived(self, request: Request, foreign: int) -> None:
+        """A batch was appended, or had been before."""
+        for _, number in toy.records(request.data):
+            self.unknowing.pop(number, None)
+            if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_mark:
+                self.unknowing[number] = foreign
+
+    def newer_from(self, number: int) -> int:
+        """A record of others with a higher number than this was known to be newer."""
+        return max(self.taken[number], self.unknowing.get(number, 0))
 
     def took(self, requests: list[Request], foreign: int) -> None:
         """Batches were acknowledged, and the lane counts them."""

@@ -22,9 +22,12 @@ def unaccounted(world: World, numbers: list[int]) -> str:
     told, end, once = _told(world), _lane(world).position, min(source.parts, default=source.end)
     if neither := [offset for offset in range(end) if offset not in copied and offset not in told]:
         return f"source offsets that are neither copied nor told: {neither}"
-    if both := [(offset, told[offset]) for offset in sorted(copied) if offset in told and offset < once]:
+    # What came late, while the lane rests, it finds before it sends again.
+    late = {source.offset_of[number] for number in world.late} & _untold(world).keys()
+    if both := [(offset, told[offset]) for offset in sorted(copied.keys() - late) if offset in told and offset < once]:
         return f"source offsets that are copied and told: {both}"
-    if beyond := [offset for offset in (*copied, *told) if end <= offset < once]:
+    # What a former holder was about to leap over, and the ledger says, may lie further on.
+    if beyond := [offset for offset in (*copied, *_untold(world)) if end <= offset < once]:
         return f"source offsets behind the position {end}: {beyond}"
     false = [each for each in sorted(told.items()) if each[0] < once and not _is_true(world, *each)]
     if false:

@@ -259,7 +259,7 @@ class Story:
             self._retire()
             if self._done() and not decide_on_parked(world):
                 # What was appended behind everybody's back is found with the next batch.
-                if told_more or not world.excused:
+                if told_more or not (world.excused or world.late):
                     break
                 told_more = True
                 world.source.append(1, world.record_ms())

@@ -74,6 +74,14 @@ ONCE_FAILED = (
     (900007855165, "late + retention"),
     (843570591936, "unclean, beside others, handed over + all that a source does, old records"),
     (182836888938, "handed over, whatever else happens + all that a source does, old records"),
+    (247871654547, "compacted copy, unclean, beside others"),
+    (412899730628, "retention of old records"),
+    (1016927480315, "retention of old records + compacted copy, beside others"),
+    (520498967177, "compacted copy, unclean, beside others + sought, whatever the source does"),
+    (347406859706, "retention of old records + compacted copy, old records"),
+    (454556973589, "policies of old records + source truncated"),
+    (150419639058, "late + sought, whatever the source does"),
+    (1027961264149, "compacted copy, unclean, beside others + sought, unclean"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

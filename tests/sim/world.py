@@ -288,6 +288,8 @@ class World:
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
+        if not error:
+            self.known.arrived(request, self.target.foreign_numbers)
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
         if request.connection == request.host.connection and request.host.alive:
@@ -442,7 +444,7 @@ class World:
             case AskShared():
                 return SharedTold(question.question, *target.shared(broker, epoch, question.epoch))
             case AskSuperseded():
-                self.known.looked_up = target.foreign_numbers
+                self.known.look_up(target.read(0, target.high_watermark))
                 return superseded(self, host.record(), question)
             case AskRebuild():
                 return relocated(self, host.record(), question)

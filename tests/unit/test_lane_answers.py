@@ -41,7 +41,7 @@ from mirrord.flow.signals import (
 )
 from mirrord.flow.state import FAR, NEAR, Lane, Phase
 from mirrord.model.assignment import SourceTold
-from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, SourceRun, TakeoverChecked, Verdict
+from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, Rewound, SourceRun, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.quarantine import Quarantine
 from mirrord.model.runs import Run, Runs
@@ -62,6 +62,7 @@ class Record:
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     regiven: int = -1
+    rewinds: tuple[tuple[int, Rewound], ...] = ()
     holes: tuple[HoleFound, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
     epochs: tuple[tuple[int, int], ...] = ()

@@ -134,7 +134,7 @@ def test_what_the_target_has_expired_is_not_copied_again(play: Play) -> None:
 
 def test_acknowledged_above_the_mark_is_looked_up_where_others_wrote_as_much_as_the_log_lost(play: Play) -> None:
     # The mark stays at the start while the take-over is compared.
-    play.lane.mark, play.lane.acked = Mark(0, 3, 1), 2
+    play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 3, 1), 2, ()
     play.tell(EndTold(play.lane.asked, 0, 2, 3))
     play.tell(ProducersTold(play.lane.asked, 0, None))
     play.tell(EndTold(play.lane.asked, 0, 2, 3))

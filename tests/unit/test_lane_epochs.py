@@ -238,6 +238,24 @@ def test_a_marker_in_front_of_what_is_lost_is_not_lost() -> None:
     assert fetch_of(effects).position == 4
 
 
+def test_after_a_truncation_the_epoch_is_of_what_was_copied_before_it() -> None:
+    """Ordinals 0 to 3 are offsets 0 to 3 of epoch 1; offsets 4 and 5 of epoch 3 were left out. The source lost what was
+    copied from offset 6 on, and its record there is to follow as ordinal 6."""
+    record = Record(grant=1, source_runs=Runs((Run(0, 0), Run(4, 6))), target_runs=Runs((Run(0, 0),)))
+    record.source_runs.add(6, 6)
+    record.cuts, record.epochs = ((6, 6),), ((0, 1), (4, 3), (6, 3))
+    lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    progress = Progress(LANE, 1, 1, 6, 6, 1, 6, 20, 1, 1, True, "copying")
+    step(lane, 0.0, Start(record, progress, "another", 0.0, True))
+    record.grant, record.replicator = 2, "another"
+    step(lane, 0.0, Bound(lane.facts_tag, (True,), record))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
+    step(lane, 0.0, ProducersTold(lane.asked, 0, None))
+    step(lane, 0.0, EndTold(lane.asked, 0, 1, 6))
+    fetch = fetch_of(step(lane, 0.0, VisibleTold(lane.asked, 0, 6, 0)))
+    assert (fetch.position, fetch.last_epoch) == (6, 3)
+
+
 def test_what_was_copied_from_an_offset_on() -> None:
     record = Record(source_runs=Runs((Run(0, 0), Run(4, 6), Run(8, 3), Run(10, 20))), cuts=((8, 3),))
     assert [copied_from(record, at, 11) for at in (0, 2, 3, 5, 6, 21, 22)] == [0, 2, 3, 20, 20, 21, None]

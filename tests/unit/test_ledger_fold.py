@@ -167,6 +167,14 @@ def test_what_other_records_may_have_been_sent_as_is_known_until_it_is_compared(
     assert ledger.lane.regiven == -1
 
 
+def test_ordinals_behind_a_comparison_stay_open_while_more_is_to_be_compared(ledger: Ledger) -> None:
+    ledger.add(SourceRun(LANE, 1, (Run(0, 0),)), SourceRun(LANE, 1, (Run(4, 20),), regiven=True))
+    ledger.add(TakeoverChecked(LANE, 1, 4, 5, "equal", more=True))
+    assert ledger.lane.regiven == 6
+    ledger.add(TakeoverChecked(LANE, 1, 4, 9, "equal"))
+    assert ledger.lane.regiven == -1
+
+
 def test_a_halted_lane_is_resumed(ledger: Ledger) -> None:
     halted = LaneHalted(LANE, 1, "poison", "a batch was refused", 5, 6)
     ledger.add(halted)

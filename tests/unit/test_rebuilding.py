@@ -246,6 +246,13 @@ def test_what_the_source_has_lost_is_not_copied_again(play: Play) -> None:
     assert LaneMap(play.record, Copied(16, 16, 12)).to_target(14).kind == "at_end"
 
 
+def test_a_history_that_parts_behind_what_is_copied_again_takes_nothing_of_it(play: Play) -> None:
+    ask = begun_again(play)
+    effects = play.tell(PartingTold(ask.question, 0, 5, 17))
+    assert not any(isinstance(effect, Lost | Append) for effect in effects)
+    assert any(isinstance(effect, FetchFrom) for effect in effects)
+
+
 def test_another_record_in_the_place_of_one_that_is_copied_again(play: Play) -> None:
     ask = begun_again(play)
     (fetch,) = [effect for effect in play.tell(PartingTold(ask.question, 0)) if isinstance(effect, FetchFrom)]

@@ -108,6 +108,17 @@ def test_what_other_records_may_have_been_sent_as_is_left_open() -> None:
     assert (located.missing, located.next_offset) == ((), 5)
 
 
+def test_what_neither_log_holds_any_more_is_left_open() -> None:
+    """The target's cleaner has removed ordinal 1, and the source deleted offsets 0 to 2."""
+    standing, left = [Standing(0, ("a", None, "c"))], source("de", 3)
+    located = locate(standing, left, [], -1, Range(3, 5), lambda _: True, lambda ordinal: ordinal)
+    assert (located.runs, located.open, located.missing, located.next_offset) == ((), ((0, 3),), (), 3)
+    with pytest.raises(Unplaced, match="neither the source nor the target still holds all records of ordinals 0 to 2"):
+        locate(standing, left, [], -1, Range(3, 5))
+    with pytest.raises(Unplaced, match="the target no longer holds all records of ordinals 0 to 2"):
+        locate(standing, source("bc", 1), [], -1, Range(1, 3), lambda _: True)
+
+
 def test_what_the_source_does_not_have_yet_is_still_to_be_copied() -> None:
     """The map names offset 3 for ordinal 2, but the source was read up to offset 3 only."""
     standing = [Standing(0, "xby")]

@@ -149,7 +149,7 @@ def test_what_may_have_been_appended_ends_in_front_of_a_hole(
     """Nobody knows what was sent, and the broker has forgotten the producer. The ledger tells of a hole whose records
     are still to follow: they would be copied under two ordinals if the lane resumed in it or behind it."""
     play.fold(HoleFound(LANE, 2, first, first + 1, 10, 12))
-    play.lane.mark, play.lane.knows_sent = Mark(0, 0), False
+    play.lane.mark, play.lane.acknowledged, play.lane.knows_sent = Mark(0, 0), (), False
     play.tell(EndTold(play.lane.asked, 0, 3, 5))
     play.tell(ProducersTold(play.lane.asked, 0, None))
     play.tell(EndTold(play.lane.asked, 0, 3, 5))
