@@ -186,6 +186,8 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
         return flight.go(lane, signal.end)
     if signal.error:
         return resume.begin(lane, now, lane.limits.retry_s)
+    if signal.own and signal.own[0].leader_epoch > lane.end_epoch:
+        return _another_log(lane, now)
     if signal.own:
         first = sequences.nearest(signal.own[0].base_sequence, lane.acked)
         return reading.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
@@ -194,6 +196,13 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
         lane.unread = None
         return intake.want_more(lane) if lane.phase is Phase.COPYING else []
     return []
+
+
+def _another_log(lane: Lane, now: float) -> Effects:
+    """A later leader took what stands where the lane looked: the log went back since, and no record stands twice."""
+    if lane.phase is not Phase.COPYING:
+        return []  # a resume follows, or the mark stays in front of what was not read
+    return settling.settle(lane) if lane.in_flight else resume.begin(lane, now)
 
 
 def _bound(lane: Lane, now: float, told: Bound) -> Effects:

@@ -35,7 +35,7 @@ SEEDS = {
     "each offset is copied or explained": 0,
     "an order ahead is carried out": 1,
     "what is bound is not asked again": 32,
-    "a word is compared with the target": 466,
+    "a word is compared with the target": 1551,
     "left out is what is parked": 0,
     "what is parked is not parked again": 1,
     "trust, then check": 17,

@@ -156,6 +156,17 @@ def test_the_mark_does_not_pass_what_is_not_read() -> None:
     assert mark(lane) == Mark(7, 10, 1)
 
 
+@pytest.mark.parametrize(("leader_epoch", "phase"), [(1, Phase.HALTED), (2, Phase.RESUMING)])
+def test_what_stands_where_others_were_seen(leader_epoch: int, phase: Phase) -> None:
+    """Of the same leader it is a second copy. Of a later one it is a batch behind those that the log has lost."""
+    lane, _, fetch = idle()
+    (produce,) = [each for each in step(lane, 1.0, chunk(fetch, data((6, 1, 3, 0)))) if isinstance(each, Produce)]
+    effects = step(lane, 1.0, Answer(produce.round, produce.batches[0], 0, 9))
+    (scan,) = [each for each in effects if isinstance(each, AskScan)]
+    step(lane, 1.0, scanned(scan, OwnBatch(6, 1, 8, 0, leader_epoch)))
+    assert lane.phase is phase
+
+
 def test_the_second_look_begins_where_the_log_went_back_to() -> None:
     lane, _, _ = idle()
     lane.check_from = Mark(2, 2, 1)
