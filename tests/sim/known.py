@@ -34,7 +34,7 @@ class Known:
         self.looked_up = max((-number for stored in committed for number in stored.numbers if number), default=0)
 
     def arrived(self, request: Request, foreign: int) -> None:
-        """A batch was appended, or had been before."""
+        """A batch was appended, or had been before, to a log that an election has cut."""
         for _, number in toy.records(request.data):
             self.unknowing.pop(number, None)
             if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_mark:

@@ -288,7 +288,7 @@ class World:
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
-        if not error:
+        if not error and self.target.lost:
             self.known.arrived(request, self.target.foreign_numbers)
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
