@@ -172,7 +172,7 @@ def _lane_words(fact: LaneFact) -> str:
         case PolicyChanged():
             return f"policy {fact.policy} from here on"
         case SourceRun():
-            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}"
+            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}{_rewound(fact)}"
         case TargetRun():
             return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
         case VerdictGiven():
@@ -198,6 +198,13 @@ def _hole_words(fact: HoleFound) -> str:
 
 def _regiven(fact: SourceRun) -> str:
     return "; other records may have been sent under these ordinals" if fact.regiven else ""
+
+
+def _rewound(fact: SourceRun) -> str:
+    if fact.rewound is None:
+        return ""
+    first, limit = fact.rewound.first, fact.rewound.ordinal
+    return f"; ordinals from {first} on have another meaning, and older marks count up to {limit}"
 
 
 def _named_words(fact: _Named, name: LaneName) -> str:
