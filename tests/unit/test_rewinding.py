@@ -8,7 +8,11 @@ from mirrord.flow.reading import ordinal_at, ordinal_before
 from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, VisibleTold
 from mirrord.flow.state import Lane, Mark
 from mirrord.flow.superseded import SupersededTold
+from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.records import LedgerMark, state_key
+from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.model.facts import HoleFound, Progress, Rewound, SourceRun, TargetRun
+from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.sim import toy
 from tests.unit.test_lane_answers import in_flight
@@ -124,3 +128,10 @@ def test_a_batch_that_is_acknowledged_in_front_of_the_mark_is_found() -> None:
     (scan,) = step(lane, 0.0, VisibleTold(lane.asked, 0, 20_000, 0))
     assert isinstance(scan, AskScan)
     assert (scan.start, scan.end) == (0, 20_000)
+
+
+def test_a_snapshot_of_the_ledger_holds_what_was_told_anew(play: Play) -> None:
+    play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
+    cut = snapshots(play.state, Kept(), LedgerMark(TopicId("ledger"), play.state.next_offset, 0))
+    rows = {state_key(record): decode_state(state_key(record), encode_state(record)) for record in cut.records}
+    assert restore(Read(rows)).lanes[LANE].rewinds == ((2, ANEW),)
