@@ -204,7 +204,7 @@ def _rewound(fact: SourceRun) -> str:
     if fact.rewound is None:
         return ""
     first, limit = fact.rewound.first, fact.rewound.ordinal
-    return f"; ordinals from {first} on have another meaning, and older marks count up to {limit}"
+    return f"; ordinals from {first} on are reassigned, and older marks count up to {limit}"
 
 
 def _named_words(fact: _Named, name: LaneName) -> str:

@@ -1,9 +1,9 @@
-"""The target log went back and its ordinals are told anew: which progress marks still count.
+"""Which progress marks still count after the target log went back and its ordinals were reassigned.
 
-A mark counts ordinals, and the ledger says which source records they stand for. If a holder tells ordinals anew and
-ends before it saves a lower mark, the next one finds the old mark, which speaks of the old meaning. To a compacted copy
-that would be a loss: records that nobody has copied would be looked up as if the log had lost them. So the ledger is
-told up to where older marks count, together with the new meaning.
+A mark is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns ordinals and ends
+before it saves a lower mark, the next holder reads the old mark, which refers to the old map. On a compacted copy that
+would lose records: it would look up records that were never copied as if the log had lost them. So the fact that
+reassigns ordinals also records up to which mark older marks count.
 """
 
 import sys
@@ -17,10 +17,10 @@ from mirrord.model.runs import Run, Runs
 
 
 def tell(lane: Lane, runs: Sequence[Run], mark: Mark) -> Rewound | None:
-    """What the ledger has to be told beside runs that are about to be told; None where no older mark is further.
+    """Return what the fact about these runs has to record, or None if no older mark can be higher.
 
-    `mark`: below it everything is known to stand in the target log. What was acknowledged of ordinals that change their
-    meaning is forgotten.
+    `mark`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned are
+    forgotten.
     """
     record = lane.record
     if record is None or not runs or missing.known_until(lane) <= runs[0].ordinal:
@@ -32,16 +32,15 @@ def tell(lane: Lane, runs: Sequence[Run], mark: Mark) -> Rewound | None:
     return Rewound(first, mark.ordinal, mark.target_offset, mark.leader_epoch)
 
 
-def _first_changed(known: Runs, told: Sequence[Run]) -> int:
-    """The lowest ordinal that stands for another source offset once these runs are told."""
-    anew, lowest = Runs(told), told[0].ordinal
-    begins = {run.ordinal for run in (*told, *known.beginning_in(lowest, sys.maxsize))}
-    return next((at for at in sorted(begins) if known.offset_of(at) != anew.offset_of(at)), sys.maxsize)
+def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
+    """Return the lowest ordinal that these runs map to another source offset."""
+    later, lowest = Runs(runs), runs[0].ordinal
+    begins = {run.ordinal for run in (*runs, *known.beginning_in(lowest, sys.maxsize))}
+    return next((at for at in sorted(begins) if known.offset_of(at) != later.offset_of(at)), sys.maxsize)
 
 
 def counts(progress: Progress, record: LaneRecord | None) -> tuple[Mark, int]:
-    """The mark that counts of a record of the state topic, and the ordinal up to which what it says was acknowledged is
-    what the ledger means by it now."""
+    """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the present map."""
     marks = [Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):

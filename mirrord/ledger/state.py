@@ -134,7 +134,7 @@ class LaneState:
     """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
     -1: none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
-    """(grant, what was told anew), in the order in which it was."""
+    """(grant, `Rewound`), oldest first."""
     retold: tuple[int, int] = (0, 0)
     """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
     opened_at: int = 0

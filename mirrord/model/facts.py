@@ -265,9 +265,9 @@ class PolicyChanged(Fact, frozen=True, tag="policy_changed"):
 
 
 class Rewound(msgspec.Struct, frozen=True, array_like=True):
-    """The target log went back, and its ordinals from `first` on stand for other records than before.
+    """The target log went back, and its ordinals from `first` on were mapped to other source records.
 
-    So a progress mark from before that counts no further than to this mark, and what it says of later ordinals is void.
+    A progress mark that was taken before that counts up to this mark only.
     """
 
     first: int
@@ -293,7 +293,7 @@ class SourceRun(Fact, frozen=True, tag="source_run"):
     """Other records may have been sent under these ordinals. As far as one can know they cannot arrive any more; should
     they, nobody must take them for these."""
     rewound: Rewound | None = None
-    """Set where progress marks may exist that are further than the lowest of these runs."""
+    """Set if a progress mark above the lowest of these runs may exist."""
 
 
 class TargetRun(Fact, frozen=True, tag="target_run"):
@@ -365,7 +365,7 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
     more: bool = False
-    """A former holder may still have sent other records under later ordinals: those are compared once more."""
+    """A former holder may have sent other records under later ordinals. These are compared later."""
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
@@ -505,7 +505,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     source: SourceEnds | None = None
     """Set in records about a source topic (`mirrord.ledger.source_ends`); these are no lane's mark."""
     rewinds: int = 0
-    """So many of the lane's `Rewound` were known when the mark was taken."""
+    """The number of the lane's `Rewound` that were known when the mark was taken."""
 
 
 class LeaseRenewed(msgspec.Struct, frozen=True, array_like=True):

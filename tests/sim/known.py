@@ -1,4 +1,4 @@
-"""What whoever holds the lane can know of the records in a compacted target."""
+"""What the holder of the lane can know about the records in a compacted target."""
 
 from collections.abc import Iterable
 
@@ -14,15 +14,15 @@ class Known:
 
     def __init__(self) -> None:
         self.taken: dict[int, int] = {}
-        """Number of a record that was acknowledged → so many of others' records stood in the target."""
+        """Number of an acknowledged record → number of other writers' records in the target at that time."""
         self.takers: dict[int, tuple[str, int]] = {}
-        """Number → who was told first, and its ordinal."""
+        """Number → the holder that was first answered, and the ordinal."""
         self.unknowing: dict[int, int] = {}
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_mark: set[int] = set()
         """Those below the mark with which the last holder began."""
         self.looked_up = NEVER
-        """So many of others' records stood there at the last look-up of the last holder."""
+        """Number of other writers' records there at the last look-up of the last holder."""
 
     def begin(self, marked: int) -> None:
         """Another holder begins with a mark."""
