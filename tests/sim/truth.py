@@ -323,6 +323,13 @@ def _has_newer(world: World, number: int) -> bool:
     return there is not None and (there < 0 or world.source.offset_of[there] > world.source.offset_of[number])
 
 
+def _was_theirs(world: World, number: int) -> bool:
+    """Another writer's record superseded this one and was the newest of its key when an election lost it."""
+    taken, key = world.known.taken.get(number), world.target.key(number)
+    lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
+    return taken is not None and max(lost, default=0) > taken
+
+
 def _keys(world: World) -> None:
     """Of each key the newest value stands last: the source's, or somebody else's that was written after it."""
     without = world.rejected | _filtered(world) | _passed_over(world) | _skipped(world)
@@ -333,6 +340,8 @@ def _keys(world: World) -> None:
         stands.setdefault(world.target.key(number), []).append(number)
     for key, number in newest.items():
         last = stands.get(key, [None])[-1]
+        if last is None and _was_theirs(world, number):
+            continue
         if last is None:
             raise Violation(
                 f"key {key} is missing, its newest record is at source offset {world.source.offset_of[number]}"
