@@ -325,9 +325,9 @@ def _has_newer(world: World, number: int) -> bool:
 
 def _was_theirs(world: World, number: int) -> bool:
     """Another writer's record superseded this one and was the newest of its key when an election lost it."""
-    taken, key = world.known.taken.get(number), world.target.key(number)
+    key = world.target.key(number)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
-    return taken is not None and max(lost, default=0) > taken
+    return number in _taken(world) and max(lost, default=0) > world.known.taken.get(number, 0)
 
 
 def _keys(world: World) -> None:
