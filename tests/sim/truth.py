@@ -311,7 +311,7 @@ def _standing(world: World) -> list[int]:
 def _is_superseded(world: World, offset: int) -> bool:
     """A newer record of the same key as the one at this source offset stands at a compacted target."""
     number = world.source.at(offset)
-    return number is not None and _has_newer(world, number)
+    return number is not None and (_has_newer(world, number) or (world.shape.cleans and _was_theirs(world, number)))
 
 
 def _has_newer(world: World, number: int) -> bool:
