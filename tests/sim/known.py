@@ -21,28 +21,35 @@ class Known:
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_mark: set[int] = set()
         """Those below the mark with which the last holder began."""
-        self.looked_up = NEVER
-        """Number of other writers' records there at the last look-up of the last holder."""
+        self.looked_up: dict[str, int] = {}
+        """Holder → number of other writers' records there at its last look-up."""
+        self.limits: dict[int, int] = {}
+        """Number → the same of the holder that appended it last."""
 
     def begin(self, marked: int) -> None:
         """Another holder begins with a mark."""
-        self.looked_up = NEVER
         self.below_mark = {number for number, (_, ordinal) in self.takers.items() if ordinal < marked}
 
-    def look_up(self, committed: Iterable[Stored]) -> None:
-        """The last holder asks which records in the target are newer. It reads up to the high watermark."""
-        self.looked_up = max((-number for stored in committed for number in stored.numbers if number), default=0)
+    def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
+        """A holder asks which records in the target are newer. It reads up to the high watermark."""
+        numbers = (-number for stored in committed for number in stored.numbers if number)
+        self.looked_up[holder] = max(numbers, default=0)
 
-    def arrived(self, request: Request, foreign: int) -> None:
-        """A batch was appended, or had been before, to a log that an election has cut."""
+    def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
+        """A batch was appended, or had been before. `is_cut`: to a log that an election has cut."""
         for _, number in toy.records(request.data):
+            # Between the look-up and the append others may write, and brokers have no conditional append.
+            self.limits[number] = self.looked_up.get(request.host.name, NEVER)
+            if not is_cut:
+                continue
             self.unknowing.pop(number, None)
             if self.takers.get(number, ("", 0))[0] != request.host.name and number not in self.below_mark:
                 self.unknowing[number] = foreign
 
-    def newer_from(self, number: int) -> int:
-        """A record of others with a higher number than this was known to be newer."""
-        return max(self.taken[number], self.unknowing.get(number, 0))
+    def is_over(self, number: int, theirs: Iterable[int]) -> bool:
+        """One of these records of other writers was known to be newer, and could be seen, when this was appended."""
+        known = max(self.taken[number], self.unknowing.get(number, 0))
+        return any(known < each <= self.limits.get(number, NEVER) for each in theirs)
 
     def took(self, requests: list[Request], foreign: int) -> None:
         """Batches were acknowledged, and the lane counts them."""

@@ -366,13 +366,11 @@ def _stale(world: World) -> None:
     after the lane knew of the first to stand there. What the source lost (its offsets are others' by now), and bytes
     that a broker which forgot the producer took late, are not compared."""
     own: dict[int, int] = {}
-    theirs: dict[int, int] = {}
+    theirs: dict[int, list[int]] = {}
     for number in _standing(world):
         key = world.target.key(number)
         if number < 0:
-            # Between the look-up and the append others may write, and brokers have no conditional append.
-            newer = -number if -number <= world.known.looked_up else 0
-            theirs[key] = max(theirs.get(key, 0), newer)
+            theirs.setdefault(key, []).append(-number)
             continue
         if number in world.source.cut or number in world.excused:
             continue
@@ -380,7 +378,8 @@ def _stale(world: World) -> None:
         if own.get(key, -1) >= offset:
             raise Violation(f"key {key} is stale: source offset {offset} stands after {own[key]}")
         # Bytes that came late stand after all others, which the cleaner removes for them.
-        if not world.excused and _is_known(world, number) and theirs.get(key, 0) > world.known.newer_from(number):
+        is_known = not world.excused and _is_known(world, number)
+        if is_known and world.known.is_over(number, theirs.get(key, ())):
             raise Violation(f"key {key}: source offset {offset} was put over a newer record")
         own[key] = offset
 

@@ -288,8 +288,8 @@ class World:
         if self.shape.slow_wire and self.rng.random() < 0.3:
             self.target.forget(request.broker, self.wall_ms)
         self.note(f"{request.host.name} arrive {request.batch} at b{request.broker}: {error} {base}")
-        if not error and self.target.lost:
-            self.known.arrived(request, self.target.foreign_numbers)
+        if not error:
+            self.known.arrived(request, self.target.foreign_numbers, is_cut=bool(self.target.lost))
         if self.shape.twice and self.rng.random() < 0.3:
             self.limbo.append(request)
         if request.connection == request.host.connection and request.host.alive:
@@ -444,7 +444,7 @@ class World:
             case AskShared():
                 return SharedTold(question.question, *target.shared(broker, epoch, question.epoch))
             case AskSuperseded():
-                self.known.look_up(target.read(0, target.high_watermark))
+                self.known.look_up(host.name, target.read(0, target.high_watermark))
                 return superseded(self, host.record(), question)
             case AskRebuild():
                 return relocated(self, host.record(), question)
