@@ -45,4 +45,4 @@ def new_round(lane: Lane) -> None:
     """Whatever was asked before no longer counts. Appends stay open: what they told may still come to bind."""
     lane.round += 1
     lane.questions.clear()
-    lane.handed = None
+    lane.handed, lane.compared = None, -1

@@ -51,8 +51,12 @@ def look(lane: Lane, now: float) -> None:
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
-    """Another record may have been sent under this ordinal, and nothing has shown yet that it did not arrive."""
-    return lane.check_later or ordinal < lane.given
+    """Another record may have been sent under this ordinal, and nothing has shown yet that it did not arrive.
+
+    After a take-over this holds until the first acknowledgement was compared, even if the former holder's time has run
+    out: its bytes can arrive later than they should, and the lane finds them before it sends its own.
+    """
+    return lane.check_later or lane.check_first_ack or ordinal < lane.given
 
 
 def holds(lane: Lane, ordinal: int) -> bool:

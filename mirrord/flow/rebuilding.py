@@ -51,14 +51,23 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
     return doubt(lane, now)
 
 
-def leaves_open(lane: Lane, told: Checked) -> bool:
-    """The source no longer has what the map names under some ordinals, under which other records may have been sent:
-    one of those may stand there, and the source still have it. So the map is made anew by what both logs hold."""
+def settles(lane: Lane, told: Checked) -> bool:
+    """Return whether a comparison shows what is there. If so, a later one of this round does not ask again.
+
+    If other records may have been sent under some ordinals, and the source no longer has those that the map names,
+    one of the others may be in the target, and the source may still have it. Then the map is made anew from both logs.
+    """
     record = lane.record
     # Where policies change records a lane waits before each write (`resume.decide`).
-    if record is None or lane.shaped or not told.first <= record.regiven <= told.last:
+    if record is None or lane.shaped or record.regiven < 0:
+        return True
+    first = max(record.regiven, lane.compared)
+    if not told.first <= first <= told.last:
+        return True
+    if any(end > first for _, end in told.gone):
         return False
-    return any(end > record.regiven for _, end in told.gone)
+    lane.compared = told.last + 1
+    return True
 
 
 def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:

@@ -413,7 +413,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         return again(lane, now) if waiting else []
     if told.question == lane.later_check:
         lane.check_later, lane.check_from = False, None
-    if told.outcome == "different" or rebuilding.leaves_open(lane, told):
+    if told.outcome == "different" or not rebuilding.settles(lane, told):
         return rebuilding.differ(lane, now, told)
     fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, lane.check_later)
     effects = note(lane, (fact,))

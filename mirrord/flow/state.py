@@ -235,15 +235,13 @@ class Lane:
     rebuild: Rebuilder
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
-    """With "at-least-once" what the target broker remembers counts for nothing: it is not asked, and nothing rests on
-    it."""
+    """With "at-least-once" the target broker's memory of the producer is neither asked for nor relied on."""
 
     on_loss: OnLoss = "continue"
     """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
 
     on_reject: OnReject = "halt"
-    """What to do about a record that cannot be copied for what it holds: wait for somebody to decide, or leave it
-    out, parked or not."""
+    """What to do about a record that cannot be copied: wait for a decision, or leave it out, parked or not."""
 
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
@@ -293,6 +291,8 @@ class Lane:
     """A mark below which the ledger is known to explain everything."""
     trusted: int = 0
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
+    compared: int = -1
+    """Ordinals below it were found to be what the map names in this round; the ledger may not have that yet."""
 
     handed: Handed | None = None
     """While the lane is taken by its former holder's word."""

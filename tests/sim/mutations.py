@@ -225,7 +225,7 @@ def _any_leaders_word_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(rebuilding, "leaves_open", lambda *_: False)
+    patch.setattr(rebuilding, "settles", lambda *_: True)
 
 
 def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,10 @@
 import pytest
 
 from mirrord.flow import limbo
-from mirrord.flow.asking import ask
+from mirrord.flow.asking import ask, new_round
 from mirrord.flow.lane import step
 from mirrord.flow.reading import Reading, begins_at, stands_from
-from mirrord.flow.rebuilding import leaves_open
+from mirrord.flow.rebuilding import settles
 from mirrord.flow.report import mark
 from mirrord.flow.resume import must_wait_to_mend
 from mirrord.flow.signals import (
@@ -178,7 +178,7 @@ def found_open(regiven: int, *gone: tuple[int, int]) -> bool:
     """Whether a comparison of ordinals 2 to 5 leaves open what stands there, when the source no longer has these."""
     lane, record, _ = idle()
     record.regiven = regiven
-    return leaves_open(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
+    return not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=gone))
 
 
 def test_what_may_be_another_record_is_looked_for_in_the_source() -> None:
@@ -189,6 +189,17 @@ def test_what_can_be_no_other_record_is_believed() -> None:
     assert not found_open(-1, (3, 6))  # nothing else was sent under them
     assert not found_open(1, (3, 6))  # that was compared before
     assert not found_open(4, (2, 4))  # what may be another record is there still, and equal
+
+
+def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
+    """The ledger does not have the first comparison yet, and the source deletes the records before the second one."""
+    lane, record, _ = idle()
+    record.regiven = 2
+    assert settles(lane, Checked(1, 0, 2, 4, "equal"))
+    assert settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
+    assert not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
+    new_round(lane)
+    assert not settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
