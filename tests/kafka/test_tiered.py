@@ -83,6 +83,23 @@ def test_a_daemon_killed_in_a_remote_backlog_takes_over(
     assert_same(source, target, [topic], records)
 
 
+def test_a_broker_killed_under_a_remote_backlog_of_many_partitions(
+    newest: Cluster, lab_pair: LabPair, tmp_path: Path
+) -> None:
+    """More partitions than remote reads at a time; each loses its reads and its leader in the middle of the backlog."""
+    topic = unique("many")
+    records = tiered_topic(newest, topic, 2, 6)
+    path = conf(tmp_path, newest, lab_pair.target, topic, flow=unique("tiered"))
+    with Daemon(path) as daemon:
+        daemon.until(lambda: sum(ends(lab_pair.target, f"eu.{topic}").values()) > 0)
+        newest.kill()
+        assert sum(ends(lab_pair.target, f"eu.{topic}").values()) < records
+        newest.restart()
+        daemon.until_copied(all_ends(newest, topic))
+        assert daemon.stop() == 0
+    assert_same(newest, lab_pair.target, [topic], records)
+
+
 async def test_the_audits_reader_reads_remote_storage(older: tuple[Cluster, str, int]) -> None:
     source, topic, records = older
     assert local_start(source, topic) > 0
