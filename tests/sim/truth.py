@@ -1,5 +1,6 @@
 """What must always be true, checked against fakes that know everything."""
 
+from mirrord.flow.lineage import is_cut
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
 from mirrord.model.facts import Reason
@@ -48,6 +49,7 @@ def check(world: World, *, final: bool = False) -> None:
             excused = excused or (number in late and (halted or not final))
             # Of two offsets that the source holds no longer nobody can tell which one it was.
             excused = excused or (number in world.source.unwanted and world.source.at(offset or 0) is None)
+            excused = excused or number in _lost_as_well(world)
             excused = excused or _is_left_open(world, stored.sequence + at, number)
             # A former holder may have been further; what it sent is compared before the end.
             excused = excused or (0 <= record.regiven <= stored.sequence + at and not final)
@@ -92,6 +94,27 @@ def _named_anew(world: World) -> set[int]:
     have answered anew, or the source lost them."""
     shape = world.shape
     return world.late if shape.policies or shape.retention or shape.truncation else set()
+
+
+def _not_looked_for(world: World) -> dict[int, int]:
+    """Numbers of records that came late and that the source has deleted → what the ledger names instead. What a policy
+    has changed is not looked for in the source."""
+    runs = world.truth.lanes[LANE].source_runs
+    log = world.target.brokers[world.target.leader].log if world.shape.policies else []
+    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    late = world.late & world.source.expired
+    return {number: runs.offset_of(ordinal) or 0 for ordinal, number in stand if number in late}
+
+
+def _lost_as_well(world: World) -> set[int]:
+    """Numbers of records that came late, and that the source has lost, as it has what the ledger names instead."""
+    record = world.truth.lanes[LANE]
+    if not record.cuts:
+        return set()
+    log = world.target.brokers[world.target.leader].log
+    stand = [(stored.sequence + at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    late = [each for each in stand if each[1] in world.late & world.source.cut]
+    return {number for ordinal, number in late if is_cut(record, ordinal, record.source_runs.offset_of(ordinal) or 0)}
 
 
 def _left_open(world: World) -> set[int]:
@@ -163,6 +186,8 @@ def _translations(world: World) -> None:
     """Every offset of either side, translated, against what the logs hold."""
     log = [stored for stored in world.target.brokers[world.target.leader].log if stored.producer >= 0]
     stand = [(stored, at, number) for stored in log for at, number in enumerate(stored.numbers)]
+    if _not_looked_for(world):
+        return
     known = [each for each in stand if not _is_left_open(world, each[0].sequence + each[1], each[2])]
     places = [(stored.base + at, number) for stored, at, number in known]
     cut = {place for place, number in places if number in world.source.cut}
@@ -286,13 +311,15 @@ def _complete(world: World, numbers: list[int]) -> None:  # noqa: C901, PLR0912 
     # What was left out before it was deleted is none of these, and what nothing explains is a loss as well.
     told = world.lost | skipped | filtered | world.rejected | _told(world, "unexplained") | _told(world, "expired")
     untaken = {number for number in world.source.expired - arrived - taken if not _has_newer(world, number)}
-    if untold := sorted({offset_of[number] for number in untaken} - told):
+    unknown = _not_looked_for(world)
+    if untold := sorted({offset_of[number] for number in untaken} - told - set(unknown.values())):
         raise Violation(f"deleted before they were copied, and the ledger does not say so: source offsets {untold}")
-    copied = (world.source.expired & arrived) - _left_open(world)
+    copied = (world.source.expired & arrived) - _left_open(world) - unknown.keys()
     if falsely := sorted({offset_of[number] for number in copied} & _told(world, "expired")):
         raise Violation(f"copied, and the ledger says that they were deleted before: source offsets {falsely}")
     _truncated(world, arrived)
-    if record is not None and not world.shape.cleans and (wrong := unaccounted(world, numbers)):
+    accounts = record is not None and not world.shape.cleans and not unknown
+    if accounts and (wrong := unaccounted(world, numbers)):
         raise Violation(wrong)
     for host in world.hosts:
         if host.alive and host.state.next_offset == len(world.ledger) and host.state != world.truth:
@@ -399,7 +426,7 @@ def _truncated(world: World, arrived: set[int]) -> None:
     """What was copied and then lost by the source is told, from where on it was."""
     told = world.truncated
     # What comes later than anything can, and that the source has lost since, cannot be compared any more.
-    known = (arrived & world.source.cut) - _left_open(world) - world.excused
+    known = (arrived & world.source.cut) - _left_open(world) - _lost_as_well(world) - world.excused
     gone = {world.source.offset_of[number] for number in known}
     for each in told:
         # What stood between there and the first copied record may not have been copied.
