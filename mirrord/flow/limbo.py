@@ -53,10 +53,11 @@ def look(lane: Lane, now: float) -> None:
 def was_given(lane: Lane, ordinal: int) -> bool:
     """Another record may have been sent under this ordinal, and nothing has shown yet that it did not arrive.
 
-    After a take-over this holds until the first acknowledgement was compared, even if the former holder's time has run
-    out: its bytes can arrive later than they should, and the lane finds them before it sends its own.
+    After a take-over this holds for the next ordinal until the first acknowledgement was compared, even if the former
+    holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
+    own. That comparison covers no run further on, so nothing would end it there.
     """
-    return lane.check_later or lane.check_first_ack or ordinal < lane.given
+    return lane.check_later or ordinal < lane.given or (lane.check_first_ack and ordinal == lane.acked)
 
 
 def holds(lane: Lane, ordinal: int) -> bool:

@@ -149,6 +149,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.check_later = lane.unanswered = lane.barrier_s > 0
         if record.regiven >= 0:
             lane.trusted = min(lane.trusted, record.regiven)  # a mark tells of numbers, and not of which records
+            lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
     if len(record.source_runs) == 0:
         return [AskStart(ask(lane))]
     return resume.begin(lane, now) if lane.handed is None else handed.bound(lane, now, record.grant)

@@ -15,12 +15,14 @@ from mirrord.flow.signals import (
     AskCheck,
     AskEnd,
     AskScan,
+    Bound,
     Checked,
     Effects,
     EndTold,
     OwnBatch,
     Produce,
     Scanned,
+    Start,
     Wake,
     Woken,
 )
@@ -200,6 +202,25 @@ def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
     assert not settles(lane, Checked(1, 0, 2, 5, "unverifiable", gone=((2, 6),)))
     new_round(lane)
     assert not settles(lane, Checked(1, 0, 2, 4, "unverifiable", gone=((2, 5),)))
+
+
+def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_another_record() -> None:
+    lane, _, _ = idle()
+    assert [limbo.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, False, False]
+    lane.check_first_ack = True
+    assert [limbo.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, True, False]
+
+
+@pytest.mark.parametrize("regiven", [-1, 8])
+def test_a_comparison_follows_where_other_records_may_have_been_sent(regiven: int) -> None:
+    """Also after a clean hand-over: otherwise each later holder would compare all from there on."""
+    lane, record, _ = idle()
+    record.regiven, record.grant, record.replicator = regiven, 1, "former"
+    following = Lane(lane.id, "orders", "eu.orders", 0, "p", True, lane.rebuild)
+    step(following, 0.0, Start(record, None, "next", 0.0, True))
+    record.grant, record.replicator = 2, "next"
+    step(following, 0.0, Bound(following.facts_tag, (True,), record))
+    assert following.check_first_ack == (regiven >= 0)
 
 
 @pytest.mark.parametrize("is_dirty", [False, True])
