@@ -199,18 +199,28 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
     """The acknowledged ordinals from this one on, without those whose records were acknowledged under later ones."""
-    holes = lane.record.holes if lane.record is not None else ()
+    holes, last = lane.record.holes if lane.record is not None else (), _planned_until(lane) - 1
     if unmended := _unmended(lane, first):
         known = known_until(lane)
         copied = [replace(each, last=each.first + known - each.again - 1) for each in unmended if each.again < known]
         holes = [each for each in holes if each not in unmended] + copied
-    return tuple(reading.but_not_void(holes, first, known_until(lane) - 1))
+    return tuple(reading.but_not_void(holes, first, last))
 
 
 def retold_until(lane: Lane, first: int) -> int:
     """The ordinal at which the lane continues after what it lost from this one on. What was still to be copied again
     of holes is part of that."""
-    return max(known_until(lane), *(each.until for each in _unmended(lane, first)), 0)
+    return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
+
+
+def _planned_until(lane: Lane) -> int:
+    """The ordinal after the last one that was acknowledged, or that is to be copied again because its record was.
+
+    What an earlier loss left to copy again may have been superseded since, like what was lost now.
+    """
+    known, record = known_until(lane), lane.record
+    plans = [each for each in record.holes if each.first > each.last] if record is not None else []
+    return max([known, *(each.until for each in plans if each.again <= known < each.until)])
 
 
 def _unmended(lane: Lane, first: int) -> list[HoleFound]:

@@ -32,7 +32,7 @@ class Known:
 
     def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
         """A holder asks which records in the target are newer. It reads up to the high watermark."""
-        numbers = (-number for stored in committed for number in stored.numbers if number)
+        numbers = (-number for stored in committed for number in stored.numbers if number < 0)
         self.looked_up[holder] = max(numbers, default=0)
 
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:

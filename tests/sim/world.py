@@ -170,7 +170,6 @@ class World:
     def start_host(self, *, former_dead: bool) -> Host:
         """A new replicator takes the lane, as the supervisor would let it."""
         self.attempts += 1
-        self.known.begin(self.progress.ordinal if self.progress is not None else 0)
         near = Reach(self.shape.window, NEAR.bytes)
         limits = Limits(near=near, producer_expiry_ms=self.shape.expiry_ms)
         limits = replace(limits, request_timeout_s=REQUEST_S, skipped_offsets_noted=6)
@@ -196,7 +195,10 @@ class World:
         left |= is_last(word, record)
         self.left_cleanly = False
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
-        host.take(Start(record, self.progress, name, barrier, left, word if left else None))
+        word = word if left and is_last(word, record) else None
+        begun = word or self.progress
+        self.known.begin(begun.ordinal if begun is not None else 0)
+        host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.handed is not None
         return host
 

@@ -5,6 +5,7 @@ import pytest
 from mirrord.flow import missing
 from mirrord.flow.lineage import cut_within, is_of_later_epoch
 from mirrord.flow.signals import (
+    Append,
     AskScan,
     AskShared,
     EndTold,
@@ -17,9 +18,9 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import Lane, Mark
-from mirrord.flow.superseded import AskSuperseded, Judge
+from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
 from mirrord.flow.walked import Missing
-from mirrord.model.facts import HoleFound, Progress, SourceRun, TargetRun, Verdict
+from mirrord.model.facts import HoleFound, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
 from mirrord.model.intervals import Interval
 from mirrord.model.runs import Run
 from tests.sim import toy
@@ -239,3 +240,18 @@ def test_a_mark_that_was_held_back_does_not_tell_how_far_the_former_holder_came(
     effects = play.tell(Scanned(scan.question, 0, scan.purpose, 0, 12, (), ((10, 12),), compacts=True))
     asked = [each for effect in effects if isinstance(effect, AskSuperseded) for each in effect.missing]
     assert [(each.kind, each.first, each.last) for each in asked] == kinds
+
+
+def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(play: Play) -> None:
+    """Ordinals 10 to 12 were lost. Offset 11 was superseded, and 10 and 12 follow as ordinals 10 and 11. The first of
+    them was acknowledged when the log lost its end again, and others have written the key of the second one since."""
+    runs = (Run(10, 10), Run(11, 12), Run(12, 13))
+    play.fold(HoleFound(LANE, 2, 9, 8, 10, 12), SourceRun(LANE, 2, runs))
+    play.lane.mark = Mark(11, 11, 1)
+    asked = looked_up(play, 10, 13, (), ((10, 13),))
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 11)]
+    effects = play.tell(SupersededTold(asked.question, 0, ((10, 10),)))
+    (append,) = [effect for effect in effects if isinstance(effect, Append)]
+    told = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
+    left = [fact.verdicts for fact in append.facts if isinstance(fact, VerdictGiven)]
+    assert (told, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
