@@ -23,6 +23,8 @@ class Known:
         """Those below the mark with which the last holder began."""
         self.looked_up: dict[str, int] = {}
         """Holder → number of other writers' records there at its last look-up."""
+        self.appended: dict[int, int] = {}
+        """Number → number of other writers' records in the target when it was appended last."""
         self.limits: dict[int, int] = {}
         """Number → the same of the holder that appended it last."""
 
@@ -38,6 +40,7 @@ class Known:
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
         """A batch was appended, or had been before. `is_cut`: to a log that an election has cut."""
         for _, number in toy.records(request.data):
+            self.appended[number] = foreign
             # Between the look-up and the append others may write, and brokers have no conditional append.
             self.limits[number] = self.looked_up.get(request.host.name, NEVER)
             if not is_cut:

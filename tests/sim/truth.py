@@ -356,7 +356,7 @@ def _was_theirs(world: World, number: int) -> bool:
     """Another writer's record superseded this one and was the newest of its key when an election lost it."""
     key = world.target.key(number)
     lost = [-each for each in world.target.lost if each < 0 and world.target.key(each) == key]
-    return number in _taken(world) and max(lost, default=0) > world.known.taken.get(number, 0)
+    return number in _taken(world) and max(lost, default=0) > world.known.appended.get(number, 0)
 
 
 def _keys(world: World) -> None:
