@@ -4,7 +4,7 @@ from mirrord.flow.lineage import is_cut
 from mirrord.ledger.state import LaneState
 from mirrord.ledger.translation import Copied, LaneMap
 from mirrord.model.facts import Reason
-from mirrord.model.seeking import pending
+from mirrord.model.seeking import SeekDone, pending
 from tests.sim.host import LANE
 from tests.sim.operator import orders
 from tests.sim.partition import unaccounted
@@ -415,8 +415,9 @@ def _stale(world: World) -> None:
 
 def _may_halt(world: World, record: LaneState) -> bool:
     # An order went past what the source then lost: the lane has no epoch that tells where its history parted.
-    parts = world.source.parts
-    is_past = any(each.done and any(part < each.end for part in parts) for each in record.seeks)
+    # What the source lost ends the order in the fold, so the orders are those of the entries.
+    ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
+    is_past = any(part < end for end in ends for part in world.source.parts)
     if record.halted is not None and record.halted.reason == "truncated" and is_past:
         return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
