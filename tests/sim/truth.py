@@ -416,9 +416,13 @@ def _stale(world: World) -> None:
 def _may_halt(world: World, record: LaneState) -> bool:
     # An order went past what the source then lost: the lane has no epoch that tells where its history parted.
     # What the source lost ends the order in the fold, so the orders are those of the entries.
+    reason = record.halted.reason if record.halted is not None else ""
     ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
-    is_past = any(part < end for end in ends for part in world.source.parts)
-    if record.halted is not None and record.halted.reason == "truncated" and is_past:
+    if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
+        return True
+    # What was to be compared is gone from both logs, so nobody knows what to put over what (docs/gaps.md, "Open").
+    differs = record.last_check is not None and record.last_check.outcome == "different"
+    if reason == "unexplained" and differs and world.shape.cleans and world.target.lost and world.source.expired:
         return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
