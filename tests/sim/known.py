@@ -21,6 +21,8 @@ class Known:
         """Number of a record that was last appended by a holder that could not know it → the same count then."""
         self.below_mark: set[int] = set()
         """Those below the mark with which the last holder began."""
+        self.planned_until = -1
+        """The ordinal behind what the last holder found to be copied again: it was looked up before."""
         self.looked_up: dict[str, int] = {}
         """Holder → number of other writers' records there at its last look-up."""
         self.appended: dict[int, int] = {}
@@ -28,8 +30,9 @@ class Known:
         self.limits: dict[int, int] = {}
         """Number → the same of the holder that appended it last."""
 
-    def begin(self, marked: int) -> None:
-        """Another holder begins with a mark."""
+    def begin(self, marked: int, planned_until: int) -> None:
+        """Another holder begins with a mark, and with what is still to be copied again up to an ordinal."""
+        self.planned_until = planned_until
         self.below_mark = {number for number, (_, ordinal) in self.takers.items() if ordinal < marked}
 
     def look_up(self, holder: str, committed: Iterable[Stored]) -> None:
@@ -39,10 +42,12 @@ class Known:
 
     def arrived(self, request: Request, foreign: int, *, is_cut: bool) -> None:
         """A batch was appended, or had been before. `is_cut`: to a log that an election has cut."""
+        is_planned = request.batch.first < self.planned_until
+        former = max(self.looked_up.values(), default=NEVER) if is_planned else NEVER
         for _, number in toy.records(request.data):
             self.appended[number] = foreign
             # Between the look-up and the append others may write, and brokers have no conditional append.
-            self.limits[number] = self.looked_up.get(request.host.name, NEVER)
+            self.limits[number] = self.looked_up.get(request.host.name, former)
             if not is_cut:
                 continue
             self.unknowing.pop(number, None)

@@ -12,6 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from mirrord.flow.handed import is_last
+from mirrord.flow.lineage import mended_until
 from mirrord.flow.news import news
 from mirrord.flow.provenance import Origins
 from mirrord.flow.signals import (
@@ -197,7 +198,8 @@ class World:
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
-        self.known.begin(begun.ordinal if begun is not None else 0)
+        marked, truth = (begun.ordinal if begun is not None else 0), self.truth.lanes.get(LANE)
+        self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.handed is not None
         return host
