@@ -35,6 +35,8 @@ class Finding(msgspec.Struct, frozen=True):
     note: str = ""
     gone: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) that have a copy and, in front of the source's end, no original any more."""
+    equal_until: int = -1
+    """The ordinal after the last one whose record was compared and is equal, or -1."""
 
 
 EQUAL = Finding("equal")
@@ -84,7 +86,7 @@ def same_records(
 
     `timed` is False where the target topic gives records its own append time.
     """
-    missing, gone = -1, list[int]()
+    missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:
         copy, original = copies.get(ordinal), originals.get(offset)
         if copy is not None and original is None and offset < source_end:
@@ -93,9 +95,12 @@ def same_records(
             missing = ordinal if missing < 0 else missing
         elif fault := _difference(copy, original, timed=timed):
             return Finding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
+        else:
+            equal_until = ordinal + 1
     if missing >= 0:
-        return Finding("unverifiable", f"the record of ordinal {missing} is no longer on both sides", ranges(gone))
-    return EQUAL
+        line = f"the record of ordinal {missing} is no longer on both sides"
+        return Finding("unverifiable", line, ranges(gone), equal_until)
+    return Finding("equal", equal_until=equal_until)
 
 
 def _difference(copy: Record, original: Record, *, timed: bool) -> str:
@@ -110,11 +115,12 @@ def _difference(copy: Record, original: Record, *, timed: bool) -> str:
 
 def together(findings: Iterable[Finding]) -> Finding:
     """One finding for all: a difference weighs most, then what could not be compared. Of each kind the first counts."""
-    worst, gone = EQUAL, list[tuple[int, int]]()
+    worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":
             return finding
         gone += finding.gone
-        if worst is EQUAL:
+        equal_until = max(equal_until, finding.equal_until)
+        if worst.outcome == "equal":
             worst = finding
-    return msgspec.structs.replace(worst, gone=tuple(gone))
+    return msgspec.structs.replace(worst, gone=tuple(gone), equal_until=equal_until)

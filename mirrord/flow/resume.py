@@ -426,7 +426,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
         lane.found_epoch = (position, told.source_epoch)
         # What lies between the last record that was compared and the position may be of another history.
         is_next = lane.record is not None and lineage.follows(lane.record, lane.resume_ordinal)
-        lane.found_equal = told.outcome == "equal" and is_next
+        lane.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
     return effects + (intake.want_more(lane) if lane.phase is Phase.COPYING else [])
 

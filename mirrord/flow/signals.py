@@ -196,6 +196,8 @@ class Checked(msgspec.Struct, frozen=True):
     """Where the source log ends, if that is in front of this position."""
     gone: tuple[tuple[int, int], ...] = ()
     """Ordinals [start, end) that stand at the target and whose records the source no longer has; ascending."""
+    equal_until: int = -1
+    """The ordinal after the last one whose record was compared and is equal, or -1."""
 
 
 class Relocated(msgspec.Struct, frozen=True):

@@ -97,14 +97,18 @@ class Comparison:
                 and original.header.base_offset == pieces[0][1]
                 and same_bytes(copy.header, copy.records_crc, original.header, original.records_crc)
             ):
-                return EQUAL
+                return Finding("equal", equal_until=last + 1)
         pairs = _pairs(pieces)
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
             return self._compare_records(batch, first, originals, pairs)
         # Where the source uses an offset again for the very same record, nothing is lost.
         finding = self._compare_records(batch, first, originals, pairs)
-        return finding if finding == EQUAL else together([self._compare_records(batch, first, originals, same), LOST])
+        return (
+            finding
+            if finding.outcome == "equal"
+            else together([self._compare_records(batch, first, originals, same), LOST])
+        )
 
     def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
         base, changing = batch.header.base_offset, self._changing

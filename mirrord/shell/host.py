@@ -363,7 +363,7 @@ class Host:
             in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
             source = await bounds(self._source_asks, hosted.source)
             found = await Comparison(*sides, record, effect, changing).run(source)
-            told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone)
+            told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
             return Checked(effect.question, 0, *told)
 
         failed = partial(Checked, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")

@@ -47,17 +47,17 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
     """Compare what stands in the target with the source (`mirrord.shell.compare`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
-    outcome, note, gone = "equal", "", list[int]()
+    outcome, note, gone, equal_until = "equal", "", list[int](), -1
     for stored in world.target.read(question.start, question.end):
         if stored.producer != question.producer_id:
             continue
         for at, number in enumerate(stored.numbers):
             ordinal = stored.sequence + at
-            if (
-                not number
-                or not but_not_void(record.holes, ordinal, ordinal)
-                or not question.first <= ordinal <= question.last
-            ):
+            within = question.first <= ordinal <= question.last
+            if not within or not but_not_void(record.holes, ordinal, ordinal):
+                continue
+            if not number:
+                outcome = "unverifiable" if outcome == "equal" else outcome
                 continue
             offset = runs.offset_of(ordinal) or 0
             gone += [ordinal] if world.source.at(offset) is None and offset < world.source.end else []
@@ -69,10 +69,23 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
                 outcome = "unverifiable"
             elif there is not None and there != number:
                 outcome, note = "different", f"ordinal {ordinal}"
+            elif there == number:
+                equal_until = ordinal + 1
     behind = next((each for each in world.source.log if each.base < question.position <= each.last + 1), None)
     epoch = -1 if behind is None else behind.epoch
     end = world.source.end if world.source.end < question.position else -1
-    told = (question.question, error, question.first, question.last, outcome, note, epoch, end, ranges(gone))
+    told = (
+        question.question,
+        error,
+        question.first,
+        question.last,
+        outcome,
+        note,
+        epoch,
+        end,
+        ranges(gone),
+        equal_until,
+    )
     return Checked(*told)  # type: ignore[arg-type]
 
 

@@ -82,6 +82,7 @@ ONCE_FAILED = (
     (454556973589, "policies of old records + source truncated"),
     (150419639058, "late + sought, whatever the source does"),
     (1027961264149, "compacted copy, unclean, beside others + sought, unclean"),
+    (701057474374, "source truncated, handed over + compacted copy, beside others"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

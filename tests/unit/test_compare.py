@@ -59,7 +59,7 @@ def compare(copy: Record | None, original: Record | None, *, timed: bool = True)
 
 
 def test_records_that_agree() -> None:
-    assert compare(RECORD, RECORD._replace(offset=503)) == EQUAL
+    assert compare(RECORD, RECORD._replace(offset=503)) == Finding("equal", equal_until=42)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_difference_names_the_ordinal(other: Record, what: str) -> None:
 
 
 def test_times_do_not_count_where_the_target_sets_its_own() -> None:
-    assert compare(RECORD._replace(time_ms=6), RECORD, timed=False) == EQUAL
+    assert compare(RECORD._replace(time_ms=6), RECORD, timed=False).outcome == "equal"
 
 
 @pytest.mark.parametrize(("copy", "original"), [(None, RECORD), (RECORD, None), (None, None)])
@@ -89,6 +89,13 @@ def test_what_is_gone_on_one_side_is_no_difference(copy: Record | None, original
 def test_what_the_source_never_had_is_not_gone() -> None:
     finding = same_records(PAIRS, {40: RECORD, 41: RECORD}, {500: RECORD}, timed=True, source_end=503)
     assert (finding.outcome, finding.gone) == ("unverifiable", ())
+
+
+def test_a_record_that_a_cleaner_removed_is_not_compared() -> None:
+    finding = same_records(PAIRS, {40: RECORD}, {500: RECORD, 503: RECORD}, timed=True)
+    assert (finding.outcome, finding.equal_until) == ("unverifiable", 41)
+    assert together([Finding("equal", equal_until=41), EQUAL]) == Finding("equal", equal_until=41)
+    assert together([finding, Finding("equal", equal_until=44)]).equal_until == 44
 
 
 def test_a_difference_weighs_more_than_what_is_gone() -> None:

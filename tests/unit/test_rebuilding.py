@@ -326,11 +326,12 @@ def test_an_ordinal_that_stands_twice_is_not_guessed_about(play: Play) -> None:
     assert "ordinal 11 stands a second time at target offset 13" in play.lane.halt_line
 
 
-@pytest.mark.parametrize(("jumps", "last_epoch"), [(False, 5), (True, 3)])
-def test_a_comparison_tells_no_epoch_of_what_was_left_out_behind_it(
-    play: Play, *, jumps: bool, last_epoch: int
+@pytest.mark.parametrize(("jumps", "equal_until", "last_epoch"), [(False, 13, 5), (True, 13, 3), (False, 12, 3)])
+def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
+    play: Play, *, jumps: bool, equal_until: int, last_epoch: int
 ) -> None:
-    """Ordinals 10 to 12 are equal. What lies in front of the position is of epoch 5, for the ledger of epoch 3."""
+    """Ordinals 10 to 12 are equal, or a cleaner has removed the last of them. What precedes the position is of epoch 5,
+    for the ledger of epoch 3."""
     play.fold(SourceRun(LANE, 1, (Run(0, 0),), (), ((0, 3),)))
     if jumps:
         play.fold(SourceRun(LANE, 1, (Run(13, 15),), (Verdict(13, 15, "filtered"),)))
@@ -338,6 +339,6 @@ def test_a_comparison_tells_no_epoch_of_what_was_left_out_behind_it(
     play.sandwich(13)
     (check,) = play.tell(Scanned(play.lane.asked, 0, "resume", 9, 13, (OwnBatch(8, 2, 8, 0), OwnBatch(10, 3, 10, 0))))
     assert isinstance(check, AskCheck)
-    effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 5))
+    effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 5, equal_until=equal_until))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (15 if jumps else 13, last_epoch)
