@@ -9,6 +9,7 @@ import msgspec
 from mirrord.flow import handed, limbo, resume, rewinding
 from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
+from mirrord.flow.epochs import Epochs
 from mirrord.flow.halting import drop, halt, leave
 from mirrord.flow.report import mark
 from mirrord.flow.signals import (
@@ -25,7 +26,7 @@ from mirrord.flow.signals import (
     Wake,
 )
 from mirrord.flow.state import Lane, Phase
-from mirrord.flow.telling import go_back_to_told
+from mirrord.flow.telling import go_back_to_told, note
 from mirrord.model.facts import (
     LaneFact,
     LaneOpened,
@@ -50,21 +51,47 @@ def start(lane: Lane, start: Start) -> Effects:
     lane.left_cleanly = start.left_cleanly
     lane.record = start.record
     record = start.record
-    if record is not None and record.last_check is not None and record.last_check.outcome == "different":
-        lane.differs = record.last_check
-        lane.halt_line = record.halted.line if record.halted is not None else ""
+    if record is not None:
+        _learn_difference(lane, record)
     word = start.handed if start.left_cleanly and handed.is_last(start.handed, record) else None
     progress = word or start.progress
     if progress is not None and not _is_hearsay(lane, progress):
-        lane.mark, reached = rewinding.counts(progress, record)
-        lane.told, lane.trusted, lane.given = lane.mark, lane.mark.ordinal, progress.ordinal
-        lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+        lane.begun = progress
+        _take_mark(lane, progress)
         if lane.mark.ordinal == progress.ordinal:
             # A mark that was held back, because something was still to be compared, does not tell how far it came.
             lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
             lane.epochs_told = progress.epochs_told
     return _ask(lane) + (handed.begin(lane, word, record) if word is not None and record is not None else [])
+
+
+def _learn_difference(lane: Lane, record: LaneRecord) -> None:
+    check = record.last_check
+    lane.differs = check if check is not None and check.outcome == "different" else None
+    lane.halt_line = record.halted.line if lane.differs is not None and record.halted is not None else ""
+
+
+def _take_mark(lane: Lane, progress: Progress) -> None:
+    lane.mark, reached = rewinding.counts(progress, lane.record)
+    lane.told, lane.trusted, lane.given = lane.mark, lane.mark.ordinal, progress.ordinal
+    lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+
+
+def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
+    """The former holder could tell more until the grant was bound: that ordinals have another meaning, that the target
+    differs, that the map is made anew, that it stands still."""
+    begun, lane.begun = lane.begun, None
+    if begun is not None and rewinding.counts(begun, record)[0] != lane.mark:
+        _take_mark(lane, begun)
+        lane.knows_sent = lane.epochs_told = False
+        lane.seen, lane.handed = Epochs(), None
+    _learn_difference(lane, record)
+    if lane.differs is not None:
+        lane.handed = None
+    elif record.halted is not None:
+        return note(lane, (LaneResumed(lane.id, lane.grant),))
+    return []
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
@@ -138,8 +165,10 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
     if record is None or not is_ours(lane, record):
         return leave(lane, "another replicator took the lane first")
     lane.record = record
+    effects: Effects = []
     if lane.grant != record.grant:
-        lane.grant = record.grant
+        is_first, lane.grant = lane.grant == 0, record.grant
+        effects = _learn_since_start(lane, record) if is_first else []
         lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
         lane.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
         if not lane.opened_here and not lane.left_cleanly:
@@ -151,8 +180,8 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.trusted = min(lane.trusted, record.regiven)  # a mark tells of numbers, and not of which records
             lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
     if len(record.source_runs) == 0:
-        return [AskStart(ask(lane))]
-    return resume.begin(lane, now) if lane.handed is None else handed.bound(lane, now, record.grant)
+        return [*effects, AskStart(ask(lane))]
+    return effects + (resume.begin(lane, now) if lane.handed is None else handed.bound(lane, now, record.grant))
 
 
 def start_told(lane: Lane, now: float, told: StartTold) -> Effects:

@@ -17,7 +17,7 @@ from mirrord.flow.provenance import Doubt, Origins
 from mirrord.flow.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
 from mirrord.flow.walked import Reading
 from mirrord.model.config import OnLoss, OnReject
-from mirrord.model.facts import LaneFact, Mode, TakeoverChecked, Verdict
+from mirrord.model.facts import LaneFact, Mode, Progress, TakeoverChecked, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
 from mirrord.model.seeking import Seeks
@@ -236,10 +236,8 @@ class Lane:
     limits: Limits = field(default_factory=Limits)
     mode: Mode = "sequence"
     """With "at-least-once" the target broker's memory of the producer is neither asked for nor relied on."""
-
     on_loss: OnLoss = "continue"
     """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
-
     on_reject: OnReject = "halt"
     """What to do about a record that cannot be copied: wait for a decision, or leave it out, parked or not."""
 
@@ -270,6 +268,8 @@ class Lane:
     barrier_s: float = 0.0
     times: tuple[int, int] = (0, 0)
     """What `LaneTaken` tells the next holder."""
+    begun: Progress | None = None
+    """The mark that it began with, until its first grant is bound."""
     dirty_until: float = 0.0
     """Until then something that was sent before (by a former holder, over a dead connection) may still be appended."""
     former_until: float = 0.0
