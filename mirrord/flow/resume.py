@@ -407,15 +407,15 @@ def must_check(lane: Lane) -> bool:
 def checked(lane: Lane, now: float, told: Checked) -> Effects:
     """The comparison is done; with `different` the map lies, and is made anew."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
+    is_later = told.question == lane.later_check
     if told.error != NONE:
-        if told.question == lane.later_check:
-            return [Wake(ask(lane), now + lane.limits.retry_s)]
-        return again(lane, now) if waiting else []
-    if told.question == lane.later_check:
+        return [Wake(ask(lane), now + lane.limits.retry_s)] if is_later else again(lane, now) if waiting else []
+    if is_later:
         lane.check_later, lane.check_from = False, None
     if told.outcome == "different" or not rebuilding.settles(lane, told):
         return rebuilding.differ(lane, now, told)
-    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, lane.check_later)
+    ends = (lane.check_later, is_later and lane.looked_at >= lane.dirty_until)
+    fact = TakeoverChecked(lane.id, lane.grant, told.first, told.last, told.outcome, told.note, *ends)
     effects = note(lane, (fact,))
     if waiting:
         position = _goes_on_at(lane)

@@ -426,7 +426,7 @@ def _change_lane(
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
     # What it leaves open is told with it.
-    if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last:
+    if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven
     return fact.last + 1 if fact.more else -1
 

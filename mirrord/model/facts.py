@@ -366,6 +366,8 @@ class TakeoverChecked(Fact, frozen=True, tag="takeover_checked"):
     note: str = ""
     more: bool = False
     """A former holder may have sent other records under later ordinals. These are compared later."""
+    is_all: bool = False
+    """The target log was read to its end when nothing sent earlier could arrive: no such record follows these."""
 
 
 class MapRebuilt(Fact, frozen=True, tag="map_rebuilt"):
