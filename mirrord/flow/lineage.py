@@ -278,6 +278,11 @@ def is_cut_untold(lane: Lane) -> bool:
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
+def is_undone(lane: Lane) -> bool:
+    """What is copied again, and under which ordinals, is decided, and the ledger does not have it yet."""
+    return lane.undone is not None and lane.record is not None and len(lane.record.rewinds) == lane.undone[0]
+
+
 def untold(lane: Lane) -> Epochs:
     """The epochs of what was copied that only marks have told: those to come will tell of later ones."""
     if lane.new_epochs:

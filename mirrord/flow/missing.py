@@ -182,8 +182,19 @@ def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound
     return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
 
 
+def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
+    """Only these ordinals are copied again, from this one on. Until the ledger has that, and with it from where on a
+    former mark does not count (`rewinding`), nothing is forgotten: what it does not take is looked up again."""
+    count = len(lane.record.rewinds) if lane.record is not None else 0
+    lane.undone = (count, lane.mark, lane.told, lane.acknowledged)
+    lane.retold, lane.retold_until = kept, retold_until(lane, ordinal)
+
+
 def forget(lane: Lane) -> None:
     """A new round begins."""
+    if lane.undone is not None and lineage.is_undone(lane):
+        _, lane.mark, lane.told, lane.acknowledged = lane.undone
+    lane.undone = None
     lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
     later = [each for each in lane.acknowledged if each[0] > lane.acked]
     lane.acknowledged = ((lane.acked, lane.mark.leader_epoch), *later) if lane.acked > 0 else tuple(later)

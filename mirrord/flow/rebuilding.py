@@ -273,7 +273,9 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
     )
     if left := sum(end - start for start, end in located.open):
         note += f"; the source no longer has {left}, and nothing tells which these are"
-    rewound = rewinding.tell(lane, follow, Mark(read.next_ordinal, lane.end, lane.end_epoch))
+    stands = Mark(read.next_ordinal, lane.end, lane.end_epoch)
+    rewound = rewinding.tell(lane, follow, stands)
+    lane.mark = min(lane.mark, stands, key=lambda each: each.ordinal)  # a mark counts from the moment that this binds
     return [
         SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
         # What is told anew fills all holes behind its beginning; those that are there still are told once more.

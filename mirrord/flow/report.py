@@ -46,9 +46,10 @@ def state(lane: Lane) -> str:
 def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
     """The lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
 
-    None while the ledger does not yet know where the records below the mark stand, or what the source has lost of them.
+    None while the ledger does not yet know where the records below the mark stand, or what the source or the target has
+    lost of them.
     """
-    if lane.notes or lineage.is_cut_untold(lane):
+    if lane.notes or lineage.is_cut_untold(lane) or lineage.is_undone(lane):
         return None
     known, offset = mark(lane), source_offset(lane)
     return Progress(

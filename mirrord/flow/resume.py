@@ -357,7 +357,7 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
     went = f"the target log went back from ordinal {until} to {ordinal}: these records are copied again"
     verdicts: list[Verdict] = []
     if kept is not None and lane.record is not None:
-        lane.retold, lane.retold_until = kept, missing.retold_until(lane, ordinal)
+        missing.go_back(lane, kept, ordinal)
         verdicts = missing.leave_out(lane, lane.record, kept)
         went += ", except those of which the target has a newer record of the same key"
     lane.mark = Mark(ordinal, lane.end, lane.end_epoch)

@@ -240,7 +240,6 @@ class Lane:
     """What to do where the source lost records before they were copied: tell and go on behind them, or halt."""
     on_reject: OnReject = "halt"
     """What to do about a record that cannot be copied: wait for a decision, or leave it out, parked or not."""
-
     phase: Phase = Phase.OPENING
     stage: Stage = Stage.DONE
     round: int = 0
@@ -293,7 +292,6 @@ class Lane:
     """Ordinals below it were acknowledged to this attempt, or compared with the source."""
     compared: int = -1
     """Ordinals below it were found to be what the map names in this round; the ledger may not have that yet."""
-
     handed: Handed | None = None
     """While the lane is taken by its former holder's word."""
 
@@ -334,6 +332,8 @@ class Lane:
     retold_until: int = 0
     acknowledged: tuple[tuple[int, int], ...] = ()
     """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and stood there last in this epoch."""
+    undone: tuple[int, Mark, Mark, tuple[tuple[int, int], ...]] | None = None
+    """`mark`, `told` and `acknowledged` as they count again unless the ledger has more `rewinds` than this."""
     knows_sent: bool = False
     """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
     look_back: int = 0
@@ -482,7 +482,6 @@ class Lane:
     copied_records: int = 0
     copied_bytes: int = 0
     last_record_ms: int = -1
-
     is_far: bool = False
     """The target's broker is far away."""
 

@@ -21,6 +21,9 @@ def go_back_to_told(lane: Lane) -> None:
     """Facts were lost: what they told of has to be read from the target log once more."""
     lane.notes.clear()
     lane.mark = lane.told
+    if lane.undone is not None:
+        count, _, told, acknowledged = lane.undone
+        lane.undone = (count, told, told, acknowledged)
     lane.suspicious = lane.suspicious or lane.unread is not None
     lane.unread = None
     lane.acked, lane.expected = lane.told.ordinal, lane.told.target_offset
