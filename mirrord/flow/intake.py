@@ -143,7 +143,8 @@ def leave_out(lane: Lane) -> Effects:
     lane.plan.extend(runs[1:])
     lane.open_run, lane.position = runs[0], runs[0].offset
     lane.epoch = lane.seen.go_to(lane.position)
-    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), tuple(gone), lineage.tell_anew(lane, pieces)),))
+    told = (tuple(gone), lineage.tell_anew(lane, pieces), limbo.was_given(lane, runs[0].ordinal))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), *told, rewinding.tell(lane, runs, mark(lane))),))
     lane.intents.append((effect.tag, runs[0].ordinal))
     lane.unbound = NO_VERDICTS if lane.plan else (runs[0].ordinal, tuple(gone))
     lane.declared = -1

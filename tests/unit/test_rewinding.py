@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.flow import missing, rewinding
+from mirrord.flow import intake, missing, rewinding
 from mirrord.flow.lane import step
 from mirrord.flow.reading import ordinal_at, ordinal_before
 from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, VisibleTold
@@ -11,7 +11,7 @@ from mirrord.flow.superseded import SupersededTold
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
-from mirrord.model.facts import HoleFound, Progress, Rewound, SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, Progress, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.sim import toy
@@ -135,3 +135,18 @@ def test_a_snapshot_of_the_ledger_holds_what_was_told_anew(play: Play) -> None:
     cut = snapshots(play.state, Kept(), LedgerMark(TopicId("ledger"), play.state.next_offset, 0))
     rows = {state_key(record): decode_state(state_key(record), encode_state(record)) for record in cut.records}
     assert restore(Read(rows)).lanes[LANE].rewinds == ((2, ANEW),)
+
+
+def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> None:
+    """The log went back to ordinal 8. Offset 4 was to be copied again as that, and somebody decided to leave it out."""
+    play.fold(HoleFound(LANE, 2, 4, 5, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 8))))
+    lane = play.lane
+    lane.acknowledged, lane.mark, lane.acked = ((10, 1),), Mark(8, 6, 3), 8
+    lane.next_ordinal, lane.position, lane.check_later = 8, 4, True
+    lane.plan.append(Run(10, 8))
+    lane.left_out = [Verdict(4, 5, "skipped")]
+    (append,) = intake.leave_out(lane)
+    assert isinstance(append, Append)
+    (run,) = append.facts
+    assert isinstance(run, SourceRun)
+    assert (run.runs, run.rewound, run.regiven) == ((Run(8, 5), Run(9, 8)), Rewound(8, 8, 6, 3), True)
