@@ -11,9 +11,12 @@ from collections.abc import Sequence
 
 from mirrord.flow import missing
 from mirrord.flow.signals import LaneRecord
-from mirrord.flow.state import Lane, Mark
+from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.model.facts import Progress, Rewound
 from mirrord.model.runs import Run, Runs
+
+RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
+"""States of a lane that has read where the target log ends: its mark is its own, and not a former holder's."""
 
 
 def tell(lane: Lane, runs: Sequence[Run], mark: Mark) -> Rewound | None:
@@ -44,7 +47,9 @@ def counts(progress: Progress, record: LaneRecord | None) -> tuple[Mark, int]:
     marks = [Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        if number >= progress.rewinds or grant > progress.grant:
+        # A later holder that does not know of it is a program from before `Progress.rewinds`. It has resumed since.
+        is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
+        if is_before or grant > progress.grant:
             marks.insert(0, Mark(each.ordinal, each.target_offset, each.leader_epoch))
             reached = min(reached, each.first)
     return min(marks, key=lambda mark: mark.ordinal), reached

@@ -1,17 +1,18 @@
 """Which progress marks count after the target log went back and its ordinals were told anew."""
 
 import pytest
+from msgspec.structs import replace
 
 from mirrord.flow import intake, missing, rewinding
 from mirrord.flow.lane import step
 from mirrord.flow.reading import ordinal_at, ordinal_before
-from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, VisibleTold
-from mirrord.flow.state import Lane, Mark
+from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, Start, VisibleTold
+from mirrord.flow.state import Lane, Mark, Phase
 from mirrord.flow.superseded import SupersededTold
 from mirrord.ledger.codec import decode_state, encode_state
 from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
-from mirrord.model.facts import HoleFound, Progress, Rewound, SourceRun, TargetRun, Verdict
+from mirrord.model.facts import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
 from tests.sim import toy
@@ -150,3 +151,19 @@ def test_what_is_left_out_of_what_is_copied_again_moves_the_rest(play: Play) -> 
     (run,) = append.facts
     assert isinstance(run, SourceRun)
     assert (run.runs, run.rewound, run.regiven) == ((Run(8, 5), Run(9, 8)), Rewound(8, 8, 6, 3), True)
+
+
+@pytest.mark.parametrize(("state", "ordinal"), [("copying", 1_000), ("drained", 1_000), ("resuming", 6)])
+def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ordinal: int) -> None:
+    """It knew nothing of what was told anew. It has read the target log since, which has deleted everything by now:
+    behind the mark of then all would be copied a second time."""
+    play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW), LaneTaken(LANE, 3, "older"))
+    progress = replace(mark_of(3, 1_000, 0), state=state)
+    play.lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
+    play.bind(play.tell(Start(play.record, progress, "third", 0.0, True)))
+    play.tell(EndTold(play.lane.asked, 0, 1, 1_000))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 1, 1_000))
+    play.tell(VisibleTold(play.lane.asked, 0, 1_000, 1_000))
+    assert play.lane.mark.ordinal == ordinal
+    assert play.lane.phase is (Phase.COPYING if ordinal == 1_000 else Phase.RESUMING)
