@@ -468,10 +468,13 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.cuts += tuple((lowest, start) for start in lost)
+        # What was still to be copied again is so no further than to the last of these runs.
+        last = max(run.ordinal for run in fact.runs)
+        clipped = [hole for hole in lane.holes if (lost or hole.first > hole.last) and hole.until > last]
+        lane.holes = tuple(
+            msgspec.structs.replace(each, until=last) if each in clipped else each for each in lane.holes
+        )
         if lost:
-            # What was still to be copied again is so no further than to the last of these runs.
-            last = max(run.ordinal for run in fact.runs)
-            lane.holes = tuple(msgspec.structs.replace(hole, until=min(hole.until, last)) for hole in lane.holes)
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)
         # What is written at these offsets now is something else.

@@ -4,6 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from mirrord.flow import intake, missing, rewinding
+from mirrord.flow.ahead import planned
 from mirrord.flow.lane import step
 from mirrord.flow.reading import ordinal_at, ordinal_before
 from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, Start, VisibleTold
@@ -167,3 +168,15 @@ def test_a_program_from_before_may_have_copied_since(play: Play, state: str, ord
     play.tell(VisibleTold(play.lane.asked, 0, 1_000, 1_000))
     assert play.lane.mark.ordinal == ordinal
     assert play.lane.phase is (Phase.COPYING if ordinal == 1_000 else Phase.RESUMING)
+
+
+def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
+    """Of what an earlier loss left to copy again as ordinals 8 and 9, offset 4 is left out: ordinal 9 is the record
+    behind all that was acknowledged, and was never sent."""
+    play.fold(HoleFound(LANE, 2, 7, 6, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 12))))
+    play.fold(SourceRun(LANE, 2, (Run(8, 5), Run(9, 12))))
+    play.lane.mark, play.lane.acknowledged = Mark(9, 9, 1), ()
+    assert missing.lost_ordinals(play.lane, 8) == ((8, 8),)
+    assert planned(play.record, 8) == [Run(9, 12)]
+    play.fold(SourceRun(LANE, 2, (Run(10, 14),)))
+    assert planned(play.record, 9) == []  # records between 12 and 14 may go without anybody having promised them
