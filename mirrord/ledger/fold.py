@@ -445,6 +445,13 @@ def _below(hole: HoleFound, ordinal: int) -> HoleFound:
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
 
 
+def _until(hole: HoleFound, last: int) -> HoleFound:
+    """What was to be copied again is so up to an ordinal: perhaps nothing, but that opens no hole."""
+    if hole.until <= last:
+        return hole
+    return msgspec.structs.replace(hole, until=last, again=hole.again if last > hole.again else last + 1)
+
+
 def _add_runs(lane: LaneState, fact: SourceRun) -> None:
     verdicts = list(fact.verdicts)
     lowest = min((run.ordinal for run in fact.runs), default=0)
@@ -470,10 +477,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.cuts += tuple((lowest, start) for start in lost)
         # What was still to be copied again is so no further than to the last of these runs.
         last = max(run.ordinal for run in fact.runs)
-        clipped = [hole for hole in lane.holes if (lost or hole.first > hole.last) and hole.until > last]
-        lane.holes = tuple(
-            msgspec.structs.replace(each, until=last) if each in clipped else each for each in lane.holes
-        )
+        lane.holes = tuple(_until(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)

@@ -20,7 +20,7 @@ from mirrord.flow.signals import (
     VisibleTold,
 )
 from mirrord.flow.state import NEVER, Mark, Phase
-from mirrord.model.facts import HoleFound, MapRebuilt, SourceRun, TargetRun
+from mirrord.model.facts import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
 from mirrord.model.runs import Run
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play
@@ -175,3 +175,14 @@ def test_a_log_that_went_back_is_told_anew_with_the_word_that_others_were_sent(p
     effects = play.tell(Scanned(play.lane.asked, 0, "verify", 0, 5, (OwnBatch(0, 5, 0, 0),)))
     runs = [fact for each in effects if isinstance(each, Append) for fact in each.facts if isinstance(fact, SourceRun)]
     assert runs == [SourceRun(LANE, 2, (Run(5, 5),), (), ((5, UNKNOWN),), True)]
+
+
+def test_a_hole_of_which_the_source_has_lost_everything_is_not_an_open_one(play: Play) -> None:
+    """Nothing stands in it, and nothing follows: bytes that come late are found there all the same."""
+    play.fold(HoleFound(LANE, 1, 4, 5, 8, 10), SourceRun(LANE, 1, (Run(8, 4), Run(10, 8))))
+    play.fold(SourceRun(LANE, 1, (Run(8, 3),), (Verdict(3, 8, "truncated"),)))
+    play.begin("second")
+    (hole,) = play.record.holes
+    assert (hole.until, hole.is_open) == (8, False)
+    own = (OwnBatch(0, 4, 0, 0), OwnBatch(4, 1, 4, 0))
+    assert walk(play.lane, own, 0).void == 4
