@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.watching import console
+from mirrord.ledger.errors import ForeignFlow
 from mirrord.model.config import Config
-from mirrord.model.errors import EnvironmentFault
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.supervise import Surroundings
@@ -30,7 +31,7 @@ _WORDS = {
 
 
 def run(config: Config, *, as_json: bool) -> int:
-    """Prints it; 0, or 3 when a partition would not begin. Raises EnvironmentFault."""
+    """Prints it; 0, or 3 when a partition would not begin. Raises EnvironmentFault, ConfigError."""
     found = asyncio.run(_gather(config))
     if as_json:
         print(msgspec.json.encode(found).decode())
@@ -45,7 +46,10 @@ async def _gather(config: Config) -> list[Beginning]:
     for name, survey in surveys.items():
         if not isinstance(survey, FlowSurvey):
             raise EnvironmentFault(f"flow {name}: {survey}")
-        found += await find_beginnings(config, survey)
+        try:
+            found += await find_beginnings(config, survey, by_start=True)
+        except ForeignFlow as fault:
+            raise ConfigError(str(fault)) from fault
     return found
 
 

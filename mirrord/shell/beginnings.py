@@ -12,13 +12,15 @@ from mirrord.ledger.incarnations import Before, Lately
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import InheritedBy
+from mirrord.model.facts import FlowOpened, InheritedBy
+from mirrord.shell.aliases import check_alias
 from mirrord.shell.asks import Asks
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.found_copies import FoundCopies
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.hazards import producers_back, read_state
 from mirrord.shell.inheritance import NO_LEGACY, Inheritance, Legacy, Sides
+from mirrord.shell.ledger_store import check_clusters
 from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.observe import PATIENCE_S
@@ -57,14 +59,21 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-async def find_beginnings(config: Config, survey: FlowSurvey) -> list[Beginning]:
-    """For every lane whose target topic exists. Raises EnvironmentFault."""
+async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
+    """For every lane whose target topic exists. Raises EnvironmentFault.
+
+    `by_start`: also ForeignFlow, where a start is refused: the ledger is of other clusters, or the source had another
+    alias.
+    """
     flow = survey.flow
     try:
         ledger = await read_state(flow, Surroundings(config, PATIENCE_S).ledger)
     except LedgerMissing:
         ledger = FlowState()
     clusters = ((flow.source, survey.looked.source.cluster_id), (flow.target, survey.looked.target.cluster_id))
+    if by_start:
+        check_clusters(ledger, FlowOpened(flow.name, clusters[0][1], clusters[1][1]))
+        check_alias(flow, ledger)
     pool, options = BufferPool(), ConnectionOptions(request_timeout_s=PATIENCE_S)
     views = [ClusterView(alias, config.clusters[alias], pool, options, cluster_id) for alias, cluster_id in clusters]
     committed = (flow.isolation == "read_committed", False)

@@ -28,6 +28,8 @@ def test_another_alias_is_refused_and_another_separator_is_told(lab_pair: LabPai
     assert f"{topic} was copied into eu.{topic} and would be copied again into east.{topic}" in refused.stderr
     assert "call the cluster eu again to continue, or give the flow another name" in refused.stderr
     assert "was called eu" in mirrord("check", path).stdout
+    planned = mirrord("start", path, "--dry-run")
+    assert (planned.returncode, planned.stderr) == (2, refused.stderr), planned.stdout
     assert f"east.{topic}" not in AdminClient(client_settings(target)).list_topics(timeout=SECONDS).topics
     path.write_text(first.replace("refresh = ", 'separator = "-"\nrefresh = '))
     with Daemon(path) as daemon:
