@@ -208,7 +208,10 @@ class Discovery:
                 plan,
                 create=tuple(step for step in plan.create if step.source.name not in missing),
                 unanswered={**plan.unanswered, **missing},
-                remarks={**plan.remarks, **halves(selected, target.topics, former, aliases)},
+                remarks={
+                    **{name: line for name, line in plan.remarks.items() if name not in missing},
+                    **halves(selected, target.topics, former, aliases),
+                },
             )
         unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan

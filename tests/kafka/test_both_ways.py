@@ -139,6 +139,8 @@ def test_a_deletion_at_one_side_deletes_and_restores_nothing_at_the_other(lab_pa
         daemon.until(lambda: reported(daemon, here) and reported(daemon, there))
         assert (held(target, here), held(source, there)) == (3, 3)
         assert (held(source, here), held(target, there)) == (-1, -1)
+        told = [line for flow in daemon.status().flows for each in flow.topics for line in each.remarks]
+        assert not [line for line in told if "is created and copied again" in line], told
         delete(target, here)
         create_topic(target, there)
         daemon.until(lambda: not reported(daemon, here) and held(target, there) == 2)
