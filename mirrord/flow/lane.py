@@ -139,7 +139,7 @@ def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0
         case EndTold() | ProducersTold() if lane.handed is not None:
             return _early(lane, now, handed.told(lane, now, signal))
         case PartingTold():
-            return truncating.parting_told(lane, now, signal)
+            return _proven(lane, now, truncating.parting_told(lane, now, signal))
         case EndTold() if signal.question == lane.later_look:
             return second_look.end_told(lane, now, signal)
         case EndTold() if lane.confirming:
@@ -242,12 +242,22 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
     return effects if chunk is None else effects + _chunk(lane, now, chunk)
 
 
+def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
+    """Take what was fetched before the source was known to have what was copied."""
+    if lane.unproven is None or not lane.assured or lane.phase is not Phase.COPYING:
+        return effects
+    chunk, lane.unproven = lane.unproven, None
+    return effects + _chunk(lane, now, chunk)
+
+
 def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
     lane.fetching = False
     if chunk.high_watermark >= 0:
         lane.source_end = chunk.high_watermark
     outcome = fetched(chunk.error)
     if outcome is Fetched.TAKE and chunk.diverging_end < 0:
+        if lane.epoch < 0 and truncating.is_unproven(lane, chunk):
+            return truncating.prove(lane, chunk)
         effects, unreadable = intake.take(lane, chunk)
         if isinstance(unreadable, intake.Early):
             return effects + settling.wait(lane, now)

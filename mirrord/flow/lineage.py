@@ -122,6 +122,32 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     return (behind, epoch) if behind > lane.position and epoch >= 0 else None
 
 
+def last_copied(lane: Lane) -> tuple[int, int] | None:
+    """The source offset after the last copied record below the position that is not known to be lost, and the record's
+    epoch, if that is known."""
+    record, ordinal = lane.record, lane.next_ordinal - 1
+    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
+    if record is None or offset is None:
+        return None
+    if offset >= lane.position or is_cut(record, ordinal, offset):
+        pieces = standing(record, record.source_runs.at(0).ordinal, ordinal)
+        found = [(min(start + length, lane.position) - 1, at - start) for at, start, length in pieces]
+        offset, distance = max((each for each in found if each[0] + each[1] >= 0), default=(-1, 0))
+        ordinal = offset + distance
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    return (offset + 1, epoch) if offset >= 0 <= epoch else None
+
+
+def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """The same as `parting`, by all epochs that the ledger tells."""
+    record, start = lane.record, parting(lane, epoch, end)
+    if record is None or epoch < 0:
+        return start
+    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
+    told = [at for each, at in later if at is not None and each < lane.next_ordinal and not is_cut(record, each, at)]
+    return min([start, *told])
+
+
 def parting(lane: Lane, epoch: int, end: int) -> int:
     """Where a log parts from all that was copied whose epochs up to this one end there: records of a higher one are not
     in it."""
@@ -177,7 +203,8 @@ def recall(lane: Lane) -> None:
         lane.seen.reach(lane.position)
         lane.told_since = 0  # a change would stand in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
-    counts = lane.epoch < 0 or (lane.found_equal and lane.found_epoch[1] >= 0)
+    is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
+    counts = is_unknown or (lane.found_equal and lane.found_epoch[1] >= 0)
     if counts and lane.found_epoch[0] == lane.position and lane.epoch != lane.found_epoch[1]:
         lane.epoch = lane.found_epoch[1]
         lane.seen.begin(*lane.found_epoch)
@@ -323,6 +350,7 @@ def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs
 
 def leap(lane: Lane) -> None:
     """The lane goes on behind what it has not seen: the epoch of what follows is not known."""
+    lane.assured = False
     lane.told_epoch = UNKNOWN
     lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
 

@@ -471,8 +471,8 @@ def copy(lane: Lane) -> Effects:
     lane.unread, lane.gaps = None, 0
     lane.open_run = run
     lane.position = run.offset + ordinal - run.ordinal
-    lineage.recall(lane)
     lane.next_ordinal = lane.acked = ordinal
+    lineage.recall(lane)
     lane.given = max(lane.given, ordinal)
     lane.trusted = min(lane.trusted, ordinal)  # what was acknowledged and is lost may come again, from elsewhere
     lane.expected = lane.end
@@ -485,7 +485,7 @@ def copy(lane: Lane) -> Effects:
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
-    lane.assured, lane.parting, lane.suspected = False, -1, -1
+    lane.assured, lane.parting, lane.suspected, lane.unproven = False, -1, -1, None
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
     if lane.decided.open or any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):

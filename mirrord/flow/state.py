@@ -369,9 +369,11 @@ class Lane:
     plan: deque[Run] = field(default_factory=deque[Run])
     """Jumps that must be made at these ordinals: a hole is being copied again."""
     assured: bool = False
-    """Of what is copied again: the source was asked whether it still has what was copied behind that."""
+    """The source still has what was copied. It was asked because a fetch from the position would not tell."""
     parting: int = -1
     """The open question about it, or the pause before it is asked again."""
+    unproven: Chunk | None = None
+    """What was fetched at a position of unknown epoch, while the source is asked."""
     suspected: int = -1
     """The position at which the source had another record than was to be copied again."""
     declared: int = -1
@@ -452,9 +454,8 @@ class Lane:
     check_begins: int = NEVER
     """Where it was found to begin in the target, should the log have gone back since."""
     later_look: int = -1
-    """The open question of where the target log ends then."""
+    """The open question of where the target log ends then; `later_end` is the answer."""
     later_end: int = -1
-    """The answer."""
     later_check: int = -1
     """The open question of that comparison."""
     corrupt_at: int = -1

@@ -15,7 +15,7 @@ from mirrord.flow.answers import NONE
 from mirrord.flow.asking import append, ask, new_round
 from mirrord.flow.halting import halt
 from mirrord.flow.report import mark
-from mirrord.flow.signals import Chunk, Effects, Lost, PartingTold, StopFetch, Wake
+from mirrord.flow.signals import AskParting, Chunk, Effects, Lost, PartingTold, StopFetch, Wake
 from mirrord.flow.state import NEVER, NOT_YET, Lane, Phase, Stage
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
@@ -47,8 +47,12 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
-    """Whether the source still has what was copied behind that which is copied again."""
-    if lane.phase is not Phase.COPYING or not lane.plan:
+    """Whether the source still has what was copied: behind that which is copied again, or in front of the position."""
+    if lane.phase is not Phase.COPYING:
+        return []
+    if lane.unproven is not None:
+        return _proof_told(lane, now, told)
+    if not lane.plan:
         return []
     start = lineage.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     if start < _promised_until(lane):
@@ -62,13 +66,55 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
 
 def woken(lane: Lane, now: float) -> Effects:
     """What is to be copied again was in the source, so a fetch that waits for it may wait in vain."""
-    if lane.phase is not Phase.COPYING or not lane.plan:
+    if lane.phase is not Phase.COPYING:
+        return []
+    if lane.unproven is not None:
+        return prove(lane, lane.unproven)
+    if not lane.plan:
         return []
     if lane.assured and not lane.fetching:
         lane.parting = ask(lane)
         return [Wake(lane.parting, now + lane.limits.retry_s)]
     lane.assured = False
     return intake.assure(lane)
+
+
+def is_unproven(lane: Lane, chunk: Chunk) -> bool:
+    """Return whether a truncation of what was copied may have gone unnoticed.
+
+    After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
+    have grown beyond the position since.
+    """
+    is_open = not lane.assured and not lane.plan and chunk.end > chunk.start
+    return is_open and lineage.last_copied(lane) is not None
+
+
+def prove(lane: Lane, chunk: Chunk) -> Effects:
+    """Ask whether the source still has what was copied. The chunk, fetched before, waits for the answer: a later
+    truncation shows in the next fetch, which carries the chunk's epoch."""
+    known = lineage.last_copied(lane)
+    if known is None:
+        return []
+    lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
+    return [AskParting(lane.parting, *known)]
+
+
+def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+    if told.error not in {NONE, OUT_OF_RANGE}:
+        lane.parting = ask(lane)
+        return [Wake(lane.parting, now + lane.limits.retry_s, refresh=True)]
+    known = lineage.last_copied(lane)
+    start = lineage.parting_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    lane.fetching = False
+    if known is None or start >= known[0]:
+        lane.assured = True  # the chunk follows (`lane.step`)
+        return []
+    lane.unproven = None
+    if lane.on_loss == "halt":
+        return _halt(lane, start, known[0])
+    if is_settled(lane):
+        return [*_check_anew(lane, now), *_go_back(lane, start, _gone_from(lane, start, told.end))]
+    return settling.wait(lane, now)
 
 
 def parted(lane: Lane, now: float) -> Effects:
@@ -165,6 +211,7 @@ def _go_back(lane: Lane, start: int, gone_from: int) -> Effects:
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
+    lane.assured = False
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     rewound = rewinding.tell(lane, (lane.open_run,), mark(lane))

@@ -83,6 +83,8 @@ ONCE_FAILED = (
     (150419639058, "late + sought, whatever the source does"),
     (1027961264149, "compacted copy, unclean, beside others + sought, unclean"),
     (701057474374, "source truncated, handed over + compacted copy, beside others"),
+    (68562481201, "source truncated twice + sought, old records"),
+    (747299051928, "source truncated twice + sought, unclean"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 
