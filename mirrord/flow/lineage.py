@@ -122,6 +122,15 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
     return (behind, epoch) if behind > lane.position and epoch >= 0 else None
 
 
+def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
+    """The source offset at which a lane resumes with an ordinal. If the source has lost the record that this stood for,
+    and the target has lost it as well, the lane resumes where the source's log parts."""
+    offset = record.source_runs.offset_of(ordinal)
+    if offset is None or mended_until(record, ordinal) > ordinal:
+        return offset
+    return min((start for first, start in record.cuts if ordinal < first and start < offset), default=offset)
+
+
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """The source offset after the last copied record below the position that is not known to be lost, and the record's
     epoch, if that is known."""
@@ -331,6 +340,8 @@ def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
         return any(first > limit for first, _ in record.epochs)  # what is copied again has the epochs that it had
+    if goes_on_at(record, ordinal) != record.source_runs.offset_of(ordinal):
+        return True
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
     return any(first > ordinal or (first == ordinal and told not in nothing) for first, told in record.epochs)
 

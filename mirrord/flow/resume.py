@@ -395,7 +395,7 @@ def _resume_at(lane: Lane, ordinal: int, begins: int = NEVER) -> Effects:
 
 
 def _goes_on_at(lane: Lane) -> int:
-    position = lane.record.source_runs.offset_of(lane.resume_ordinal) if lane.record is not None else None
+    position = lineage.goes_on_at(lane.record, lane.resume_ordinal) if lane.record is not None else None
     return -1 if position is None else position
 
 
@@ -470,7 +470,7 @@ def copy(lane: Lane) -> Effects:
     lane.suspicious = False
     lane.unread, lane.gaps = None, 0
     lane.open_run = run
-    lane.position = run.offset + ordinal - run.ordinal
+    lane.position = _goes_on_at(lane)
     lane.next_ordinal = lane.acked = ordinal
     lineage.recall(lane)
     lane.given = max(lane.given, ordinal)

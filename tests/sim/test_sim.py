@@ -85,6 +85,7 @@ ONCE_FAILED = (
     (701057474374, "source truncated, handed over + compacted copy, beside others"),
     (68562481201, "source truncated twice + sought, old records"),
     (747299051928, "source truncated twice + sought, unclean"),
+    (950650642568, "unclean, old records + source truncated, old records"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 
