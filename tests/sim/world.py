@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from mirrord.flow import rewinding
 from mirrord.flow.handed import is_last
 from mirrord.flow.lineage import mended_until
 from mirrord.flow.news import news
@@ -198,7 +199,8 @@ class World:
         barrier = 0.0 if left else (REQUEST_S if former_dead else TTL_S + REQUEST_S)
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
-        marked, truth = (begun.ordinal if begun is not None else 0), self.truth.lanes.get(LANE)
+        truth = self.truth.lanes.get(LANE)
+        marked = rewinding.counts(begun, truth)[1] if begun is not None else 0
         self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.handed is not None
