@@ -73,21 +73,29 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
         found = replace(found, next_ordinal=behind)
     elif not lost and lane.cleaned and lane.entry is None:
         missing += _last(lane, found, room, above)
-    missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in lost]
+    parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
+    missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in parts]
     if not missing:
         return []
     lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
     if trouble := too_many(missing):
         return halt(lane, "unexplained", trouble, lane.position, lane.position)
     keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
-    parts = tuple(part for each in missing for part in _by_epoch(lane, each))
-    return [AskSuperseded(ask(lane), parts, log.end, keeps_all)]
+    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
+
+
+def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
+    """Lost ordinals: apart those that are acknowledged, and those that an earlier loss left to copy again."""
+    return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
     """The target offset from which on a record is newer than what was lost from this ordinal on."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
+    if lane.mark.leader_epoch >= 0 and ordinal >= known_until(lane):
+        known = lane.mark.target_offset  # where it stood was in a log that is lost, and this is where it was to follow
     above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
     # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
     return max(above, found.behind) if lane.mark.leader_epoch >= 0 else above

@@ -86,6 +86,7 @@ ONCE_FAILED = (
     (68562481201, "source truncated twice + sought, old records"),
     (747299051928, "source truncated twice + sought, unclean"),
     (950650642568, "unclean, old records + source truncated, old records"),
+    (986235622954, "compacted copy, unclean, beside others"),
 )
 """After a change of the lane or of the scheduler they tell other stories."""
 

@@ -249,9 +249,25 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
     play.fold(HoleFound(LANE, 2, 9, 8, 10, 12), SourceRun(LANE, 2, runs))
     play.lane.mark = Mark(11, 11, 1)
     asked = looked_up(play, 10, 13, (), ((10, 13),))
-    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 11)]
+    assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 10, 10), ("lost", 11, 11)]
     effects = play.tell(SupersededTold(asked.question, 0, ((10, 10),)))
     (append,) = [effect for effect in effects if isinstance(effect, Append)]
     told = [fact.runs for fact in append.facts if isinstance(fact, SourceRun)]
     left = [fact.verdicts for fact in append.facts if isinstance(fact, VerdictGiven)]
     assert (told, left) == ([(Run(10, 10), Run(11, 13))], [(Verdict(12, 13, "compacted"),)])
+
+
+def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:
+    """The log was lost down to offset 1, and ordinals 0 and 1 were to be copied again from there. Others were first, then
+    another leader took over: where ordinal 0 had stood in the lost log does not count."""
+    play.fold(TargetRun(LANE, 2, 0, 3, 1))
+    play.fold(HoleFound(LANE, 2, -1, -2, 0, 2), SourceRun(LANE, 2, (Run(0, 0), Run(2, 9))))
+    play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 1, 2), 0, ()
+    play.tell(EndTold(play.lane.asked, 0, 3, 4))
+    play.tell(ProducersTold(play.lane.asked, 0, None))
+    play.tell(EndTold(play.lane.asked, 0, 3, 4))
+    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 4, 0))
+    assert isinstance(scan, AskScan)
+    (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 4, (), ((1, 4),), compacts=True))
+    assert isinstance(asked, AskSuperseded)
+    assert asked.missing == (Missing("lost", 0, 1, 1, has_room=False, leader_epoch=2),)
