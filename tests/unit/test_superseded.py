@@ -258,8 +258,8 @@ def test_what_was_still_to_be_copied_again_is_looked_up_with_what_is_lost_now(pl
 
 
 def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copied_again(play: Play) -> None:
-    """The log was lost down to offset 1, and ordinals 0 and 1 were to be copied again from there. Others were first, then
-    another leader took over: where ordinal 0 had stood in the lost log does not count."""
+    """The log was lost down to offset 1, and ordinals 0 and 1 were to be copied again from there. Others wrote first,
+    then another leader took over. Where ordinal 0 had stood in the lost log does not count."""
     play.fold(TargetRun(LANE, 2, 0, 3, 1))
     play.fold(HoleFound(LANE, 2, -1, -2, 0, 2), SourceRun(LANE, 2, (Run(0, 0), Run(2, 9))))
     play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 1, 2), 0, ()
