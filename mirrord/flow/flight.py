@@ -259,7 +259,7 @@ def drain(lane: Lane, now: float) -> Effects:
     lane.ready.clear()
     lane.ready_bytes = 0
     lane.fetching = False
-    lane.handed = None
+    lane.handed = lane.unproven = None
     if lane.in_flight or lane.notes:
         lane.phase = Phase.DRAINING
         return effects

@@ -15,6 +15,7 @@ def drop(lane: Lane) -> None:
     lane.in_flight.clear()
     lane.ready_bytes = lane.in_flight_bytes = 0
     lane.fetching = False
+    lane.unproven = lane.left = None
     lane.confirming = False
 
 

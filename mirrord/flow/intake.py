@@ -117,15 +117,12 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
     """Go on at a later source offset; the ledger learns at once why what lies in front of it is not copied. In front of
     `expired_below` the source has deleted it."""
     runs: list[Run] = []
-    gone = min(expired_below, to)
+    gone = max(min(expired_below, to), lane.position)
     if lane.position < gone:
         _skip(lane, lane.position, gone, "expired")
-        lane.position = gone
-    if lane.position < to:
-        _skip(lane, lane.position, to, reason)
-    lane.position = to
-    lane.epoch = lane.seen.go_to(to)
-    lineage.leap(lane)
+    if gone < to:
+        _skip(lane, gone, to, reason)
+    lineage.leap(lane, to)
     _begin_run(lane, runs, to)
     return _intend(lane, runs)
 
@@ -304,6 +301,7 @@ def jump(lane: Lane) -> None:
     lineage.recall_copied(lane, run.offset)
     lane.position = run.offset
     lane.epoch = lane.seen.go_to(run.offset)
+    lane.assured = lane.assured and bool(lane.plan)  # time has passed since the source was asked
     lane.skipped.clear()
 
 

@@ -133,18 +133,24 @@ def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
     """The source offset after the last copied record below the position that is not known to be lost, and the record's
-    epoch, if that is known."""
+    epoch, if that is known. Facts that are not bound yet do not count: within a round, see `read_until`."""
     record, ordinal = lane.record, lane.next_ordinal - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
         return None
-    if offset >= lane.position or is_cut(record, ordinal, offset):
+    if offset >= lane.position or is_cut(record, ordinal, offset) or record.holes:
         pieces = standing(record, record.source_runs.at(0).ordinal, ordinal)
         found = [(min(start + length, lane.position) - 1, at - start) for at, start, length in pieces]
         offset, distance = max((each for each in found if each[0] + each[1] >= 0), default=(-1, 0))
         ordinal = offset + distance
     epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
     return (offset + 1, epoch) if offset >= 0 <= epoch else None
+
+
+def read_until(lane: Lane) -> tuple[int, int] | None:
+    """Where the lane leapt, and the epoch in front of that. If it leapt before this round, or did not know the epoch,
+    the ledger tells what was copied."""
+    return lane.left or last_copied(lane)
 
 
 def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
@@ -359,8 +365,11 @@ def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs
     return epochs
 
 
-def leap(lane: Lane) -> None:
+def leap(lane: Lane, to: int) -> None:
     """The lane goes on behind what it has not seen: the epoch of what follows is not known."""
+    if lane.epoch >= 0:
+        lane.left = (lane.position, lane.epoch)
+    lane.position, lane.epoch = to, lane.seen.go_to(to)
     lane.assured = False
     lane.told_epoch = UNKNOWN
     lane.new_epochs.append((lane.next_ordinal, UNKNOWN))

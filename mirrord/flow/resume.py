@@ -485,7 +485,7 @@ def copy(lane: Lane) -> Effects:
     effects: Effects = [SaveProgress()]
     lane.plan.clear()
     lane.plan.extend(planned(record, ordinal))
-    lane.assured, lane.parting, lane.suspected, lane.unproven = False, -1, -1, None
+    lane.assured, lane.parting, lane.suspected = False, -1, -1
     intake.declare(lane, lane.plan[-1].ordinal if lane.plan else ordinal)
     lane.decided = decided(record, ordinal) if lane.shaped else NOT_YET
     if lane.decided.open or any(hole.first >= ordinal for hole in record.holes) or lineage.is_told_ahead(lane, record):

@@ -347,8 +347,7 @@ class Lane:
     seen: Epochs = field(default_factory=Epochs)
     """The epochs in front of other positions."""
     told_epoch: int = -2
-    """The epoch that whoever reads ledger and mark takes for that of the next ordinal (`mirrord.flow.lineage`);
-    below 0 there is none."""
+    """What a reader of ledger and mark takes for the next ordinal's epoch (`mirrord.flow.lineage`); below 0: none."""
     told_since: int = 0
     """From this ordinal on that epoch counts."""
     epochs_told: bool = False
@@ -374,6 +373,8 @@ class Lane:
     """The open question about it, or the pause before it is asked again."""
     unproven: Chunk | None = None
     """What was fetched at a position of unknown epoch, while the source is asked."""
+    left: tuple[int, int] | None = None
+    """The position that the lane left in this round for one further ahead, and the epoch in front of it."""
     suspected: int = -1
     """The position at which the source had another record than was to be copied again."""
     declared: int = -1
@@ -449,8 +450,7 @@ class Lane:
     check_later: bool = False
     """What was written since the take-over is compared again once a former holder cannot write any more."""
     check_from: Mark | None = None
-    """Where that begins. An acknowledgement behind it may be a broker's word for another holder's batch, so the mark
-    does not pass it."""
+    """Where that begins. The mark does not pass it: what is acknowledged behind it may be another holder's batch."""
     check_begins: int = NEVER
     """Where it was found to begin in the target, should the log have gone back since."""
     later_look: int = -1

@@ -37,7 +37,7 @@ def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
     if lane.on_loss == "halt":
         return _halt(lane, start, lane.position)
     if is_settled(lane):
-        return [*_check_anew(lane, now), *_go_back(lane, start, _gone_from(lane, start, chunk.diverging_end))]
+        return [*_check_anew(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
     return settling.wait(lane, now)
 
 
@@ -51,7 +51,7 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
     if lane.phase is not Phase.COPYING:
         return []
     if lane.unproven is not None:
-        return _proof_told(lane, now, told)
+        return _proof_told(lane, now, told) if told.question == lane.parting else []
     if not lane.plan:
         return []
     start = lineage.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
@@ -85,14 +85,16 @@ def is_unproven(lane: Lane, chunk: Chunk) -> bool:
     After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
     have grown beyond the position since.
     """
-    is_open = not lane.assured and not lane.plan and chunk.end > chunk.start
-    return is_open and lineage.last_copied(lane) is not None
+    if lane.assured or lane.plan or chunk.end <= chunk.start:
+        return False
+    lane.assured = lineage.read_until(lane) is None  # there is nothing to ask for
+    return not lane.assured
 
 
 def prove(lane: Lane, chunk: Chunk) -> Effects:
     """Ask whether the source still has what was copied. The chunk, fetched before, waits for the answer: a later
     truncation shows in the next fetch, which carries the chunk's epoch."""
-    known = lineage.last_copied(lane)
+    known = lineage.read_until(lane)
     if known is None:
         return []
     lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
@@ -103,7 +105,7 @@ def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
     if told.error not in {NONE, OUT_OF_RANGE}:
         lane.parting = ask(lane)
         return [Wake(lane.parting, now + lane.limits.retry_s, refresh=True)]
-    known = lineage.last_copied(lane)
+    known = lineage.read_until(lane)
     start = lineage.parting_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     lane.fetching = False
     if known is None or start >= known[0]:
@@ -113,7 +115,7 @@ def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
     if lane.on_loss == "halt":
         return _halt(lane, start, known[0])
     if is_settled(lane):
-        return [*_check_anew(lane, now), *_go_back(lane, start, _gone_from(lane, start, told.end))]
+        return [*_check_anew(lane, now), *_go_back(lane, start, told.end, known[0])]
     return settling.wait(lane, now)
 
 
@@ -186,21 +188,21 @@ def _check_anew(lane: Lane, now: float) -> Effects:
     return [Wake(ask(lane), now)]
 
 
-def _gone_from(lane: Lane, start: int, end: int) -> int:
+def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
     """From where on the source has lost what was copied. Where a higher epoch began somewhere between two copied
     records, the lane goes back as far as that may be; what the source's log holds still of it is not lost."""
     record = lane.record
     if record is None or record.holes or end <= start:
         return start
     copied = lineage.copied_from(record, start, lane.next_ordinal - 1)
-    return min(end, lane.position if copied is None else copied)
+    return min(end, until if copied is None else copied, until)
 
 
-def _go_back(lane: Lane, start: int, gone_from: int) -> Effects:
-    gone = Verdict(gone_from, lane.position, "truncated")
-    line = (
-        f"source offsets [{gone_from}, {lane.position}) were copied, and the source has lost them: an unclean election"
-    )
+def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
+    """The source's log parts at `start`, and one of a lower epoch ends at `end`. What was read ends at `until`."""
+    gone_from = _gone_from(lane, start, end, until)
+    gone = Verdict(gone_from, until, "truncated")
+    line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
     kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
     lane.skipped.clear()
     lane.seen.part(start)
@@ -211,7 +213,7 @@ def _go_back(lane: Lane, start: int, gone_from: int) -> Effects:
     lane.open_run = Run(lane.next_ordinal, start)
     lane.declared = -1
     lane.decided = NOT_YET  # other records have these offsets now
-    lane.assured = False
+    lane.assured, lane.left = False, None
     epochs = (*before, (lane.next_ordinal, lane.epoch))
     lane.unbound = (lane.next_ordinal, (*kept, gone))
     rewound = rewinding.tell(lane, (lane.open_run,), mark(lane))

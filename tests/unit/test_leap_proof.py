@@ -2,12 +2,18 @@
 
 import pytest
 
-from mirrord.flow.lineage import goes_on_at
+from mirrord.flow.asking import ask
+from mirrord.flow.halting import halt
+from mirrord.flow.lane import step
+from mirrord.flow.lineage import goes_on_at, last_copied
 from mirrord.flow.signals import (
     Append,
     AskCheck,
     AskParting,
+    Bound,
     Checked,
+    Drain,
+    Effects,
     FetchFrom,
     Lost,
     OwnBatch,
@@ -16,10 +22,13 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Phase
+from mirrord.flow.state import Lane, Phase
 from mirrord.model.facts import HoleFound, SourceRun, Verdict
-from mirrord.model.runs import Run
-from tests.unit.test_lane_epochs import chunk, data
+from mirrord.model.runs import Run, Runs
+from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from tests.unit.test_lane_answers import Record, copying
+from tests.unit.test_lane_epochs import LANE as LANE0
+from tests.unit.test_lane_epochs import chunk, data, fetch_of, idle
 from tests.unit.test_rebuilding import LANE, Play
 
 OUT_OF_RANGE, NOT_LEADER = 1, 6
@@ -118,3 +127,94 @@ def test_a_lane_resumes_where_the_source_parts_if_both_sides_have_lost_a_record(
     # The records of ordinals 6 and 7 are to be copied again as 11 and 12.
     play.fold(HoleFound(LANE, 1, 6, 7, 11, 13), SourceRun(LANE, 1, (Run(11, 6), Run(13, 8))))
     assert [goes_on_at(play.record, ordinal) for ordinal in (11, 12, 13)] == [6, 7, 8]
+
+
+def after_retention() -> tuple[Lane, Record, Append, Effects]:
+    """Offsets 0 to 5 of epochs 1 and 3 were copied. Two of epoch 5 follow, and the ledger has not answered yet; then
+    the source has deleted all below 20."""
+    lane, record, fetch = idle()
+    effects = step(lane, 0.0, chunk(fetch, data((6, 2, 5, 0))))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
+    return lane, record, told, step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
+
+
+def test_the_source_is_asked_for_all_that_was_read_with_the_epoch_that_it_had() -> None:
+    """With epoch 3, which is all that the ledger knows, the answer would be that offsets 6 and 7 are lost."""
+    _, _, _, effects = after_retention()
+    (asked,) = effects
+    assert isinstance(asked, AskParting)
+    assert (asked.position, asked.epoch) == (8, 5)
+
+
+def test_what_was_read_and_left_out_counts_after_a_leap() -> None:
+    """Offsets 6 and 7 are markers. If the source has lost them, records may stand there by now."""
+    lane, _, fetch = idle()
+    marker = CONTROL | TRANSACTIONAL
+    effects = step(lane, 0.0, chunk(fetch, data((6, 1, 3, marker), (7, 1, 3, marker))))
+    effects = step(lane, 0.0, chunk(fetch_of(effects), bytearray(), error=OUT_OF_RANGE, log_start=20))
+    (told,) = [each for each in effects if isinstance(each, Append)]
+    (asked,) = step(lane, 0.0, chunk(fetch_of(effects), data((20, 2, 5, 0))))
+    assert isinstance(asked, AskParting)
+    assert (asked.position, asked.epoch) == (8, 3)
+    step(lane, 0.0, Bound(told.tag, (True,), lane.record))
+    effects = step(lane, 0.0, PartingTold(asked.question, 0, 3, 7))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    assert append.facts == (SourceRun(LANE0, 1, (Run(6, 7),), (Verdict(7, 8, "truncated"),), ((6, 3),)),)
+
+
+def test_only_what_was_read_is_told_as_lost(leapt: Leapt) -> None:
+    """Offsets 13 and 14 were left out, not copied."""
+    play, _ = leapt
+    effects = play.tell(PartingTold(fetched(*leapt).question, 0, 4, 11))
+    (append,) = [each for each in effects if isinstance(each, Append)]
+    (fact,) = append.facts
+    assert isinstance(fact, SourceRun)
+    assert fact.verdicts == (Verdict(11, 13, "truncated"),)
+    assert [each.line for each in effects if isinstance(each, Lost)] == [
+        "orders-0: source offsets [11, 13) were copied, and the source has lost them: an unclean election"
+    ]
+
+
+def test_a_lane_that_stands_still_holds_no_chunk(leapt: Leapt) -> None:
+    play, _ = leapt
+    fetched(*leapt)
+    assert play.lane.unproven is not None
+    halt(play.lane, "unexplained", "a test", 0, 0)
+    assert play.lane.unproven is None
+
+
+def test_a_lane_that_drains_holds_no_chunk(leapt: Leapt) -> None:
+    play, _ = leapt
+    fetched(*leapt)
+    play.lane.notes.add(99)
+    play.tell(Drain())
+    assert play.lane.phase is Phase.DRAINING
+    assert play.lane.unproven is None
+
+
+def test_an_answer_to_another_question_proves_nothing(leapt: Leapt) -> None:
+    play, _ = leapt
+    earlier = ask(play.lane)
+    fetched(*leapt)
+    play.tell(PartingTold(earlier, 0))
+    assert not is_taken(play)
+
+
+def test_what_was_assured_before_a_jump_is_asked_again_behind_it() -> None:
+    lane, _, fetch = idle()
+    effects = step(lane, 0.0, chunk(fetch, bytearray()))
+    lane.plan.append(Run(8, 30))  # ordinals 6 and 7 are copied again, then the lane goes on behind a leap
+    lane.assured = True
+    effects = step(lane, 0.0, chunk(fetch_of(effects), data((6, 2, 3, 0))))
+    fetch = fetch_of(effects)
+    assert (fetch.position, fetch.last_epoch, lane.assured) == (30, -1, False)
+
+
+def test_what_was_copied_between_holes_counts() -> None:
+    """Ordinals 0 to 12 are offsets 0 to 12. Those of ordinals 6 and 7 were copied again as 13 and 14."""
+    lane, _ = copying()
+    hole = HoleFound(LANE0, 1, 6, 7, 13, 15)
+    lane.record = Record(source_runs=Runs([Run(0, 0), Run(13, 6), Run(15, 30)]), holes=(hole,), epochs=((0, 4),))
+    lane.next_ordinal, lane.position = 15, 30
+    assert last_copied(lane) == (13, 4)
