@@ -12,8 +12,11 @@ from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.ledger.errors import LedgerWentBack
 from mirrord.ledger.translation import Copied, LaneMap
+from mirrord.model.fact import Origin
 from mirrord.model.facts import SourceRun, Verdict
 from mirrord.model.runs import Run
+from mirrord.model.seeking import LaneSought
+from mirrord.shell.ledger_store import append_anew
 from mirrord.shell.metadata import PartitionId
 from mirrord.shell.reading import Stretches
 from mirrord.shell.records import decode
@@ -114,6 +117,44 @@ async def test_the_source_loses_what_was_copied(lab_pair: LabPair, two: LabTarge
             assert await source.parting(where, 40, before) == (before, 20)
             assert await source.parting(where, 20, before) == (-1, -1)
             assert await source.parting(where, 50, after) == (-1, -1)
+
+
+async def test_the_source_loses_what_was_copied_before_a_leap(lab_pair: LabPair, two: LabTarget) -> None:
+    """No fetch behind the leap shows it, for no epoch is known there: the lane asks."""
+    async with mirror(two.cluster, lab_pair.target) as flow:
+        partition = await source_of(two, flow)
+        write(flow.source, partition.name, numbered("kept", 20))
+        replicator = await flow.copying()
+        await flow.caught_up(replicator)
+        ids = [each.lane for each in await flow.lanes()]
+        left = await flow.lanes("left")
+
+        async def lost() -> None:
+            await asyncio.to_thread(write, flow.source, partition.name, numbered("lost", 20))
+            await until_ends(flow.target, copy_of(partition.name), {0: 40})
+            await replicator.release(ids, SECONDS)
+            await asyncio.to_thread(write, flow.source, partition.name, numbered("left out", 10))
+            await flow.store.read_to_end()
+            (lane,) = ids
+            assert await append_anew(flow.store, LaneSought(lane, 40, 50, 0, Origin("ada@host", "broken records", 0)))
+            await replicator.assign(left)
+            async with asyncio.timeout(SECONDS):
+                while not all(each.done for each in flow.lane().seeks):
+                    await asyncio.sleep(0.05)
+                    await flow.store.read_to_end()
+            await replicator.release(ids, SECONDS)
+
+        await partition.elect_unclean(lost)
+        # More than before: the position behind the leap is inside of what is new.
+        await asyncio.to_thread(write, flow.source, partition.name, numbered("new", 40))
+        await replicator.assign(left)
+        await until_ends(flow.target, copy_of(partition.name), {0: 80})
+        await flow.caught_up(replicator)
+        await flow.store.read_to_end()
+        lane = flow.lane()
+        assert [each for each in lane.verdicts.recent if each.reason == "truncated"] == [Verdict(20, 40, "truncated")]
+        wanted = [*numbered("kept", 20), *numbered("lost", 20), *numbered("new", 40)]
+        assert await values(flow, partition.name) == [each.value for each in wanted]
 
 
 async def test_the_target_loses_what_it_had_acknowledged(lab_pair: LabPair, two: LabTarget) -> None:
