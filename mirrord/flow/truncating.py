@@ -96,7 +96,9 @@ def prove(lane: Lane, chunk: Chunk) -> Effects:
     truncation shows in the next fetch, which carries the chunk's epoch."""
     known = lineage.read_until(lane)
     if known is None:
-        return []
+        # The ledger knows by now that what was copied is lost. The chunk is fetched again.
+        lane.unproven, lane.fetching, lane.assured = None, False, True
+        return intake.want_more(lane)
     lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
     return [AskParting(lane.parting, *known)]
 

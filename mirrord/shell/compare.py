@@ -104,11 +104,9 @@ class Comparison:
             return self._compare_records(batch, first, originals, pairs)
         # Where the source uses an offset again for the very same record, nothing is lost.
         finding = self._compare_records(batch, first, originals, pairs)
-        return (
-            finding
-            if finding.outcome == "equal"
-            else together([self._compare_records(batch, first, originals, same), LOST])
-        )
+        if finding.outcome == "equal":
+            return finding
+        return together([self._compare_records(batch, first, originals, same), LOST])
 
     def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
         base, changing = batch.header.base_offset, self._changing

@@ -218,3 +218,13 @@ def test_what_was_copied_between_holes_counts() -> None:
     lane.record = Record(source_runs=Runs([Run(0, 0), Run(13, 6), Run(15, 30)]), holes=(hole,), epochs=((0, 4),))
     lane.next_ordinal, lane.position = 15, 30
     assert last_copied(lane) == (13, 4)
+
+
+def test_a_chunk_does_not_wait_for_what_is_known_to_be_lost_by_now(leapt: Leapt) -> None:
+    play, _ = leapt
+    (wake,) = play.tell(PartingTold(fetched(*leapt).question, NOT_LEADER))
+    assert isinstance(wake, Wake)
+    play.lane.record, play.lane.left = None, None
+    (again,) = play.tell(Woken(wake.question))
+    assert isinstance(again, FetchFrom)
+    assert play.lane.unproven is None

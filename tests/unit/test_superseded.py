@@ -37,15 +37,21 @@ def play() -> Play:
     return play
 
 
-def looked_up(
-    play: Play, shared: int, end: int, own: tuple[OwnBatch, ...], others: tuple[Interval, ...] = ()
-) -> AskSuperseded:
-    """What is looked up when the log is that of the mark up to `shared`, and holds these batches from there on."""
+def resumed(play: Play, end: int) -> AskScan:
+    """Another leader leads. Its log ends here, and it does not know the producer."""
     play.tell(EndTold(play.lane.asked, 0, 3, end))
     play.tell(ProducersTold(play.lane.asked, 0, None))
     play.tell(EndTold(play.lane.asked, 0, 3, end))
     (scan,) = play.tell(VisibleTold(play.lane.asked, 0, end, 0))
     assert isinstance(scan, AskScan)
+    return scan
+
+
+def looked_up(
+    play: Play, shared: int, end: int, own: tuple[OwnBatch, ...], others: tuple[Interval, ...] = ()
+) -> AskSuperseded:
+    """What is looked up when the log is that of the mark up to `shared`, and holds these batches from there on."""
+    scan = resumed(play, end)
     (asked,) = play.tell(Scanned(scan.question, 0, scan.purpose, scan.start, scan.end, (), others, compacts=True))
     assert isinstance(asked, AskShared)
     (scan,) = play.tell(SharedTold(asked.question, 0, 1, shared))
@@ -133,11 +139,7 @@ def test_an_empty_log_does_not_stand_for_what_was_acknowledged(play: Play) -> No
     written up to the mark's offset since."""
     play.lane.mark = Mark(0, 1, 1)
     play.lane.acked, play.lane.acknowledged = 4, ((4, 1),)
-    play.tell(EndTold(play.lane.asked, 0, 3, 1))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, 1))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 1, 0))
-    assert isinstance(scan, AskScan)
+    scan = resumed(play, 1)
     (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 1, (), ((0, 1),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 0, 3)]
@@ -263,11 +265,7 @@ def test_what_follows_the_end_at_a_loss_is_newer_than_what_was_still_to_be_copie
     play.fold(TargetRun(LANE, 2, 0, 3, 1))
     play.fold(HoleFound(LANE, 2, -1, -2, 0, 2), SourceRun(LANE, 2, (Run(0, 0), Run(2, 9))))
     play.lane.mark, play.lane.acked, play.lane.acknowledged = Mark(0, 1, 2), 0, ()
-    play.tell(EndTold(play.lane.asked, 0, 3, 4))
-    play.tell(ProducersTold(play.lane.asked, 0, None))
-    play.tell(EndTold(play.lane.asked, 0, 3, 4))
-    (scan,) = play.tell(VisibleTold(play.lane.asked, 0, 4, 0))
-    assert isinstance(scan, AskScan)
+    scan = resumed(play, 4)
     (asked,) = play.tell(Scanned(scan.question, 0, "resume", 0, 4, (), ((1, 4),), compacts=True))
     assert isinstance(asked, AskSuperseded)
     assert asked.missing == (Missing("lost", 0, 1, 1, has_room=False, leader_epoch=2),)
