@@ -1,4 +1,4 @@
-"""How a lane stands still: a fact for the ledger, a line for people, nothing skipped."""
+"""Halting a lane: the ledger records why, a line reports it, and nothing is skipped."""
 
 from mirrord.flow.asking import answers, append, ask, new_round, settles
 from mirrord.flow.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
@@ -20,18 +20,18 @@ def drop(lane: Lane) -> None:
 
 
 def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
-    """Halt this lane alone. [start, end) are the source offsets concerned; the line names the lane by itself."""
+    """Halt only this lane. [start, end) are the source offsets concerned. The lane's name is added to the line."""
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
     return stand_still(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
 
 
 def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Do nothing more until these facts, or somebody, say otherwise."""
+    """Halt and record these facts."""
     return [*wait_here(lane), *tell(lane, facts), Halted(lane.halt_line)]
 
 
 def wait_here(lane: Lane) -> Effects:
-    """Stand still, and say nothing of it yet."""
+    """Halt without recording it yet."""
     new_round(lane)
     lane.phase = Phase.HALTED
     drop(lane)
@@ -40,7 +40,7 @@ def wait_here(lane: Lane) -> Effects:
 
 
 def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
-    """Tell the ledger why; it is told again until it binds."""
+    """Append the facts to the ledger; the append is retried until it binds."""
     lane.halt_facts = facts
     effect = append(lane, facts)
     lane.facts_tag = effect.tag
@@ -48,14 +48,14 @@ def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
 
 
 def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
-    """Whoever reads the ledger has to learn of a halt: an append that failed is tried again, for it may stand twice."""
+    """Retry an append that failed. The ledger must contain the halt, and containing it twice does no harm."""
     match signal:
         case Bound() | AppendFailed() if not settles(lane, signal.tag):
             return []
         case Bound():
             if not all(signal.bound):
                 return leave(lane, "another replicator took the lane")
-            # What was told before the halt counts for a lane that goes on.
+            # Facts from before the halt count for a lane that resumes.
             lane.notes.discard(signal.tag)
             for intent in [each for each in lane.intents if each[0] == signal.tag]:
                 lane.intents.remove(intent)
@@ -74,7 +74,7 @@ def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
 
 
 def leave(lane: Lane, why: str) -> Effects:
-    """The lane belongs to somebody else: drop everything, write nothing."""
+    """Leave the lane, because another replicator owns it: drop everything and write nothing."""
     new_round(lane)
     lane.phase = Phase.GONE
     drop(lane)

@@ -123,8 +123,9 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 
 
 def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
-    """The source offset at which a lane resumes with an ordinal. If the source has lost the record that this stood for,
-    and the target has lost it as well, the lane resumes where the source's log parts."""
+    """Return the source offset at which a lane resumes with an ordinal.
+
+    If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges."""
     offset = record.source_runs.offset_of(ordinal)
     if offset is None or mended_until(record, ordinal) > ordinal:
         return offset
@@ -148,13 +149,15 @@ def last_copied(lane: Lane) -> tuple[int, int] | None:
 
 
 def read_until(lane: Lane) -> tuple[int, int] | None:
-    """Where the lane leapt, and the epoch in front of that. If it leapt before this round, or did not know the epoch,
-    the ledger tells what was copied."""
+    """Return the position from which the lane leapt, and the epoch before it.
+
+    If the lane leapt in an earlier round, or did not know the epoch, return what the ledger knows as copied.
+    """
     return lane.left or last_copied(lane)
 
 
 def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
-    """The same as `parting`, by all epochs that the ledger tells."""
+    """Return the same as `parting`, from all epochs in the ledger."""
     record, start = lane.record, parting(lane, epoch, end)
     if record is None or epoch < 0:
         return start

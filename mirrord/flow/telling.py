@@ -1,4 +1,4 @@
-"""What a lane tells the ledger about things that have already happened, and what hangs on the ledger knowing them."""
+"""Facts that a lane records about what has already happened, and the progress mark that waits for them."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from mirrord.model.facts import LaneFact
 
 
 def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
-    """Append facts that nothing waits for but the progress mark: it must not lie above what the ledger explains."""
+    """Append facts. Only the progress mark waits for them: it must not exceed what the ledger explains."""
     if not facts:
         return []
     effect = append(lane, facts)
@@ -18,7 +18,7 @@ def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
 
 
 def go_back_to_told(lane: Lane) -> None:
-    """Facts were lost: what they told of has to be read from the target log once more."""
+    """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
     lane.notes.clear()
     lane.mark = lane.told
     if lane.undone is not None:

@@ -47,7 +47,7 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
-    """Whether the source still has what was copied: behind that which is copied again, or in front of the position."""
+    """Handle the answer whether the source still has what was copied."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.unproven is not None:
