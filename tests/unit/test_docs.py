@@ -11,7 +11,7 @@ from mirrord.model.config import load_text
 from mirrord.model.status import FlowState, HostState
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 FILE = re.compile(r"\b(?:mirrord|actors|policies|tests|bench|conf|docs)/[\w./-]*\w")
 LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
@@ -27,7 +27,7 @@ def picture(name: str) -> str:
     return found[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_file_that_is_named_exists(page: Path) -> None:
     text = page.read_text()
     missing = [name for name in FILE.findall(text) if not (ROOT / name).exists() and name not in NO_FILES]
@@ -54,7 +54,7 @@ def test_the_picture_of_packages_has_all_of_them() -> None:
     assert drawn == there - {"mirrord", "bench", "tests"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_that_is_named_exists(page: Path) -> None:
     text = page.read_text()
     typed = re.findall(r"(?<!`)`([^`\n]+)`(?!`)", text)
