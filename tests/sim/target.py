@@ -120,6 +120,8 @@ class FakeTarget:
         self.foreign_numbers = 0
         self.lost: set[int] = set()
         """Numbers of records that an election took away."""
+        self.cleaned: set[int] = set()
+        """Numbers of records that a replica's cleaner removed."""
         self.leapt = False
         """Having forgotten, a broker took a batch that does not follow the producer's last one."""
 
@@ -296,6 +298,7 @@ class FakeTarget:
                 0 if number and stored.base + delta < newest.get(self.key(number), -1) else number
                 for delta, number in enumerate(stored.numbers)
             )
+            self.cleaned.update(each for each in {*stored.numbers} - {*numbers} if each)
             known = broker.memory.get(stored.producer)
             is_last = known is not None and known.batches[-1][2] == stored.base
             if any(numbers) or is_last or stored.end >= broker.end:

@@ -433,9 +433,11 @@ def _may_halt(world: World, record: LaneState) -> bool:
     ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
     if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
         return True
-    # What was to be compared is gone from both logs, so nobody knows what to put over what (docs/gaps.md, "Open").
+    # The records to be compared are gone from both logs: the source has deleted them, and the copy's cleaner or an
+    # unclean election has removed them. So nothing shows which records the ordinals stand for (docs/gaps.md, "Open").
     differs = record.last_check is not None and record.last_check.outcome == "different"
-    if reason == "unexplained" and differs and world.shape.cleans and world.target.lost and world.source.expired:
+    is_gone = bool(world.target.lost) or not world.target.cleaned.isdisjoint(world.source.expired)
+    if reason == "unexplained" and differs and world.shape.cleans and world.source.expired and is_gone:
         return True
     return bool((world.source.expired or world.source.cut) and (record.holes or world.rebuilds))
 
