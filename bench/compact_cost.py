@@ -24,8 +24,8 @@ from mirrord.model.config_file import load_file
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
 from mirrord.model.names import ClusterId
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.supervise import Surroundings
 
 RUNS = 10_000_000
 TRANSLATIONS = 2_000
@@ -128,7 +128,7 @@ def _run(*words: str) -> str:
 async def _ask(conf: str) -> Answered:
     config = load_file(conf).config
     (flow,) = config.flows
-    store: LedgerStore = Surroundings(config, DEADLINE_S).ledger(flow)
+    store: LedgerStore = ClusterAccess(config, DEADLINE_S).ledger(flow)
     began = time.perf_counter()
     await store.open(read_only=True)
     open_s = time.perf_counter() - began

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.translating import Answer, Chart, Place, Question, answer, chart
 
 __all__ = ["Answer", "Place", "Question", "translate", "translate_all"]
@@ -40,10 +40,10 @@ def translate_all(conf: Config | str | Path, questions: Iterable[Question]) -> l
 
 
 async def _translate_all(config: Config, questions: Sequence[Question]) -> list[Answer]:
-    surroundings = Surroundings(config, PATIENCE_S)
+    access = ClusterAccess(config, PATIENCE_S)
     charts: dict[str, Chart] = {}
     for name in dict.fromkeys(question.flow for question in questions):
-        store = surroundings.ledger(config.flow(name))
+        store = access.ledger(config.flow(name))
         await store.open(read_only=True)
         try:
             charts[name] = await chart(store)

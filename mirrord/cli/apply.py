@@ -14,10 +14,10 @@ from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges, FlowChange
 from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.preflight import check_start
 from mirrord.shell.remote import order_apply
-from mirrord.shell.supervise import Surroundings
 from policies.flows import LOADING
 
 _EPILOG = """Flows may come and go, and topics, groups, what is kept in step, and limits may change. Lanes of topics
@@ -46,9 +46,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
-    surroundings = Surroundings(config, PATIENCE_S)
-    address = await _daemon(config, surroundings)
-    await check_start(config, surroundings.admin, surroundings.ledger)
+    access = ClusterAccess(config, PATIENCE_S)
+    address = await _daemon(config, access)
+    await check_start(config, access.admin, access.ledger)
     changes = await order_apply(address, config, dry_run=True)
     if changes.refused:
         raise ConfigError("\n".join(f"nothing is changed: {line}" for line in changes.refused))
@@ -67,9 +67,9 @@ async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
     return 0
 
 
-async def _daemon(config: Config, surroundings: Surroundings) -> str:
+async def _daemon(config: Config, access: ClusterAccess) -> str:
     """The address of the daemon of this instance that holds one of the flows."""
-    views = await read_ledgers(config, surroundings)
+    views = await read_ledgers(config, access)
     held = [view for view in views.values() if isinstance(view, LedgerView)]
     ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]
     addresses = sorted({view.http for view in ours if view.http})

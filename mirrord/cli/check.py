@@ -14,9 +14,9 @@ from mirrord.cli.watching import console
 from mirrord.model.config_file import load_file
 from mirrord.model.findings import Finding
 from mirrord.shell.check import Report, check
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.cluster_look import ClusterSeen
 from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.supervise import Surroundings
 from policies.flows import LOADING
 
 _EPILOG = """Reachability and releases of every broker, the rights that this configuration needs, settings that make the
@@ -40,7 +40,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Prints what was found. Raises ConfigError."""
     config, remarks = load_file(arguments.conf, LOADING)
     config = some_flows(config, arguments)
-    report = asyncio.run(check(config, Surroundings(config, PATIENCE_S), probe=arguments.probe))
+    report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))
     notes = tuple(Finding(severity="note", where=arguments.conf, what=remark) for remark in remarks)
     report = msgspec.structs.replace(report, findings=(*report.findings, *notes))
     if arguments.json:

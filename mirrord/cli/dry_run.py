@@ -13,8 +13,8 @@ from mirrord.ledger.errors import ForeignFlow
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 _WORDS = {
@@ -41,7 +41,7 @@ def run(config: Config, *, as_json: bool) -> int:
 
 
 async def _gather(config: Config) -> list[Beginning]:
-    surveys = await survey_flows(config, Surroundings(config, PATIENCE_S))
+    surveys = await survey_flows(config, ClusterAccess(config, PATIENCE_S))
     found: list[Beginning] = []
     for name, survey in surveys.items():
         if not isinstance(survey, FlowSurvey):

@@ -14,8 +14,8 @@ from mirrord.model.config import Config
 from mirrord.model.config_changes import ConfigChanges
 from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, MirrordError
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.preflight import check_start
-from mirrord.shell.supervise import Surroundings
 from policies.flows import LOADING
 
 Apply = Callable[[Config], Awaitable[ConfigChanges]]
@@ -48,8 +48,8 @@ async def _reload(path: str, arguments: argparse.Namespace, apply: Apply) -> Non
         config = some_flows(config, arguments)
         for remark in remarks:
             log.warning("configuration_remark", remark=remark)
-        surroundings = Surroundings(config)
-        await check_start(config, surroundings.admin, surroundings.ledger)
+        access = ClusterAccess(config)
+        await check_start(config, access.admin, access.ledger)
         changes = await apply(config)
         if changes.refused:
             raise ConfigError("\n".join(changes.refused))

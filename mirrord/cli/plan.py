@@ -16,10 +16,10 @@ from mirrord.cluster.steps import NOT_SYNCED, Step
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Finding, worst_first
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.hazards import find_hazards
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.planned import planned_steps
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 from policies.flows import LOADING
 
@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _gather(config: Config) -> Plan:
-    surroundings = Surroundings(config, PATIENCE_S)
-    surveys = await survey_flows(config, surroundings)
+    access = ClusterAccess(config, PATIENCE_S)
+    surveys = await survey_flows(config, access)
     faults = [f"flow {name}: {each}" for name, each in surveys.items() if isinstance(each, EnvironmentFault)]
     if faults:
         raise EnvironmentFault("\n".join(faults))
@@ -68,7 +68,7 @@ async def _gather(config: Config) -> Plan:
     for survey in surveys.values():
         assert isinstance(survey, FlowSurvey)  # noqa: S101 - all others are faults
         steps += await planned_steps(config, survey)
-        findings += await find_hazards(config, survey, surroundings.ledger)
+        findings += await find_hazards(config, survey, access.ledger)
     return Plan(steps, worst_first(findings))
 
 

@@ -22,11 +22,11 @@ from mirrord.model.orders import Order, OrderAnswer, origin_words
 from mirrord.model.quarantine import Parked
 from mirrord.shell.attic import run_memory
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.left_out import WITHOUT, bring_back, find, park
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 
 _EPILOG = """A record that the target refuses for what it holds, or that the source cannot give, stops its partition
 alone: it stands in quarantine until somebody decides. `skip` leaves it out: that is a verdict (rejected) in the ledger,
@@ -155,7 +155,7 @@ def _show(arguments: argparse.Namespace) -> int:
 
 
 async def _read(config: Config) -> list[Entry]:
-    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     found: list[Entry] = []
     for name, view in views.items():
         if isinstance(view, LedgerMissing):

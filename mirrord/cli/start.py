@@ -29,11 +29,12 @@ from mirrord.model.handover import Predecessor, Successor
 from mirrord.model.status import Status
 from mirrord.shell import logs
 from mirrord.shell.catch_up import CatchUp
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.engine_process import ProcessEngine
 from mirrord.shell.lease_holder import new_identity
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.preflight import check_start
-from mirrord.shell.supervise import Supervisor, Surroundings
+from mirrord.shell.supervise import Supervisor
 from policies.flows import LOADING
 
 LOOK_S = 1.0
@@ -141,11 +142,11 @@ def _options(arguments: argparse.Namespace) -> list[str]:
 
 
 async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
-    surroundings = Surroundings(config)
+    access = ClusterAccess(config)
     # Ray takes seconds to import: meanwhile the clusters can be asked.
     loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
-    await check_start(config, surroundings.admin, surroundings.ledger)
-    predecessor = await find_predecessor(config, surroundings) if arguments.upgrade else None
+    await check_start(config, access.admin, access.ledger)
+    predecessor = await find_predecessor(config, access) if arguments.upgrade else None
     daemon = await loading
     address = await daemon.start(predecessor)
     waiting = asyncio.create_task(daemon.wait())
@@ -153,7 +154,7 @@ async def _run(config: Config, log_directory: str, view: "_Table | _Lines", argu
     reload_on_hangup(arguments, daemon.apply, daemon.stop)
     tell_fd = arguments.tell_fd
     telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
-    migration = CatchUp(config, surroundings) if arguments.until_caught_up else None
+    migration = CatchUp(config, access) if arguments.until_caught_up else None
     ended = _Ended(migration) if migration else None
     with view.of(address, daemon.dashboard):
         while not waiting.done():

@@ -8,9 +8,9 @@ from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.remote import NoAnswer, order_stop
-from mirrord.shell.supervise import Surroundings
 
 DRAINED_S = 15.0
 """A drain takes 10 s at most."""
@@ -32,8 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 async def _stop(config: Config) -> list[str]:
     """Lines that say what happened."""
-    surroundings = Surroundings(config, PATIENCE_S)
-    views = await read_ledgers(config, surroundings)
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
     faults = [f"flow {name}: {view}" for name, view in views.items() if _is_fault(view)]
     addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
     lines: list[str] = []
@@ -43,17 +43,17 @@ async def _stop(config: Config) -> list[str]:
         except NoAnswer as fault:
             faults.append(str(fault))
         else:
-            await _until_left(config, surroundings, address)
+            await _until_left(config, access, address)
             lines.append(f"stopped the daemon at {address}")
     if faults:
         raise EnvironmentFault("\n".join([*lines, *faults]))
     return lines or ["no daemon runs these flows"]
 
 
-async def _until_left(config: Config, surroundings: Surroundings, address: str) -> None:
+async def _until_left(config: Config, access: ClusterAccess, address: str) -> None:
     deadline = time.monotonic() + DRAINED_S
     while True:
-        views = await read_ledgers(config, surroundings)
+        views = await read_ledgers(config, access)
         if not any(isinstance(view, LedgerView) and view.http == address for view in views.values()):
             return
         if time.monotonic() > deadline:

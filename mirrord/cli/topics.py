@@ -15,8 +15,8 @@ from mirrord.cluster.topic_list import TopicLine, with_orders
 from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.orders import Orders
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, recorded_lines, survey_flows
 from policies.flows import LOADING
 
@@ -68,8 +68,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _gather(config: Config) -> list[FlowTopics]:
-    surroundings = Surroundings(config, PATIENCE_S)
-    surveys, views = await asyncio.gather(survey_flows(config, surroundings), read_ledgers(config, surroundings))
+    access = ClusterAccess(config, PATIENCE_S)
+    surveys, views = await asyncio.gather(survey_flows(config, access), read_ledgers(config, access))
     flows: list[FlowTopics] = []
     for flow in config.flows:
         survey, view = surveys[flow.name], views[flow.name]

@@ -8,10 +8,10 @@ import structlog
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
 from mirrord.model.handover import HandoverCall, HandoverTerms, Predecessor, Successor
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import LedgerView, read_ledgers
 from mirrord.shell.program import program
 from mirrord.shell.remote import NoAnswer, hand_over
-from mirrord.shell.supervise import Surroundings
 
 ASK_S = 5.0
 
@@ -25,9 +25,9 @@ def check_upgrade(arguments: argparse.Namespace) -> None:
         raise ConfigError(f"--upgrade takes over from a daemon that goes on copying: it cannot go with {other}")
 
 
-async def find_predecessor(config: Config, surroundings: Surroundings) -> Predecessor:
+async def find_predecessor(config: Config, access: ClusterAccess) -> Predecessor:
     """The daemon that runs just these flows. Raises ConfigError, EnvironmentFault."""
-    http = _address(await read_ledgers(config, surroundings))
+    http = _address(await read_ledgers(config, access))
     try:
         answer = await hand_over(http, config, HandoverCall(verb="terms"), ASK_S)
     except NoAnswer as fault:

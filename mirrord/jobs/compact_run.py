@@ -7,10 +7,10 @@ from pathlib import Path
 
 from mirrord.ledger.errors import LedgerMissing
 from mirrord.model.config import Config, FlowConfig
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.compaction import Compacted, FileWork, Spread, Wanted, compact, write
 from mirrord.shell.map_archive import ArchiveFile, writable
 from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.supervise import Surroundings
 
 Tell = Callable[[str, int, int], None]
 """Is called with a flow, and how many gaps of how many are written."""
@@ -47,7 +47,7 @@ def _here(works: Sequence[FileWork]) -> list[ArchiveFile]:
 
 async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
     """How many runs there are to be moved, without moving any; None: the flow has never run."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
     except LedgerMissing:
@@ -61,7 +61,7 @@ async def _look(config: Config, flow: FlowConfig, wanted: Wanted) -> int | None:
 async def _compact(
     config: Config, flow: FlowConfig, folder: Path, wanted: Wanted, spread: Spread, tell: Tell
 ) -> Compacted:
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open()
     try:
         return await compact(

@@ -6,8 +6,8 @@ import msgspec
 
 from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, MirrordError
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 
 
 async def ledgers_meant(
@@ -20,7 +20,7 @@ async def ledgers_meant(
     prefix, _, name = name.rpartition(":")
     for chosen in filter(None, (flow, prefix)):
         config = msgspec.structs.replace(config, flows=(config.flow(chosen),))
-    return name, await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    return name, await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
 
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:

@@ -24,11 +24,11 @@ from mirrord.shell.attic import run_memory
 from mirrord.shell.audit_selection import NO_LEDGER, Uncopied, uncopied
 from mirrord.shell.auditing import AuditedLane, is_compacted
 from mirrord.shell.brought_back import brought_back
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.effective import topic_settings
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_reading import LedgerReading, read_gaps
 from mirrord.shell.log_offsets import log_offsets, offsets_at
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.topics import KafkaTopicAdmin
 
 PATIENCE_S = 10.0
@@ -381,7 +381,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
     explained by what the ledger held by then."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)
     try:
         progress = dict(store.state.progress)

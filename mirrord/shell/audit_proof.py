@@ -10,7 +10,7 @@ from mirrord.audit.ranges import pieces
 from mirrord.model.audit_facts import RangeAudited
 from mirrord.model.config import Config, FlowConfig
 from mirrord.shell.audit_plan import PATIENCE_S, FlowPlan
-from mirrord.shell.supervise import Surroundings
+from mirrord.shell.cluster_access import ClusterAccess
 
 log = structlog.get_logger()
 
@@ -22,7 +22,7 @@ async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence
     would not look at them: it takes a target that loses its end just then. Raises EnvironmentFault.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open()
     try:
         await store.read_to_end()

@@ -10,9 +10,9 @@ from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.discovery import Looked
 from mirrord.shell.log_offsets import log_offsets
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import survey_flows
 
 NO_LEDGER = "the flow has no ledger: it has never run, or its ledger was deleted"
@@ -36,7 +36,7 @@ async def uncopied(
 ) -> list[Uncopied]:
     """The partitions of selected topics that match one of the regexes, if there are any. `state` is None without a
     ledger. Raises EnvironmentFault."""
-    survey = (await survey_flows(config, Surroundings(config, patience_s)))[flow.name]
+    survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
     looked, patterns = survey.looked, [re.compile(pattern) for pattern in topics]

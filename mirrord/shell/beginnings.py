@@ -15,6 +15,7 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import FlowOpened, InheritedBy
 from mirrord.shell.aliases import check_alias
 from mirrord.shell.asks import Asks
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.found_copies import FoundCopies
 from mirrord.shell.frames import BufferPool
@@ -25,7 +26,6 @@ from mirrord.shell.links import Backoff
 from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.observe import PATIENCE_S
 from mirrord.shell.reading import Stretches
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
 from mirrord.wire.batch import HeaderTuple
 
@@ -67,7 +67,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     """
     flow = survey.flow
     try:
-        ledger = await read_state(flow, Surroundings(config, PATIENCE_S).ledger)
+        ledger = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     except LedgerMissing:
         ledger = FlowState()
     clusters = ((flow.source, survey.looked.source.cluster_id), (flow.target, survey.looked.target.cluster_id))
@@ -79,7 +79,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
     committed = (flow.isolation == "read_committed", False)
     asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
     sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
-    foreign = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
+    foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
 
     async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
         return {at for at, header in enumerate(headers) if header[9] in foreign}

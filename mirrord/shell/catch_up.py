@@ -15,9 +15,9 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import LOSSES, Reason
 from mirrord.model.names import TopicPartition
 from mirrord.model.status import FlowStatus, LaneStatus, Status
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.hazards import read_state
 from mirrord.shell.log_offsets import log_offsets
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 UNCOVERED_S = 30.0
@@ -54,9 +54,9 @@ class FlowProof(msgspec.Struct, frozen=True):
 class CatchUp:
     """One migration."""
 
-    def __init__(self, config: Config, surroundings: Surroundings) -> None:
+    def __init__(self, config: Config, access: ClusterAccess) -> None:
         self._config = config
-        self._surroundings = surroundings
+        self._access = access
         self._ends: dict[str, Ends] = {}
         self._final = False
         self._since: dict[str, float] = {}
@@ -84,7 +84,7 @@ class CatchUp:
 
     async def _look(self) -> bool:
         """Ask for the ends of every selected partition; whether all could be asked."""
-        surveys = await survey_flows(self._config, self._surroundings)
+        surveys = await survey_flows(self._config, self._access)
         ends: dict[str, Ends] = {}
         for flow in self._config.flows:
             survey = surveys[flow.name]
@@ -135,8 +135,8 @@ class CatchUp:
         return asyncio.get_running_loop().time()
 
     async def _prove(self, flow: FlowConfig, ends: Ends) -> FlowProof:
-        state = await read_state(flow, self._surroundings.ledger)
-        survey = (await survey_flows(self._config, self._surroundings))[flow.name]
+        state = await read_state(flow, self._access.ledger)
+        survey = (await survey_flows(self._config, self._access))[flow.name]
         if not isinstance(survey, FlowSurvey):
             raise survey
         source, target = (self._config.clusters[alias] for alias in (flow.source, flow.target))

@@ -12,19 +12,19 @@ from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.facts import FlowOpened
 from mirrord.model.findings import Finding, worst_first
-from mirrord.model.names import Alias
+from mirrord.model.names import Alias, probe_topic
 from mirrord.shell.aliases import check_alias
 from mirrord.shell.backlog import backlog_findings, clock_findings
 from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
 from mirrord.shell.check_rights import rights_findings
 from mirrord.shell.check_settings import expiry_ms, own_topics_findings, settings_findings
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.cluster_look import ClusterSeen, look_at
 from mirrord.shell.hazards import find_hazards, read_state
 from mirrord.shell.ledger_store import check_clusters
 from mirrord.shell.preflight import token_fault
-from mirrord.shell.probe import NotProbed
+from mirrord.shell.probe import NotProbed, probe_target
 from mirrord.shell.rights import RightSeen
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 
@@ -43,7 +43,7 @@ class Report(msgspec.Struct, frozen=True):
         return not any(finding.severity == "error" for finding in self.findings)
 
 
-async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> Report:
+async def check(config: Config, access: ClusterAccess, *, probe: bool) -> Report:
     """Looks at every cluster and flow; what cannot be asked becomes a finding.
 
     `probe` also writes into the probe topic of each flow, and removes it again.
@@ -58,10 +58,10 @@ async def check(config: Config, surroundings: Surroundings, *, probe: bool) -> R
     reached = tuple(flow for flow in config.flows if not seen[flow.source].error and not seen[flow.target].error)
     rights: list[RightSeen] = []
     if reached:
-        surveys = await survey_flows(config.only(reached), surroundings)
+        surveys = await survey_flows(config.only(reached), access)
         for name, survey in surveys.items():
             if isinstance(survey, FlowSurvey):
-                more, found = await _check_flow(config, surroundings, survey, seen, probe=probe)
+                more, found = await _check_flow(config, access, survey, seen, probe=probe)
                 rights += more
                 findings += found
             else:
@@ -94,25 +94,25 @@ def _reachability(cluster: ClusterSeen) -> Iterator[Finding]:
 
 
 async def _check_flow(
-    config: Config, surroundings: Surroundings, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen], *, probe: bool
+    config: Config, access: ClusterAccess, survey: FlowSurvey, seen: Mapping[Alias, ClusterSeen], *, probe: bool
 ) -> tuple[list[RightSeen], list[Finding]]:
     flow = survey.flow
-    ledger, findings = await _ledger(surroundings, survey)
+    ledger, findings = await _ledger(access, survey)
     rights: list[RightSeen] = []
     timeout_s = config.runtime.request_timeout_ms / 1000
 
     async def rights_too() -> list[Finding]:
-        found, faults = await rights_findings(config, surroundings.admin, survey, ledger, seen)
+        found, faults = await rights_findings(config, access.admin, survey, ledger, seen)
         rights.extend(found)
         return faults
 
     parts: dict[str, Awaitable[list[Finding]]] = {
-        "hazards": find_hazards(config, survey, surroundings.ledger),
+        "hazards": find_hazards(config, survey, access.ledger),
         "rights": rights_too(),
         "settings": settings_findings(config, survey, seen[flow.target]),
         "the ledger's topics": own_topics_findings(config.clusters[flow.target], survey, timeout_s),
-        "how old the backlog is": _backlog(config, surroundings, survey, ledger, seen),
-        "clocks": clock_findings(config, survey, surroundings.clock.wall_ms()),
+        "how old the backlog is": _backlog(config, access, survey, ledger, seen),
+        "clocks": clock_findings(config, survey, access.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),
     }
     # At once: most of the time goes by while a broker is waited for.
@@ -126,11 +126,11 @@ async def _check_flow(
         else:
             findings += answer
     if probe:
-        findings.append(await _probe(flow, surroundings))
+        findings.append(await _probe(config, flow, access))
     return rights, findings
 
 
-async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
+async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
     """What the flow's ledger says, empty when it is not begun; None when that cannot be known."""
     flow, looked = survey.flow, survey.looked
     if looked.source.cluster_id == looked.target.cluster_id:
@@ -143,7 +143,7 @@ async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> tuple[FlowS
         )
         return None, [same]
     try:
-        state = await read_state(flow, surroundings.ledger)
+        state = await read_state(flow, access.ledger)
         check_clusters(state, FlowOpened(flow.name, looked.source.cluster_id, looked.target.cluster_id))
         check_alias(flow, state)
     except LedgerMissing:
@@ -161,7 +161,7 @@ async def _ledger(surroundings: Surroundings, survey: FlowSurvey) -> tuple[FlowS
 
 async def _backlog(
     config: Config,
-    surroundings: Surroundings,
+    access: ClusterAccess,
     survey: FlowSurvey,
     ledger: FlowState | None,
     seen: Mapping[Alias, ClusterSeen],
@@ -169,7 +169,7 @@ async def _backlog(
     remembered_ms = await expiry_ms(config, seen[survey.flow.target])
     if remembered_ms is None:
         return []
-    return await backlog_findings(config, survey, ledger, remembered_ms, surroundings.clock.wall_ms())
+    return await backlog_findings(config, survey, ledger, remembered_ms, access.clock.wall_ms())
 
 
 async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
@@ -191,10 +191,10 @@ async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | No
     ]
 
 
-async def _probe(flow: FlowConfig, surroundings: Surroundings) -> Finding:
+async def _probe(config: Config, flow: FlowConfig, access: ClusterAccess) -> Finding:
     where = f"{flow.target}: its brokers"
     try:
-        probed = await surroundings.probe(flow, None)
+        probed = await probe_target(config.clusters[flow.target], probe_topic(flow.name), access.clock, None)
     except NotProbed as fault:
         return Finding(severity="warning", flow=flow.name, where=where, what=f"they could not be probed: {fault}")
     remarks = f" ({'; '.join(probed.remarks)})" if probed.remarks else ""

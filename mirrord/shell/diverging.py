@@ -21,11 +21,11 @@ from mirrord.model.intervals import Interval
 from mirrord.model.names import LaneId, TopicPartition
 from mirrord.shell.arrow import arrow
 from mirrord.shell.audit_plan import read_told
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.hazards import producers_back
 from mirrord.shell.log_offsets import offsets_at
 from mirrord.shell.log_reader import LogReader, open_logs
 from mirrord.shell.records import decode
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import survey_flows
 from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.wire.batch import CONTROL, TRANSACTIONAL
@@ -119,7 +119,7 @@ async def diverge(
     if not lanes and not waiting:
         return []
     is_two_way = any(goes_back(flow, other) for other in config.all_flows)
-    copied_back = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
+    copied_back = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
     found: list[Diverging] = []
     committed = flow.isolation == "read_committed"
     sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
@@ -156,7 +156,7 @@ async def diverge(
 
 async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
     """Source partitions that the flow is to copy, and of which nothing is copied. Raises EnvironmentFault."""
-    survey = (await survey_flows(config, Surroundings(config, PATIENCE_S)))[flow.name]
+    survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
     there, patterns = survey.looked.source.topics, [re.compile(pattern) for pattern in topics]

@@ -14,6 +14,7 @@ from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.groups import GroupsReport, GroupStatus
 from mirrord.model.names import Alias, ClusterId
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.connections import ConnectionOptions
 from mirrord.shell.frames import BufferPool
 from mirrord.shell.group_admin import GroupAdmin
@@ -24,7 +25,6 @@ from mirrord.shell.group_source import values_of
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.remote import NoAnswer, ask_groups
-from mirrord.shell.supervise import Surroundings
 from mirrord.wire.groups import CommittedOffset, TopicPartition
 
 ANSWER_S = 5.0
@@ -37,8 +37,8 @@ def gather_groups(config: Config) -> list[GroupsReport]:
 
 
 async def _gather(config: Config) -> list[GroupsReport]:
-    surroundings = Surroundings(config, PATIENCE_S)
-    views = await read_ledgers(config, surroundings)
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
     if all(isinstance(view, MirrordError) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     told: dict[str, GroupsReport] = {}

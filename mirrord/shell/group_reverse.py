@@ -16,6 +16,7 @@ from mirrord.model.config_checks import goes_back
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.groups import GroupsReport, GroupStatus
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.group_admin import GroupAdmin
 from mirrord.shell.group_back import GroupBack
 from mirrord.shell.group_ends import LaneEnds
@@ -26,7 +27,6 @@ from mirrord.shell.group_rounds import GroupRounds
 from mirrord.shell.metadata import ClusterView
 from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 from mirrord.shell.remote import NoAnswer, ask_groups
-from mirrord.shell.supervise import Surroundings
 from mirrord.wire.groups import TopicPartition
 
 ROUNDS_S = 10.0
@@ -56,7 +56,7 @@ def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
 
 
 async def _gather(config: Config, order: Order) -> list[GroupsReport]:
-    views = await read_ledgers(config, Surroundings(config, PATIENCE_S))
+    views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
     if all(isinstance(view, MirrordError) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     told: dict[str, GroupsReport] = {}

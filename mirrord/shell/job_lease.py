@@ -20,9 +20,9 @@ from mirrord.model.config import Config
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.model.job_facts import Job, JobBegan, JobEnded, JobRenewed, JobState, Outcome
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.lease_holder import is_dead_worker, this_worker
 from mirrord.shell.ledger_store import LedgerStore, append_anew
-from mirrord.shell.supervise import Surroundings
 
 TTL_MS = 60_000
 RENEW_S = 15.0
@@ -121,7 +121,7 @@ class JobLease:
     async def _keep(self) -> None:
         self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
         try:
-            ledgers = Surroundings(self._config, PATIENCE_S)
+            ledgers = ClusterAccess(self._config, PATIENCE_S)
             free = await asyncio.gather(*(self._until_free(ledgers.ledger(flow)) for flow in self._config.flows))
             try:
                 try:

@@ -17,9 +17,9 @@ from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledge
 from mirrord.model.orders import Order, OrderAnswer, origin_words
 from mirrord.model.quarantine import Parked, lettered_from
 from mirrord.shell.asked_flows import ledgers_meant, of_several
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.dead_letters import DeadLetters, NotParked
 from mirrord.shell.observe import PATIENCE_S, LedgerView
-from mirrord.shell.supervise import Surroundings
 
 WITHOUT = "--without-parking"
 
@@ -133,8 +133,8 @@ def _check_policies(found: Found) -> None:
 async def _goal(config: Config, found: Found, into: str | None) -> TopicPartition:
     """Where to append. Raises ConfigError where that would make something else wrong."""
     lane, flow = found.lane, found.flow
-    surroundings = Surroundings(config, PATIENCE_S)
-    admin = surroundings.admin(flow.target)
+    access = ClusterAccess(config, PATIENCE_S)
+    admin = access.admin(flow.target)
     name = into or lane.target_topic
     try:
         there = (await admin.look([name])).topics.get(name)
@@ -144,18 +144,18 @@ async def _goal(config: Config, found: Found, into: str | None) -> TopicPartitio
         raise ConfigError(f"{flow.target} has no topic {name}")
     if into is not None:
         return TopicPartition(into, lane.partition if lane.partition < there.partitions else 0)
-    why = await _why_not(surroundings, found, there)
+    why = await _why_not(access, found, there)
     if why:
         raise ConfigError(f"{why}; --into TOPIC appends the records to another topic of {flow.target}")
     return TopicPartition(name, lane.partition)
 
 
-async def _why_not(surroundings: Surroundings, found: Found, there: Topic) -> str:
+async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
     """Why nothing may be appended to the copy; empty: it may."""
     lane, flow = found.lane, found.flow
     if there.topic_id != lane.key.target_topic_id:
         return f"{lane.target_topic} was created again, and is no longer what the records are left out of"
-    upkeep = surroundings.upkeep(flow.target)
+    upkeep = access.upkeep(flow.target)
     try:
         settings = (await upkeep.settings([lane.target_topic])).topics.get(lane.target_topic, {})
     finally:
@@ -165,7 +165,7 @@ async def _why_not(surroundings: Surroundings, found: Found, there: Topic) -> st
         told = "may be compacted" if policy is None or policy.value is None else "is compacted"
         return f"{lane.target_topic} {told}: behind newer records of its key an older one would take their place"
     if flow.naming == "identity":
-        source = surroundings.admin(flow.source)
+        source = access.admin(flow.source)
         try:
             ledgers = sorted(filter(flow_of_ledger, (await source.look()).topics))
         finally:

@@ -21,6 +21,7 @@ from mirrord.model.facts import LeaseRenewed
 from mirrord.model.names import Alias, TopicPartition
 from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, Status, Totals
 from mirrord.model.version import version
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.door_address import configured
 from mirrord.shell.lane_view import present_lanes, recorded_lanes
 from mirrord.shell.lease_holder import is_dead
@@ -29,7 +30,6 @@ from mirrord.shell.remote import NoAnswer, ask_status
 from mirrord.shell.schedule import job_statuses
 from mirrord.shell.seen_lease import lease_status
 from mirrord.shell.source_ends import EndsAsker
-from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 3.0
 """How long a target may take to tell what its ledgers say: somebody waits for it."""
@@ -60,11 +60,11 @@ def gather_status(config: Config) -> Status:
     return asyncio.run(_gather(config))
 
 
-async def read_ledgers(config: Config, surroundings: Surroundings) -> dict[str, LedgerView | MirrordError]:
+async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, LedgerView | MirrordError]:
     """Every flow's ledger as it stands, or why it cannot be read; LedgerMissing when the flow has never run."""
 
     async def read(flow: FlowConfig) -> LedgerView:
-        store = surroundings.ledger(flow)
+        store = access.ledger(flow)
         await store.open(read_only=True)
         try:
             return LedgerView(flow, store.state, store.renewal)
@@ -81,8 +81,8 @@ async def read_ledgers(config: Config, surroundings: Surroundings) -> dict[str, 
 
 
 async def _gather(config: Config) -> Status:
-    surroundings = Surroundings(config, PATIENCE_S)
-    views = await read_ledgers(config, surroundings)
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
     daemons = await _ask_daemons(view.http for view in views.values() if isinstance(view, LedgerView))
     if any(isinstance(view, LedgerWentBack) for view in views.values()):
         there = await _ask_daemons([configured(config.http)])
@@ -92,13 +92,13 @@ async def _gather(config: Config) -> Status:
     if not told and not any(isinstance(view, known) for view in views.values()):
         raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
     flows = [
-        told[flow.name] if flow.name in told else await _from_ledger(config, surroundings, flow, views[flow.name])
+        told[flow.name] if flow.name in told else await _from_ledger(config, access, flow, views[flow.name])
         for flow in config.flows
     ]
     return Status(
         version=version(),
         instance=config.instance,
-        at_ms=surroundings.clock.wall_ms(),
+        at_ms=access.clock.wall_ms(),
         gathered="daemon" if told else "target",
         flows=tuple(flows),
     )
@@ -114,16 +114,16 @@ async def _ask_daemons(addresses: Iterable[str | None]) -> list[Status]:
 
 
 async def _from_ledger(
-    config: Config, surroundings: Surroundings, flow: FlowConfig, view: LedgerView | MirrordError
+    config: Config, access: ClusterAccess, flow: FlowConfig, view: LedgerView | MirrordError
 ) -> FlowStatus:
     """A flow whose daemon does not answer."""
-    now_ms = surroundings.clock.wall_ms()
+    now_ms = access.clock.wall_ms()
     if not isinstance(view, LedgerView):
         missing, lost = isinstance(view, LedgerMissing), isinstance(view, LedgerWentBack)
         target = ClusterStatus(flow.target, None, missing or lost, error=None if missing or lost else str(view))
         return _flow_status(
             flow,
-            source=await _reach(surroundings, flow.source),
+            source=await _reach(access, flow.source),
             target=target,
             state="stopped" if missing else "down",
             note="the flow has never run" if missing else str(view) if lost else "",
@@ -152,9 +152,9 @@ async def _from_ledger(
     )
 
 
-async def _reach(surroundings: Surroundings, alias: Alias) -> ClusterStatus:
+async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
     """A cluster that nothing else is asked of."""
-    admin = surroundings.admin(alias)
+    admin = access.admin(alias)
     try:
         async with asyncio.timeout(PATIENCE_S):
             return ClusterStatus(alias, (await admin.look([])).cluster_id, True)

@@ -10,8 +10,8 @@ from mirrord.ledger.errors import LedgerMissing
 from mirrord.ledger.state import FlowState
 from mirrord.model.config import Config
 from mirrord.model.config_checks import goes_back
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.hazards import read_state
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey
 from mirrord.shell.upkeep_plan import upkeep_steps
 
@@ -21,12 +21,12 @@ async def planned_steps(config: Config, survey: FlowSurvey) -> list[Step]:
     flow, looked = survey.flow, survey.looked
     if any(goes_back(flow, other) for other in config.all_flows):
         flow = msgspec.structs.replace(flow, propagate_deletes=False)  # nothing is deleted that is copied both ways
-    surroundings = Surroundings(config)
+    access = ClusterAccess(config)
     try:
-        ledger = await read_state(flow, surroundings.ledger)
+        ledger = await read_state(flow, access.ledger)
     except LedgerMissing:
         ledger = FlowState()
-    source, target = surroundings.upkeep(flow.source), surroundings.upkeep(flow.target)
+    source, target = access.upkeep(flow.source), access.upkeep(flow.target)
     try:
         upkeep = await upkeep_steps(flow, looked, ledger, source, target)
     finally:

@@ -29,6 +29,7 @@ from mirrord.model.names import ClusterId, TopicId, TopicPartition
 from mirrord.model.order_facts import CopyingPaused
 from mirrord.shell.beginnings import find_beginnings
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.hazards import producers_back
 from mirrord.shell.lease_holder import this_process
 from mirrord.shell.ledger_kafka import KafkaLog
@@ -37,7 +38,6 @@ from mirrord.shell.ledger_topics import LedgerTopics
 from mirrord.shell.log_reader import LogReader, open_logs
 from mirrord.shell.rebuild_look import LaneLook, LaneRebuilt, Rules
 from mirrord.shell.shaping import Shaping
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 from policies.flows import record_filter_of
 
@@ -68,7 +68,7 @@ class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 async def lost(config: Config, flow: FlowConfig) -> str:
     """What is wrong with the flow's ledger; empty when it is whole. Raises EnvironmentFault when nobody can tell."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
     except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
@@ -93,7 +93,7 @@ async def lost(config: Config, flow: FlowConfig) -> str:
 
 
 async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
-    survey = (await survey_flows(config.only((flow,)), Surroundings(config, PATIENCE_S)))[flow.name]
+    survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
     if not isinstance(survey, FlowSurvey):
         raise survey
     return survey
@@ -129,7 +129,7 @@ async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
     flow = survey.flow
     shaping = Shaping(flow)
     wanted = record_filter_of(flow)
-    foreign = await producers_back(config, flow, Surroundings(config, PATIENCE_S).ledger)
+    foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
     return [
         Rules(
             committed=flow.isolation == "read_committed",
@@ -209,7 +209,7 @@ async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wai
 
 async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
     """The newest sign of life of who has the lease; None where nobody has it, or no ledger tells."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open(read_only=True)
     except (LedgerMissing, LedgerWentBack, LedgerCorrupt):
@@ -243,7 +243,7 @@ async def _forbid(ledger: KafkaLog) -> None:
 
 async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
     """The ledger topic that there was."""
-    upkeep = Surroundings(config, PATIENCE_S).upkeep(flow.target)
+    upkeep = ClusterAccess(config, PATIENCE_S).upkeep(flow.target)
     try:
         refused = (await upkeep.delete([topic_id])).get(topic_id, "")
     finally:

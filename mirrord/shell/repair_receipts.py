@@ -6,8 +6,8 @@ from mirrord.ledger.proof import with_repair
 from mirrord.model.audit_facts import RangeRepaired
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.ledger_store import LedgerStore, append_anew
-from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 10.0
 
@@ -15,7 +15,7 @@ PATIENCE_S = 10.0
 async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
     """Append what the ledger does not know yet; why it cannot be told, else nothing: the records lie there all the
     same, and whoever repairs once more tells it then."""
-    store = Surroundings(config, PATIENCE_S).ledger(flow)
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     try:
         await store.open()
         try:

@@ -20,11 +20,11 @@ from mirrord.model.fact import Origin
 from mirrord.model.letters import Place
 from mirrord.model.names import LaneId, LaneKey, TopicPartition, repair_topic
 from mirrord.shell.audit_results import RangeKey
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.dead_letters import DeadLetters, Lying
 from mirrord.shell.hazards import read_state
 from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.repair_receipts import tell
-from mirrord.shell.supervise import Surroundings
 
 PATIENCE_S = 10.0
 REPAIRED: tuple[RepairedKind, ...] = get_args(RepairedKind)
@@ -121,7 +121,7 @@ async def _flow(
     config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
 ) -> list[Repair]:
     """The ledger is to be told of `facts`, also when this raises."""
-    state = await read_state(flow, Surroundings(config, PATIENCE_S).ledger)
+    state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
     source, target = config.clusters[flow.source], config.clusters[flow.target]
     letters = DeadLetters(flow, source, target, repair_topic(flow.name))
     lanes = [state.lanes[each.lane] for each in found if each.lane in state.lanes]

@@ -14,20 +14,18 @@ from mirrord.model.errors import EnvironmentFault
 from mirrord.model.facts import TargetProbed
 from mirrord.model.groups import GroupsReport
 from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
-from mirrord.model.names import Alias, probe_topic
+from mirrord.model.names import probe_topic
 from mirrord.model.orders import Order, OrderAnswer
 from mirrord.model.status import FlowStatus, Status
 from mirrord.model.version import version
-from mirrord.shell.attic import run_memory
 from mirrord.shell.claims import Claims
-from mirrord.shell.clock import Clock, SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.door_address import advertised
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.handover import Handover
 from mirrord.shell.http import HttpServer
 from mirrord.shell.lease_holder import NOBODY, Identity, this_process
-from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
 from mirrord.shell.metrics import metrics_text
 from mirrord.shell.mm2_upkeep import Mm2Upkeep
@@ -38,9 +36,7 @@ from mirrord.shell.services import Services
 from mirrord.shell.standby import StandbyLook
 from mirrord.shell.succession import Succession, SuccessionEngine
 from mirrord.shell.tasks import tell_failure
-from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
 from mirrord.shell.translating import Answer, Question, answer, chart
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
 from mirrord.shell.watch import ClusterWatch
 from policies.flows import policy_faults
 
@@ -51,40 +47,21 @@ CLOSE_S = 0.5
 log = structlog.get_logger()
 
 
-class Surroundings:
-    """How clusters and ledgers are reached; tests have their own."""
+class DaemonAccess(ClusterAccess):
+    """A daemon's access: it also writes records for MirrorMaker 2's clients, and probes targets."""
 
     def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
-        """`patience_s` is how long a ledger may take for an answer."""
-        self._config = config
-        self._patience_s = patience_s
-        self.clock: Clock = SystemClock()
+        """`patience_s` is how long a ledger may take to answer."""
+        super().__init__(config, patience_s)
         self._sent = SentBeats()
 
-    def use(self, config: Config) -> None:
-        """From now on clusters are those of this configuration."""
-        self._config = config
-
-    def admin(self, alias: Alias) -> TopicAdmin:
-        """A new connection to a cluster, not opened yet."""
-        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000, alias)
-
-    def upkeep(self, alias: Alias) -> UpkeepAdmin:
-        """Another one, for settings and rights."""
-        return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
-
     def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
-        """What writes a flow's records for MirrorMaker 2's clients."""
+        """Return the writer of a flow's records for MirrorMaker 2's clients, if the flow has any."""
         timeout_s = self._config.runtime.request_timeout_ms / 1000
         return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
 
-    def ledger(self, flow: FlowConfig) -> LedgerStore:
-        """A new view of a flow's ledger, not opened yet."""
-        topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
-        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))
-
     async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
-        """What the flow's target brokers are found to do (`shell.probe.probe_target`). Raises NotProbed."""
+        """Return what the flow's target brokers are found to do (`shell.probe.probe_target`). Raises NotProbed."""
         return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
 
 
@@ -95,7 +72,7 @@ class Supervisor:
         self,
         config: Config,
         engine: Engine,
-        surroundings: Surroundings | None = None,
+        access: DaemonAccess | None = None,
         identity: Identity = NOBODY,
         keep: Callable[[Config], Awaitable[None]] | None = None,
         predecessor: Predecessor | None = None,
@@ -107,8 +84,8 @@ class Supervisor:
         self._identity = identity
         self._keep = keep
         self._config = config
-        self._surroundings = surroundings or Surroundings(config)
-        succession = Succession(predecessor, config, self._surroundings.clock) if predecessor else None
+        self._access = access or DaemonAccess(config)
+        succession = Succession(predecessor, config, self._access.clock) if predecessor else None
         self._succession = succession
         self._engine = engine if succession is None else SuccessionEngine(engine, succession)
         self._stopping = asyncio.Event()
@@ -124,7 +101,7 @@ class Supervisor:
         token = config.http.token
         listens = (config.http.listen, token.resolve() if token else None)
         self._http = HttpServer(self, *listens, elsewhere=succession is not None)
-        self._handover = Handover(self._engine, self._flows, self._begin_stop, self._surroundings.clock)
+        self._handover = Handover(self._engine, self._flows, self._begin_stop, self._access.clock)
         self._standby = StandbyLook(lambda: self._config, self._holders)
 
     async def start(self) -> str:
@@ -133,7 +110,7 @@ class Supervisor:
             # Whoever read the file could use them: only on another machine they may be missing.
             raise EnvironmentFault("\n".join(faults))
         address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
-        clock = self._surroundings.clock
+        clock = self._access.clock
         self._services = Services(
             config=self._config,
             engine=self._engine,
@@ -143,11 +120,11 @@ class Supervisor:
             clock=clock,
             claims=Claims(self._config.all_flows),
             watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
-            admin=self._surroundings.admin,
-            upkeep=self._surroundings.upkeep,
-            mm2=self._surroundings.mm2,
+            admin=self._access.admin,
+            upkeep=self._access.upkeep,
+            mm2=self._access.mm2,
             ledger=self._ledger,
-            probe=self._surroundings.probe,
+            probe=self._access.probe,
             succession=self._succession,
             superseded=self.superseded,
         )
@@ -190,10 +167,10 @@ class Supervisor:
             self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
             if self._keep is not None:
                 await self._keep(self._config)
-            self._surroundings.use(self._config)
+            self._access.use(self._config)
             watches = self._services.watches
             for alias in self._config.clusters.keys() - watches.keys():
-                watches[alias] = ClusterWatch(alias, self._surroundings.clock)
+                watches[alias] = ClusterWatch(alias, self._access.clock)
             self._services = self._services._replace(config=self._config)
             self._services.claims.know(self._config.all_flows)
             for change in changes.flows:
@@ -228,7 +205,7 @@ class Supervisor:
         if self._stopping.is_set():
             raise EnvironmentFault("nothing is changed: this daemon is draining")
         desks = {name: flow.desk() for name, flow in self._flows.items()}
-        return await carry_out(order, desks, self._surroundings.clock, dry_run=dry_run)
+        return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
 
     def status(self) -> Status:
         """The present status, from memory."""
@@ -236,7 +213,7 @@ class Supervisor:
             version=version(),
             commit=commit() or None,
             instance=self._config.instance,
-            at_ms=self._surroundings.clock.wall_ms(),
+            at_ms=self._access.clock.wall_ms(),
             gathered="daemon",
             flows=tuple(self._told(flow.status()) for flow in self._flows.values()),
         )
@@ -308,7 +285,7 @@ class Supervisor:
         await self._http.move_in()
 
     def _ledger(self, flow: FlowConfig) -> LedgerStore:
-        self._ledgers[flow.name] = store = self._surroundings.ledger(flow)
+        self._ledgers[flow.name] = store = self._access.ledger(flow)
         return store
 
     def _add(self, flow: FlowConfig, services: Services) -> None:

@@ -8,9 +8,9 @@ from mirrord.cluster.topic_list import TopicLine, topic_lines
 from mirrord.model.config import Config, FlowConfig
 from mirrord.model.errors import EnvironmentFault, MirrordError
 from mirrord.shell.claims import Claims
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.discovery import Discovery, Looked
 from mirrord.shell.observe import LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 from mirrord.shell.topics import TopicAdmin
 
 
@@ -23,11 +23,11 @@ class FlowSurvey(msgspec.Struct, frozen=True):
     """Every topic of the source."""
 
 
-async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, FlowSurvey | EnvironmentFault]:
+async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
     """Every flow by its name, in the order of the configuration; or why a cluster of it does not tell."""
     aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
-    admins = {alias: surroundings.admin(alias) for alias in aliases}
-    claims = await _claims(config, surroundings)
+    admins = {alias: access.admin(alias) for alias in aliases}
+    claims = await _claims(config, access)
     surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
     try:
         # One flow after the other: the first one to claim a target topic has it, as in a daemon.
@@ -38,10 +38,10 @@ async def survey_flows(config: Config, surroundings: Surroundings) -> dict[str, 
     return surveys
 
 
-async def _claims(config: Config, surroundings: Surroundings) -> Claims:
+async def _claims(config: Config, access: ClusterAccess) -> Claims:
     """Who copies into which topic by the ledgers, and what copies are called."""
     claims = Claims(config.all_flows)
-    for name, view in (await read_ledgers(config, surroundings)).items():
+    for name, view in (await read_ledgers(config, access)).items():
         if isinstance(view, LedgerView):
             claims.read(name, view)
     return claims

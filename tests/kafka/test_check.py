@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from mirrord.lab.cluster import Cluster
 from mirrord.model.config import load
 from mirrord.shell.check import Report, check
-from mirrord.shell.supervise import Surroundings
+from mirrord.shell.cluster_access import ClusterAccess
 from tests.fixtures.daemon import conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, write
@@ -18,7 +18,7 @@ from tests.fixtures.mirror import Written, create_topic, write
 
 def checked(path: Path, *, probe: bool = False) -> Report:
     config = load(path)
-    return asyncio.run(check(config, Surroundings(config), probe=probe))
+    return asyncio.run(check(config, ClusterAccess(config), probe=probe))
 
 
 def test_settings_old_records_and_what_stands_in_the_way_are_told_and_nothing_changes(

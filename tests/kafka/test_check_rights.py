@@ -30,8 +30,8 @@ from mirrord.model.config import load
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Severity
 from mirrord.shell.check import Report, check
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.preflight import check_start
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import client_settings
 from tests.fixtures.mirror import Written, create_topic, messages, write
@@ -107,13 +107,13 @@ class Checks:
         self._config = load(path)
 
     def report(self) -> Report:
-        return asyncio.run(check(self._config, Surroundings(self._config), probe=False))
+        return asyncio.run(check(self._config, ClusterAccess(self._config), probe=False))
 
     def start_refuses(self) -> str:
         """The first lines of `start`; empty when it would go on."""
-        surroundings = Surroundings(self._config)
+        access = ClusterAccess(self._config)
         try:
-            asyncio.run(check_start(self._config, surroundings.admin, surroundings.ledger))
+            asyncio.run(check_start(self._config, access.admin, access.ledger))
         except EnvironmentFault as fault:
             return str(fault)
         return ""

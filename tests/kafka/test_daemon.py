@@ -6,8 +6,8 @@ import urllib.request
 from pathlib import Path
 
 from mirrord.model.config import load
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.observe import LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, fill, mirrord, status, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
@@ -16,7 +16,7 @@ from tests.fixtures.mirror import create_topic
 def recorded(path: Path) -> int:
     """How far the progress marks on the target are, all lanes added up."""
     config = load(path)
-    (view,) = asyncio.run(read_ledgers(config, Surroundings(config))).values()
+    (view,) = asyncio.run(read_ledgers(config, ClusterAccess(config))).values()
     assert isinstance(view, LedgerView)
     return sum(mark.source_offset for mark in view.state.progress.values())
 

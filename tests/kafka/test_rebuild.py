@@ -18,9 +18,9 @@ from mirrord.ledger.translation import Copied, LaneMap, Translation
 from mirrord.model.config import load
 from mirrord.model.errors import MirrordError
 from mirrord.shell import rebuild
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.ledger_kafka import KafkaLog
 from mirrord.shell.observe import LedgerView, read_ledgers
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.daemon import (
     SECONDS,
     Daemon,
@@ -69,7 +69,7 @@ def fill_all(cluster: Cluster, mixed: str, transactions: str, appended: str, fir
 
 def view(path: Path) -> LedgerView | MirrordError:
     config = load(path)
-    (found,) = asyncio.run(read_ledgers(config, Surroundings(config))).values()
+    (found,) = asyncio.run(read_ledgers(config, ClusterAccess(config))).values()
     return found
 
 

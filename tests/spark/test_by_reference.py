@@ -27,10 +27,10 @@ from mirrord.model.config import Config
 from mirrord.model.config_file import load_file
 from mirrord.model.facts import LeaseReleased, Progress
 from mirrord.model.run_memory import PIECE_RUNS
-from mirrord.shell import attic, audit_plan, supervise
+from mirrord.shell import attic, audit_plan, cluster_access
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.ledger_log import StateRow
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.copied_log import damaged, own_rows
 from tests.fixtures.lab import LabPair
 from tests.fixtures.ledger import plain
@@ -261,7 +261,7 @@ def test_compaction(
     ledger = MemoryLedger(
         entries=[encode_entry(each) for each in made.entries], rows=[StateRow(state_key(mark), encode_state(mark))]
     )
-    monkeypatch.setattr(supervise, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
     conf = tmp_path / "conf.toml"
     conf.write_text(
         '[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "127.0.0.1:1"\n'
@@ -291,7 +291,7 @@ def test_compaction(
 
 async def reopened(config: Config, answers: Callable[[LaneState], list[Translation]]) -> list[Translation]:
     """What a reader answers that opens the ledger now."""
-    store = Surroundings(config, SECONDS).ledger(config.flows[0])
+    store = ClusterAccess(config, SECONDS).ledger(config.flows[0])
     await store.open(read_only=True)
     try:
         return answers(store.state.lanes[LANE])

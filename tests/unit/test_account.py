@@ -13,7 +13,7 @@ from mirrord.model.runs import Run, Runs
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Totals
 from mirrord.model.status import LaneState as Phase
 from mirrord.shell.catch_up import HALTED_S, CatchUp, FlowProof, behind, missing
-from mirrord.shell.supervise import Surroundings
+from mirrord.shell.cluster_access import ClusterAccess
 
 KEY = LaneKey(TopicId("s"), 0, TopicId("t"))
 
@@ -113,7 +113,7 @@ async def test_a_lane_that_is_halted_for_an_instant_is_waited_for(monkeypatch: p
     """A former run left it halted; this one tries again, and its policy leaves the record out."""
     now = 100.0
     config = Config(clusters={}, flows=(), runtime=RuntimeConfig())
-    migration = CatchUp(config, Surroundings(config))
+    migration = CatchUp(config, ClusterAccess(config))
     monkeypatch.setattr(migration, "_now", lambda: now)
     ends = {TopicPartition("orders", 0): 10}
     migration.reached_by(flow_of(status(0, 8, "halted")), ends)

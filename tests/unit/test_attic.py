@@ -11,10 +11,10 @@ from mirrord.model.names import Alias, ClusterId
 from mirrord.model.run_memory import BLOCKS_BYTES, FEWEST_RUNS, PIECE_RUNS, RunMemory
 from mirrord.model.runs import RUN_BYTES, Runs
 from mirrord.shell.attic import UNIT_BYTES, AtticLost, FileAttic, run_memory
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.group_sync import GroupSync
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.replicator import Replicator
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.attic import MemoryAttic, no_room
 
 
@@ -130,7 +130,7 @@ def test_every_part_of_a_daemon_keeps_to_the_limit() -> None:
     setup = FlowSetup(flow, clusters["eu"], clusters["us"], config.runtime, 1, ClusterId("eu"), ClusterId("us"))
     topics = MemoryLog(MemoryLedger())
     parts: list[Any] = [Replicator("r", setup, topics), GroupSync("g", setup, topics)]
-    stores = [Surroundings(config).ledger(flow), *(part._store for part in parts)]
+    stores = [ClusterAccess(config).ledger(flow), *(part._store for part in parts)]
     assert [store.state.memory for store in stores] == [run_memory(flow)] * 3
 
 

@@ -11,7 +11,7 @@ from mirrord.model.archive import CompactionBegan
 from mirrord.model.config import load_text
 from mirrord.model.config_writer import conf_toml
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell import supervise
+from mirrord.shell import cluster_access
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.long_ledger import long_ledger
 
@@ -29,7 +29,7 @@ def conf(tmp_path: Path) -> str:
 
 
 def use(ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(supervise, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
 
 
 def begun(ledger: MemoryLedger) -> int:

@@ -19,7 +19,8 @@ from mirrord.model.config_writer import conf_toml
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.facts import AnyFact, LeaseReleased, LeaseTaken
 from mirrord.model.job_facts import JobBegan, JobEnded, JobRenewed, JobState, Outcome, Worker
-from mirrord.shell import job_lease, supervise
+from mirrord.shell import cluster_access, job_lease
+from mirrord.shell.clock import SystemClock
 from mirrord.shell.job_lease import JobBusy, JobLease, JobUntold
 from mirrord.shell.job_process import JobOrder, JobProcess, JobReport
 from mirrord.shell.lease_holder import this_worker
@@ -63,7 +64,7 @@ def config() -> Config:
 def ledger(monkeypatch: pytest.MonkeyPatch) -> SharedLedger:
     made = SharedLedger()
     made.add(FLOW, LeaseTaken(1, HOLDER, 6_000))
-    monkeypatch.setattr(supervise, "KafkaLog", lambda *_, **__: MemoryLog(made))
+    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(made))
     monkeypatch.setattr(job_lease, "RENEW_S", 0.02)
     monkeypatch.setattr(job_lease, "LOOK_S", 0.01)
     return made
@@ -163,7 +164,7 @@ def test_a_flow_that_has_never_run_is_left_out(ledger: SharedLedger, config: Con
             raise job_lease.LedgerMissing("there is none")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(supervise, "KafkaLog", lambda *_, **__: Missing(ledger))
+        patch.setattr(cluster_access, "KafkaLog", lambda *_, **__: Missing(ledger))
         with JobLease(config, "audit"):
             pass
     assert ledger.entries == []
@@ -193,7 +194,7 @@ async def test_by_schedule_one_after_the_other_until_the_configuration_says_othe
         return JobReport("failed", "no Java")
 
     every = msgspec.structs.replace(config, audit=AuditConfig(every_ms=10, level="records"))
-    schedule = Schedule("eu-us", every, supervise.SystemClock(), run)
+    schedule = Schedule("eu-us", every, SystemClock(), run)
     keeping = asyncio.create_task(schedule.keep())
     try:
         await changed.wait()
@@ -208,7 +209,7 @@ async def test_what_fails_is_told(config: Config) -> None:
         raise EnvironmentFault("no process")
 
     every = msgspec.structs.replace(config, audit=AuditConfig(every_ms=1))
-    schedule = Schedule("eu-us", every, supervise.SystemClock(), run)
+    schedule = Schedule("eu-us", every, SystemClock(), run)
     keeping = asyncio.create_task(schedule.keep())
 
     def note() -> str:

@@ -76,7 +76,7 @@ def test_the_receipt_in_words() -> None:
 
 
 class Clusters:
-    """The clusters and the dead-letter topic, made up. In place of `Surroundings` and `DeadLetters`."""
+    """The clusters and the dead-letter topic, made up. In place of `ClusterAccess` and `DeadLetters`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.config = load_text(CONF, "conf.toml")
@@ -87,7 +87,7 @@ class Clusters:
         self.lying = [5, 6]
         self.back: list[Returned] = []
         monkeypatch.setattr(asked_flows, "read_ledgers", self.read)
-        monkeypatch.setattr(left_out, "Surroundings", lambda *_: self)
+        monkeypatch.setattr(left_out, "ClusterAccess", lambda *_: self)
         monkeypatch.setattr(left_out, "DeadLetters", lambda *_: self)
 
     async def read(self, config: Config, _: object) -> dict[str, LedgerView]:

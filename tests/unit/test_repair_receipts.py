@@ -77,8 +77,8 @@ class World:
         self.memory = MemoryLedger(entries=[encode_entry(each) for each in told])
         self.topic = Topic()
         self.source_start = 0
-        monkeypatch.setattr(repairing, "Surroundings", lambda *_: self)
-        monkeypatch.setattr(repair_receipts, "Surroundings", lambda *_: self)
+        monkeypatch.setattr(repairing, "ClusterAccess", lambda *_: self)
+        monkeypatch.setattr(repair_receipts, "ClusterAccess", lambda *_: self)
         monkeypatch.setattr(repairing, "log_offsets", self.starts)
         monkeypatch.setattr(repairing, "DeadLetters", lambda *_: self.topic)
 

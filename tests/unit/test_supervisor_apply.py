@@ -19,7 +19,7 @@ from mirrord.shell import flow_supervisor
 from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from mirrord.shell.ledger_store import LedgerStore
 from mirrord.shell.remote import order_apply
-from mirrord.shell.supervise import Supervisor, Surroundings
+from mirrord.shell.supervise import DaemonAccess, Supervisor
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
 from tests.unit.test_http import free_port
 
@@ -28,7 +28,7 @@ OTHER = FlowConfig(name="other", source="eu", target="us", topics=("payments",),
 ELSEWHERE = ClusterConfig(("127.0.0.1:1",), Security())
 
 
-class World(Surroundings):
+class World(DaemonAccess):
     """Clusters and ledgers in memory."""
 
     def __init__(self, config: Config) -> None:

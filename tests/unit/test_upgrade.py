@@ -15,6 +15,7 @@ from mirrord.model.facts import LeaseContinued, LeaseTaken
 from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor, Verb
 from mirrord.shell import fleet, handover, succession
 from mirrord.shell.clock import SystemClock
+from mirrord.shell.cluster_access import ClusterAccess
 from mirrord.shell.engine import Engine
 from mirrord.shell.flow_supervisor import FlowSupervisor
 from mirrord.shell.handover import FlowHandover, Handover
@@ -22,7 +23,6 @@ from mirrord.shell.http import HttpServer
 from mirrord.shell.program import program
 from mirrord.shell.remote import NoAnswer
 from mirrord.shell.succession import Succession
-from mirrord.shell.supervise import Surroundings
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
@@ -314,7 +314,7 @@ async def test_bad_uses_are_told_in_one_line(
     monkeypatch.setattr(upgrade, "read_ledgers", read)
     monkeypatch.setattr(upgrade, "hand_over", answer)
     with pytest.raises((ConfigError, EnvironmentFault)) as raised:
-        await upgrade.find_predecessor(config, Surroundings(config))
+        await upgrade.find_predecessor(config, ClusterAccess(config))
     assert error in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -333,7 +333,7 @@ async def test_the_same_version_is_allowed_and_told(
     monkeypatch.setattr(upgrade, "LedgerView", Held)
     monkeypatch.setattr(upgrade, "read_ledgers", read)
     monkeypatch.setattr(upgrade, "hand_over", answer)
-    assert await upgrade.find_predecessor(config, Surroundings(config)) == Predecessor(OLD, program(), "one")
+    assert await upgrade.find_predecessor(config, ClusterAccess(config)) == Predecessor(OLD, program(), "one")
     told = capsys.readouterr().err
     assert told == f"mirrord {program()} takes over from mirrord {program()} at {OLD}, the same version\n"
     upgrade.tell_replaced(Successor(NEW, "2.0"))

@@ -1,0 +1,37 @@
+"""Opens connections to the clusters of a configuration, and the ledgers of its flows."""
+
+from mirrord.model.config import Config, FlowConfig
+from mirrord.model.names import Alias
+from mirrord.shell.attic import run_memory
+from mirrord.shell.clock import Clock, SystemClock
+from mirrord.shell.ledger_kafka import KafkaLog
+from mirrord.shell.ledger_store import DEADLINE_SECONDS, LedgerStore
+from mirrord.shell.topics import KafkaTopicAdmin, TopicAdmin
+from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, UpkeepAdmin
+
+
+class ClusterAccess:
+    """A factory of admin clients and ledger stores. Tests replace it with one whose clusters are in memory."""
+
+    def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
+        """`patience_s` is how long a ledger may take to answer."""
+        self._config = config
+        self._patience_s = patience_s
+        self.clock: Clock = SystemClock()
+
+    def use(self, config: Config) -> None:
+        """Take the clusters from this configuration from now on."""
+        self._config = config
+
+    def admin(self, alias: Alias) -> TopicAdmin:
+        """Return a client for the topics of a cluster. It connects with its first request."""
+        return KafkaTopicAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000, alias)
+
+    def upkeep(self, alias: Alias) -> UpkeepAdmin:
+        """Return a client for the configs and ACLs of a cluster. It connects with its first request."""
+        return KafkaUpkeepAdmin(self._config.clusters[alias], self._config.runtime.request_timeout_ms / 1000)
+
+    def ledger(self, flow: FlowConfig) -> LedgerStore:
+        """Return a store for a flow's ledger. The caller opens it."""
+        topics = KafkaLog(flow.name, self._config.clusters[flow.target], deadline_seconds=self._patience_s)
+        return LedgerStore(topics, self.clock, deadline_seconds=self._patience_s, memory=run_memory(flow))
