@@ -73,7 +73,9 @@ def settles(lane: Lane, told: Checked) -> bool:
 def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:
     """Batches stand in a hole, in a log that went back: their records were to be copied again under later ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
-    told = Checked(-1, 0, found.void, found.next_ordinal - 1, "different", note)
+    # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
+    first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
+    told = Checked(-1, 0, first, found.next_ordinal - 1, "different", note)
     return telling.note(lane, found.facts) + differ(lane, now, told)
 
 

@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
+from mirrord.flow import rebuilding
 from mirrord.flow.lane import step
+from mirrord.flow.reading import walk
 from mirrord.flow.signals import (
     Append,
     AppendFailed,
@@ -33,6 +35,7 @@ from mirrord.flow.signals import (
     Woken,
 )
 from mirrord.flow.state import Lane, Phase
+from mirrord.flow.walked import Log
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState, LaneState
 from mirrord.ledger.translation import Copied, LaneMap
@@ -342,3 +345,16 @@ def test_a_comparison_tells_no_epoch_of_what_it_did_not_compare(
     effects = play.tell(Checked(check.question, 0, 10, 12, "equal", "", 5, equal_until=equal_until))
     (fetch,) = [each for each in effects if isinstance(each, FetchFrom)]
     assert (fetch.position, fetch.last_epoch) == (15 if jumps else 13, last_epoch)
+
+
+@pytest.mark.parametrize("compacts", [False, True])
+def test_a_log_that_holds_only_records_of_a_hole_is_doubted_from_the_first_lost_ordinal(
+    play: Play, compacts: bool
+) -> None:
+    """An unclean election took ordinals 0 and 1 as well, and a late batch of the hole is all that the log has."""
+    play.begin("second")
+    reading = walk(play.lane, [OwnBatch(0, 4, 53, 0, 5)], 0, Log(0, 4, (), compacts=compacts))
+    found = msgspec.structs.replace(reading, void=2)
+    rebuilding.filled(play.lane, 0.0, found)
+    assert play.lane.differs is not None
+    assert (play.lane.differs.first, play.lane.differs.last) == (0, 56)
