@@ -44,8 +44,7 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
 
 def once(runs: Sequence[Run]) -> tuple[list[Run], list[tuple[int, int, int]]]:
     """Return consecutive runs without the offsets that an earlier one of them contains, and the same as pieces
-    (ordinal, former ordinal, length). The ordinals of an open hole share offsets with other runs, because no better
-    ones are known."""
+    (ordinal, former ordinal, length). The ordinals of an open hole have its offsets only for lack of better ones."""
     kept: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     had: list[tuple[int, int]] = []

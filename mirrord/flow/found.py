@@ -1,4 +1,4 @@
-"""Detection of copies in a target partition that no record of them explains: compares one stretch of each log."""
+"""Detection of unreported copies in a target partition: what two stretches, one of each log, have in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple

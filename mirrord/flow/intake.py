@@ -247,7 +247,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """Handle a next batch, from this offset on, that has another source epoch or is the first while none is known."""
+    """Handle a batch at this offset that has another source epoch, or is the first one while no epoch is known."""
     if lineage.is_news(lane, epoch) and limbo.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:

@@ -40,7 +40,7 @@ def follows(record: LaneRecord, ordinal: int) -> bool:
 
 def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
     """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
-    records from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
+    epochs recorded from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return told_at(epochs, ordinal - 1 if is_anew else ordinal)
 
