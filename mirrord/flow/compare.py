@@ -115,7 +115,7 @@ def _difference(copy: Record, original: Record, *, timed: bool) -> str:
 
 
 def together(findings: Iterable[Finding]) -> Finding:
-    """Combine findings: a difference takes precedence, then what could not be compared. Of each kind the first
+    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first one
     counts."""
     worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
     for finding in findings:

@@ -92,7 +92,7 @@ class Tail:
         return Ending(position, found, self._doubled(matches), self._missing(matches, places, last))
 
     def _end_of_target(self) -> int:
-        """Return the index of the target's last record: the match whose preceding records agree furthest.
+        """Return the index of the record that the target ends with: the match with the most agreeing records before it.
 
         If several agree equally far, choose the one right before MirrorMaker 2's position, or else the first: a
         duplicate is better than a loss.

@@ -329,7 +329,7 @@ def is_cut_untold(lane: Lane) -> bool:
 
 
 def is_undone(lane: Lane) -> bool:
-    """Return whether it is decided what is copied again, and under which ordinals, but not in the ledger yet."""
+    """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
     return lane.undone is not None and lane.record is not None and len(lane.record.rewinds) == lane.undone[0]
 
 

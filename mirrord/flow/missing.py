@@ -92,7 +92,7 @@ def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
 
 
 def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """Return the target offset from which on a record is newer than what was lost from this ordinal on."""
+    """Return the target offset from which on a record is newer than the records lost from this ordinal on."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.mark.leader_epoch >= 0 and ordinal >= known_until(lane):
@@ -230,8 +230,8 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 
 
 def retold_until(lane: Lane, first: int) -> int:
-    """Return the ordinal at which the lane continues after what it lost from this one on. That includes what was still
-    to be copied again because of holes."""
+    """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
+    records that were still to be copied again because of holes."""
     return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
 
 

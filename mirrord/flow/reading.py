@@ -100,7 +100,7 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """Return the ordinal that was, or would have come next, at a target offset by the ledger; at most the mark's."""
+    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the mark's."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0

@@ -310,7 +310,7 @@ class Lane:
     sent: bool = False
     """This attempt has sent at least one batch."""
     unread: Mark | None = None
-    """The position before the first target offset to be read, or read again. The mark does not pass it."""
+    """The position before the first part of the target log to be read, or read again. The mark stops there."""
     gaps: int = 0
     """Number of such parts that are being read."""
     suspicious: bool = False
@@ -322,7 +322,7 @@ class Lane:
     cleaned: bool = False
     """The part of the target log that was read last is compacted."""
     shared: int = -2
-    """Target offset up to which this is still the log of the mark; -1: unknown, -2: not asked."""
+    """Target offset up to which this is the log that the mark was taken in; -1: not known, -2: not asked."""
     found: Reading | None = None
     """The result of the last walk, while the ordinals missing from the log are looked up."""
     lost: tuple[tuple[int, int], ...] = ()
@@ -393,7 +393,7 @@ class Lane:
     doubted: Doubt | None = None
     """The last doubt that was asked about."""
     doubt_line: str = ""
-    """Why the lane waits, for people, if that takes longer."""
+    """Why the lane waits, as a line for people, if the wait takes longer."""
     doubt_question: int = -1
     """The open question about the doubt, or the pause before it is asked again."""
     compacts: bool = False
@@ -448,7 +448,7 @@ class Lane:
     """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
     check_first_ack: bool = False
     check_later: bool = False
-    """Compare what was written since the take-over again once a former holder can no longer write."""
+    """Once a former holder can no longer write, compare again what was written since the take-over."""
     check_from: Mark | None = None
     """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
     check_begins: int = NEVER

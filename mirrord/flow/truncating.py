@@ -204,8 +204,8 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """Go back to `start`, where the source's log diverges. A log of a lower epoch ends at `end`; `until` ends what was
-    read."""
+    """Go back to `start`, where the source's log diverges. `end` is where the log of the lower epoch ends, and `until`
+    where the records that were read end."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
