@@ -1,4 +1,4 @@
-"""What the ledger says of the ordinals ahead of the one at which a lane goes on."""
+"""The ledger's content about ordinals after the one at which a lane resumes."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -11,12 +11,12 @@ from mirrord.model.runs import Run
 
 
 def planned(record: LaneRecord, ordinal: int) -> list[Run]:
-    """The jumps behind an ordinal that the mending of holes still has to make."""
+    """Return the jumps after an ordinal that the mending of holes still has to make."""
     return list(record.source_runs.beginning_in(ordinal + 1, lineage.mended_until(record, ordinal)))
 
 
 def decided(record: LaneRecord, ordinal: int) -> Decided:
-    """What the ledger says of records behind an ordinal: of those in front of the last run that it was told of."""
+    """Return the decisions in the ledger on records from an ordinal on, up to the last run in the ledger."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return NOT_YET
@@ -25,8 +25,8 @@ def decided(record: LaneRecord, ordinal: int) -> Decided:
 
 
 def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
-    """Source offsets behind an ordinal of which the ledger tells neither that they are copied nor that they are not:
-    their fact was lost, and a later one was bound. Nothing behind it was produced."""
+    """Yield source offsets from an ordinal on for which the ledger has neither a run nor a verdict: their fact was
+    lost, and a later one was bound. Nothing after such a gap was produced."""
     last = record.source_runs.last
     if last is None or last.ordinal <= ordinal:
         return
@@ -43,8 +43,8 @@ def torn(record: LaneRecord, ordinal: int) -> Iterator[tuple[int, int]]:
 
 
 def once(runs: Sequence[Run]) -> tuple[list[Run], list[tuple[int, int, int]]]:
-    """Runs that follow each other, without the offsets that an earlier one of them has; and as pieces (ordinal, ordinal
-    so far, length). What stands under the ordinals of an open hole has its offsets for want of better ones."""
+    """Return consecutive runs without the offsets that an earlier one of them contains, and the same as pieces
+    (ordinal, former ordinal, length). The ordinals of an open hole have its offsets only for lack of better ones."""
     kept: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     had: list[tuple[int, int]] = []

@@ -1,14 +1,14 @@
-"""What every Kafka error code means to a lane: one decided answer per code and side.
+"""What every Kafka error code means to a lane: one decided meaning per code and side.
 
-The codes are those of org.apache.kafka.common.protocol.Errors. One that stands in no table is treated as a refusal
-(produce) or halts the lane (fetch): an answer that nobody has thought about must not be guessed at.
+The codes are those of org.apache.kafka.common.protocol.Errors. A code that is in neither table is treated as a refusal
+(produce) or halts the lane (fetch): the lane must not guess the meaning of an answer that was not considered.
 """
 
 from enum import Enum
 
 NONE = 0
 NETWORK = 13
-"""NETWORK_EXCEPTION. No broker sends it: the shell says it when a connection ended, so the outcome is unknown."""
+"""NETWORK_EXCEPTION. No broker sends it: the shell reports it when a connection ended, so the outcome is unknown."""
 
 
 class Produced(Enum):
@@ -18,17 +18,17 @@ class Produced(Enum):
     DOUBT = "doubt"
     """Refused, nothing was appended, and the reason may pass: settle what is in flight, then resume."""
     UNKNOWN = "unknown"
-    """The batch may or may not have been appended, now or later: as DOUBT, and whatever was sent may still arrive."""
+    """The batch may or may not have been appended, now or later: like DOUBT, and whatever was sent may still arrive."""
     REFUSED = "refused"
-    """The target will never take these bytes: halt this lane alone."""
+    """The target will never accept these bytes: halt only this lane."""
     DENIED = "denied"
-    """A right or a setting is missing: try again slowly, an operator can mend it while the lane waits."""
+    """A permission or a config is missing: retry slowly, because an operator can fix it while the lane waits."""
 
 
 PRODUCED: dict[int, Produced] = {
     0: Produced.DONE,
     -1: Produced.UNKNOWN,  # UNKNOWN_SERVER_ERROR
-    2: Produced.REFUSED,  # CORRUPT_MESSAGE: the records are not what the source's checksum says
+    2: Produced.REFUSED,  # CORRUPT_MESSAGE: the records do not match the source's checksum
     3: Produced.DOUBT,  # UNKNOWN_TOPIC_OR_PARTITION: being created, or deleted
     5: Produced.DOUBT,  # LEADER_NOT_AVAILABLE
     6: Produced.DOUBT,  # NOT_LEADER_OR_FOLLOWER
@@ -41,7 +41,7 @@ PRODUCED: dict[int, Produced] = {
     19: Produced.DOUBT,  # NOT_ENOUGH_REPLICAS: checked before the append
     20: Produced.UNKNOWN,  # NOT_ENOUGH_REPLICAS_AFTER_APPEND
     21: Produced.REFUSED,  # INVALID_REQUIRED_ACKS
-    22: Produced.DOUBT,  # ILLEGAL_GENERATION: not for us; nothing appended
+    22: Produced.DOUBT,  # ILLEGAL_GENERATION: does not concern us; nothing appended
     29: Produced.DENIED,  # TOPIC_AUTHORIZATION_FAILED
     31: Produced.DENIED,  # CLUSTER_AUTHORIZATION_FAILED
     32: Produced.REFUSED,  # INVALID_TIMESTAMP
@@ -49,14 +49,14 @@ PRODUCED: dict[int, Produced] = {
     42: Produced.REFUSED,  # INVALID_REQUEST
     43: Produced.REFUSED,  # UNSUPPORTED_FOR_MESSAGE_FORMAT
     44: Produced.REFUSED,  # POLICY_VIOLATION
-    45: Produced.DOUBT,  # OUT_OF_ORDER_SEQUENCE_NUMBER: somebody was faster, or something is missing
+    45: Produced.DOUBT,  # OUT_OF_ORDER_SEQUENCE_NUMBER: another writer was faster, or something is missing
     46: Produced.DOUBT,  # DUPLICATE_SEQUENCE_NUMBER: older brokers, for a repeat that is no longer among the last five
-    47: Produced.REFUSED,  # INVALID_PRODUCER_EPOCH: somebody uses the lane's producer id with a newer epoch
+    47: Produced.REFUSED,  # INVALID_PRODUCER_EPOCH: another client uses the lane's producer id with a newer epoch
     48: Produced.REFUSED,  # INVALID_TXN_STATE
     49: Produced.REFUSED,  # INVALID_PRODUCER_ID_MAPPING
     51: Produced.DOUBT,  # CONCURRENT_TRANSACTIONS
     53: Produced.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the transactional bit without a transactional id
-    56: Produced.UNKNOWN,  # KAFKA_STORAGE_ERROR: a disk is full or gone; part of it may be on another
+    56: Produced.UNKNOWN,  # KAFKA_STORAGE_ERROR: a disk is full or gone; part of the data may be on another one
     58: Produced.DENIED,  # SASL_AUTHENTICATION_FAILED
     59: Produced.DOUBT,  # UNKNOWN_PRODUCER_ID: brokers before 2.4; the state is gone
     72: Produced.DOUBT,  # LISTENER_NOT_FOUND
@@ -66,7 +66,7 @@ PRODUCED: dict[int, Produced] = {
     87: Produced.REFUSED,  # INVALID_RECORD
     89: Produced.DOUBT,  # THROTTLING_QUOTA_EXCEEDED
     90: Produced.REFUSED,  # PRODUCER_FENCED
-    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; the shell looks which
+    100: Produced.DOUBT,  # UNKNOWN_TOPIC_ID: being created, or deleted; the shell finds out which
     103: Produced.DOUBT,  # INCONSISTENT_TOPIC_ID
     120: Produced.REFUSED,  # TRANSACTION_ABORTABLE
 }
@@ -79,7 +79,7 @@ class Fetched(Enum):
     AGAIN = "again"
     """The reason passes by itself: look up the leader and fetch again."""
     RANGE = "range"
-    """The position is outside of the source's log."""
+    """The position is outside the source's log."""
     DENIED = "denied"
     HALT = "halt"
 
@@ -108,7 +108,7 @@ FETCHED: dict[int, Fetched] = {
     74: Fetched.AGAIN,  # FENCED_LEADER_EPOCH
     75: Fetched.AGAIN,  # UNKNOWN_LEADER_EPOCH
     76: Fetched.HALT,  # UNSUPPORTED_COMPRESSION_TYPE
-    78: Fetched.AGAIN,  # OFFSET_NOT_AVAILABLE: a new leader that has not yet learnt its high watermark
+    78: Fetched.AGAIN,  # OFFSET_NOT_AVAILABLE: a new leader that has not yet learned its high watermark
     89: Fetched.AGAIN,  # THROTTLING_QUOTA_EXCEEDED
     100: Fetched.AGAIN,  # UNKNOWN_TOPIC_ID
     103: Fetched.AGAIN,  # INCONSISTENT_TOPIC_ID
@@ -118,10 +118,10 @@ FETCHED: dict[int, Fetched] = {
 
 
 def produced(error: int) -> Produced:
-    """What the answer to a produce request means; an unlisted code is a refusal."""
+    """Return what the answer to a produce request means; an unlisted code is a refusal."""
     return PRODUCED.get(error, Produced.REFUSED)
 
 
 def fetched(error: int) -> Fetched:
-    """What the answer to a fetch request means; an unlisted code halts the lane."""
+    """Return what the answer to a fetch request means; an unlisted code halts the lane."""
     return FETCHED.get(error, Fetched.HALT)

@@ -1,30 +1,31 @@
-"""How much may be on its way to one broker: enough to keep it busy, and not so much that others wait for it.
+"""Limits on the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
 
-A connection's requests are answered one after the other, so whatever is sent waits for all that was sent before. What
-waits here instead can be overtaken (`mirrord.flow.packing`). Bytes may be as many as the broker takes in the time of
-its soonest answer and a tenth of a second; that is how long a small request then waits at most. Requests may be twice
-as many as it answers in the time of its soonest answer: a partition's batches go in requests of their own, so over a
-long way a broker is busy only where many of them are under way, and near by more of them would only wait.
+A connection's requests are answered one after the other, so a request waits for all requests that were sent before it.
+A batch that waits here instead can be overtaken (`mirrord.flow.packing`). The limit in bytes is what the broker accepts
+in the time of its fastest answer plus a tenth of a second; a small request then waits no longer than that. The limit in
+requests is twice the number that the broker answers in the time of its fastest answer. Batches of a partition go into
+separate requests, so a distant broker is busy only if many requests are in flight. For a broker that is near, more
+requests would only wait.
 """
 
 LEAST_BYTES = 4 << 20
-"""A few full requests: some are worked on while others are under way."""
+"""A few full requests: some are processed while others are in transit."""
 MOST_BYTES = 64 << 20
 LEAST_REQUESTS = 32
 MOST_REQUESTS = 1_024
 WAIT_S = 0.1
 ROUND_TRIPS = 2
 FAR_S = 0.02
-"""A broker none of whose answers came sooner is far away."""
+"""A broker whose fastest answer took at least this long is far away."""
 _NEW_SHARE = 0.125
-"""How much the newest answer counts for a rate, at most."""
+"""Largest weight of the newest answer in a rate."""
 _LATE_SHARE = 0.25
-"""How much a whole round trip's answers count that came late: a broker that stands still for a moment would find
-nothing to do when it goes on, and the window grows by twice in a round trip at most."""
+"""Total weight of late answers in one round trip. If the rate followed them fully, a broker that pauses for a moment
+would run out of requests when it continues, and the window grows at most twofold per round trip."""
 
 
 class ByteWindow:
-    """Of one connection. Times are told in seconds."""
+    """The window of one connection. Times are in seconds."""
 
     __slots__ = (
         "_answered",
@@ -47,29 +48,29 @@ class ByteWindow:
         self._answered = 0
         self._answered_bytes = 0
         self._rate = 0.0
-        """Bytes per second that the broker takes while it always has some."""
+        """Bytes per second that the broker accepts while it always has some waiting."""
         self._request_rate = 0.0
-        """Requests per second that it answers while it always has as many as it may."""
+        """Requests per second that the broker answers while it always has as many as allowed."""
         self._soonest_s = float("inf")
 
     @property
     def is_open(self) -> bool:
-        """Whether another request may be sent. One that is larger than the window goes alone."""
+        """Whether another request may be sent. A request that is larger than the window goes alone."""
         return self.in_flight_bytes < self.limit_bytes and self.in_flight < self.limit_requests
 
     @property
     def is_far(self) -> bool:
-        """Whether it takes long until anything is answered."""
+        """Whether even the fastest answer takes long."""
         return FAR_S <= self._soonest_s < float("inf")
 
     def sent(self, size: int) -> tuple[int, int]:
-        """A request of so many bytes is on its way; what `answered` wants to be told of it."""
+        """Note a request of this many bytes as sent; return the values that `answered` needs for it."""
         self.in_flight += 1
         self.in_flight_bytes += size
         return self._answered_bytes, self._answered
 
     def answered(self, size: int, took_s: float, told: tuple[int, int]) -> None:
-        """It was answered, after so long; `told`: what `sent` gave."""
+        """Note the request as answered after `took_s` seconds; `told` is the return value of `sent`."""
         was_full = 2 * self.in_flight_bytes > self.limit_bytes
         were_many = 2 * self.in_flight > self.limit_requests
         self.in_flight -= 1
@@ -87,7 +88,7 @@ class ByteWindow:
             self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
 
     def _learnt(self, known: float, newest: float) -> float:
-        """A rate, after another answer."""
+        """Return a rate, updated with another answer."""
         if not known:
             return newest
         late = newest < known and self.in_flight

@@ -1,16 +1,16 @@
-"""Whether the source's topic is compacted: what a lane asks about it, and what it is told."""
+"""The question whether the source's topic is compacted, and its answer."""
 
 import msgspec
 
 
 class AskCleanup(msgspec.Struct, frozen=True):
-    """Ask the source cluster for the topic's cleanup.policy, as it is now."""
+    """Ask the source cluster for the topic's current cleanup.policy."""
 
     question: int
 
 
 class CleanupTold(msgspec.Struct, frozen=True):
-    """`compacts` is None where the policy may not be read; with `trouble` it could not be read now."""
+    """`compacts` is None if there is no permission to read the policy; with `trouble` it could not be read now."""
 
     question: int
     compacts: bool | None

@@ -1,8 +1,8 @@
-"""Trust, then check: is a batch at the target what the source says?
+"""Trust, then check: whether a batch at the target matches the source.
 
-First by headers alone: a raw copy has the source batch's records checksum. Where that differs (rebuilt by the second
-path, recompressed by the target) the records themselves are compared. What one side no longer has cannot be compared;
-that is no difference.
+First by headers alone: a raw copy has the source batch's records checksum. If the checksums differ (rebuilt by the
+second path, recompressed by the target), the records themselves are compared. If one side no longer has a record, it
+cannot be compared; that does not count as a difference.
 """
 
 import sys
@@ -19,7 +19,7 @@ Outcome = Literal["equal", "unverifiable", "different"]
 
 
 class Record(NamedTuple):
-    """A decoded record. `offset` counts in the log that it was read from; the key of a header is text."""
+    """A decoded record. `offset` belongs to the log that the record was read from; the key of a header is text."""
 
     offset: int
     time_ms: int
@@ -34,7 +34,7 @@ class Finding(msgspec.Struct, frozen=True):
     outcome: Outcome
     note: str = ""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) that have a copy and, in front of the source's end, no original any more."""
+    """Ordinals [start, end) that have a copy, but no original any more before the source's end."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
@@ -50,18 +50,19 @@ class Copy(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """Ordinals that it takes: what a cleaner removed since still counts."""
+        """Number of ordinals that the batch takes: records that a cleaner removed since still count."""
         return self.header.last_offset_delta + 1
 
     def first(self, near: int) -> int:
-        """Ordinal of its first record; `near` is an ordinal less than 2^30 away."""
+        """Return the ordinal of its first record; `near` is an ordinal less than 2^30 away."""
         return nearest(self.header.base_sequence, near)
 
 
 def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
-    """Whether the target's batch holds the source batch's records byte by byte, by their headers.
+    """Return whether the target's batch holds the source batch's records byte by byte, judging by their headers.
 
-    A target topic with append times sets its own maximum; the base, from which the records' times count, stays.
+    A target topic with append times sets its own maximum timestamp; the base, from which the records' times count,
+    stays.
     """
     return (
         copy_crc == original_crc
@@ -84,7 +85,7 @@ def same_records(
 ) -> Finding:
     """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
 
-    `timed` is False where the target topic gives records its own append time.
+    `timed` is False if the target topic gives records its own append time.
     """
     missing, equal_until, gone = -1, -1, list[int]()
     for ordinal, offset in ordinals:
@@ -114,7 +115,8 @@ def _difference(copy: Record, original: Record, *, timed: bool) -> str:
 
 
 def together(findings: Iterable[Finding]) -> Finding:
-    """One finding for all: a difference weighs most, then what could not be compared. Of each kind the first counts."""
+    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first one
+    counts."""
     worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
     for finding in findings:
         if finding.outcome == "different":

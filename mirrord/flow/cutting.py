@@ -1,8 +1,8 @@
-"""Batches that the target does not take as they are: which of their records go together in one, and which in none.
+"""Splitting batches that the target does not accept unchanged: which records share a new batch, and which are skipped.
 
-A batch that is too large is made anew in batches of half its size; one that holds a record which the target refuses,
-in batches of half its records, until that record stands alone. Ordinals, and with them sequences, stay those of the
-records, so it does not matter where a crash finds the lane between two of them.
+A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
+rebuilt as batches of half its records, until that record is alone. Ordinals, and with them sequences, remain those of
+the records, so a crash between two of them does no harm.
 """
 
 from itertools import pairwise
@@ -19,7 +19,7 @@ FAR = 1 << 62
 
 
 class Piece(NamedTuple):
-    """What goes together: at most so many records, up to this source offset; or what is left out."""
+    """A group of records: at most `most` of them, up to this source offset; or a range to skip."""
 
     end: int
     most: int
@@ -27,20 +27,20 @@ class Piece(NamedTuple):
 
 
 def bounds(lane: Lane) -> tuple[int, int, int, int]:
-    """Which batches can go as they are: up to an ordinal, up to a source offset, of so many bytes, and with none of
-    these attributes.
+    """Return the limits for batches that can go unchanged: an ordinal, a source offset, a size in bytes, and attributes
+    that they must not have.
 
-    What is copied again ends where the plan goes on elsewhere, be it inside a batch.
+    A part that is copied again ends where the plan jumps, even inside a batch.
     """
     stop = lane.plan[0].ordinal if lane.plan else FAR
     if lane.shaped:
-        stop = -1  # nothing does
+        stop = -1  # no batch goes unchanged
     return stop, whole_until(lane, lane.position), lane.largest, strange(lane)
 
 
 def strange(lane: Lane) -> int:
-    """The attributes of batches that are made anew. With a codec that the target refuses others may share a bit: they
-    are made anew as well, and keep theirs."""
+    """Return the attributes of batches that are rebuilt. Other codecs may share a bit with a codec that the target
+    refuses: their batches are rebuilt as well, and keep their codec."""
     found = ~RAW_ATTRIBUTES
     for codec in lane.refused_codecs:
         found |= codec
@@ -48,7 +48,7 @@ def strange(lane: Lane) -> int:
 
 
 def whole_until(lane: Lane, position: int) -> int:
-    """Batches behind a position that end at or below this source offset go as they are, by what is known of single
+    """Return the source offset up to which batches after a position go unchanged, given what is known of single
     records."""
     first = FAR
     if lane.cut is not None and position < lane.cut.end:
@@ -60,7 +60,7 @@ def whole_until(lane: Lane, position: int) -> int:
 
 
 def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
-    """What follows at a position, in a batch that ends in front of `next_offset`."""
+    """Return the next group at a position, in a batch that ends before `next_offset`."""
     limit = next_offset
     for out in lane.left_out:
         if out.start <= position < out.end:
@@ -77,17 +77,17 @@ def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
 
 
 class Rest(NamedTuple):
-    """What is to be copied again without what is left out."""
+    """The records that are to be copied again, without those that are skipped."""
 
     runs: list[Run]
     pieces: list[tuple[int, int, int]]
-    """(ordinal, ordinal so far, length) of these runs."""
+    """(ordinal, former ordinal, length) of these runs."""
     gone: list[Verdict]
-    """What is left out."""
+    """The ranges that are skipped."""
 
 
 def without_left_out(lane: Lane) -> Rest:
-    """What is to be copied again from here on, without what is left out."""
+    """Return what is to be copied again from here on, without the ranges to skip."""
     begin = Run(lane.next_ordinal, lane.position)
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -113,7 +113,7 @@ def without_left_out(lane: Lane) -> Rest:
 
 
 def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:
-    """The second path, in a batch no larger than the target is known to take. Raises ValueError."""
+    """Take the second path, with a batch no larger than the target is known to accept. Raises ValueError."""
     if lane.refused_codecs:
         wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refused_codecs)
     rebuilt = lane.rebuild(wanted)

@@ -1,7 +1,7 @@
-"""What is on its way to the target: the window, the answers, and settling when one of them is a doubt.
+"""Batches in flight to the target: the window, the answers, and settling when an answer is in doubt.
 
-Two witnesses tell that a batch stands where it must: the broker took its sequence, and the base offset of the answer is
-the recorded end of the target log.
+Two pieces of evidence confirm that a batch is where it must be: the broker accepted its sequence, and the base offset
+in the answer is the recorded end of the target log.
 """
 
 from mirrord.flow import intake, limbo, lineage, parking, resume, rewinding, seeking, settling
@@ -32,21 +32,22 @@ CORRUPT = 2
 
 
 def window(lane: Lane) -> int:
-    """How many batches may be in flight: one until an acknowledgement came on this connection and leader epoch.
+    """Return how many batches may be in flight: one until an acknowledgement came on this connection and leader epoch.
 
     Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
-    state for the producer id takes any sequence.
+    state for the producer id accepts any sequence.
     """
     return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
 
 
 def explained_below(lane: Lane) -> int | None:
-    """Intent before gap: only ordinals below this may be produced; None when the ledger explains all that is ready."""
+    """Intent before gap: return the ordinal below which batches may be produced, or None if the ledger explains all of
+    them."""
     return lane.intents[0][1] if lane.intents else None
 
 
 def send(lane: Lane) -> Effects:
-    """Produce what may be produced now."""
+    """Produce the batches that may be produced now."""
     if not lane.ready or lane.phase is not Phase.COPYING or lane.confirming:
         return []
     limit, bound = window(lane), explained_below(lane)
@@ -67,7 +68,7 @@ def send(lane: Lane) -> Effects:
     lane.in_flight_bytes += size
     lane.ready_bytes -= size
     if lane.confirm_end:
-        # Nobody but the log itself knows whether bytes of a dead connection arrived since the resume.
+        # Only the log itself shows whether bytes of a dead connection arrived since the resume.
         ready.extendleft(reversed(batches))
         flying.clear()
         lane.ready_bytes += size
@@ -80,7 +81,7 @@ def send(lane: Lane) -> Effects:
 
 
 def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
-    """The end was read once more just before the first produce."""
+    """Handle the end of the log, asked for again just before the first produce."""
     if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
         return resume.begin(lane, now, lane.limits.retry_s if told.error else 0.0)
     if told.end > lane.expected:
@@ -89,7 +90,7 @@ def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
 
 
 def go(lane: Lane, end: int) -> Effects:
-    """The end is confirmed: send."""
+    """Send, now that the end is confirmed."""
     lane.confirm_end = lane.confirming = False
     lane.expected = end
     lane.resumed_at = Mark(lane.resumed_at.ordinal, end, lane.end_epoch)
@@ -97,10 +98,10 @@ def go(lane: Lane, end: int) -> Effects:
 
 
 def answered(lane: Lane, now: float, answer: Answer) -> Effects:
-    """The target answered for a batch in flight.
+    """Handle the target's answer for a batch in flight.
 
     Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
-    answered before its turn; that is a failure, and everything before it is still waited for.
+    answered before its turn; that is a failure, and all answers before it are still waited for.
     """
     if answer.round != lane.round or not lane.in_flight:
         return []
@@ -134,9 +135,9 @@ def answered(lane: Lane, now: float, answer: Answer) -> Effects:
 
 
 def taken(lane: Lane, now: float, told: Taken) -> Effects:
-    """The target took several batches: what is as expected is counted together, and the lane goes on once behind it.
+    """Handle several accepted batches: count those that are as expected together, and continue once after them.
 
-    Whatever is not as expected is one of the answers that `answered` judges, and so is all that comes behind it.
+    The first batch that is not as expected, and all batches after it, go to `answered`.
     """
     if told.round != lane.round:
         return []
@@ -168,7 +169,7 @@ def taken(lane: Lane, now: float, told: Taken) -> Effects:
 
 
 def _go_on(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Send and fetch what there is room for now."""
+    """Send and fetch as much as there is room for now."""
     if lane.sought and seeking.is_due(lane):
         return effects + settling.wait(lane, now)
     if lane.ready:
@@ -181,10 +182,10 @@ def _go_on(lane: Lane, now: float, effects: Effects) -> Effects:
 
 
 def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
-    """Second witness: the batch stands above the recorded end, so somebody else wrote there in between."""
+    """The second piece of evidence: the batch is above the recorded end, so another client wrote there in between."""
     effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
     if not lane.protected:
-        # It may have been the lane's own batches from a former holder: only the broker's memory would rule that out.
+        # These may be the lane's own batches from a former holder: only the broker's memory would rule that out.
         lane.unread = lane.unread or Mark(batch.first, lane.expected, lane.end_epoch)
         lane.gaps += 1
         effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
@@ -194,7 +195,7 @@ def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
 def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: bool) -> Effects:
     lane.pipelined, lane.trouble = True, ""
     runs = lane.record.target_runs if lane.record is not None else Runs()
-    # Runs behind this ordinal are of a log that went back: the new word supersedes them.
+    # Runs after this ordinal belong to a log that went back: the new fact supersedes them.
     stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
     effects: Effects = [SaveProgress()]
     if stale and not told:
@@ -244,13 +245,13 @@ def _settled(lane: Lane, now: float) -> Effects:
 
 
 def blocked(lane: Lane) -> Effects:
-    """Everything before the batch that cannot be read is at the target: wait in front of it."""
+    """Wait before the batch that cannot be read, now that everything before it is in the target."""
     why, start, end = lane.blocked or ("", lane.position, lane.position)
     return parking.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
 
 
 def drain(lane: Lane, now: float) -> Effects:
-    """Send nothing new; `Drained` follows when all in flight is answered."""
+    """Send nothing new; `Drained` follows when all batches in flight are answered."""
     if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
         return []
     if lane.phase in {Phase.HALTED, Phase.GONE}:
@@ -267,11 +268,11 @@ def drain(lane: Lane, now: float) -> Effects:
 
 
 def _tell_passed(lane: Lane) -> Effects:
-    """What was passed over behind the last record is told, so that the ledger explains all in front of the position."""
+    """Record what was skipped after the last record, so that the ledger explains everything before the position."""
     if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
         return []
     if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.limbo:
-        return []  # what the ledger tells of it already must not be superseded
+        return []  # facts that the ledger already has must not be superseded
     told, lane.skipped = tuple(lane.skipped), []
     run = Run(lane.next_ordinal, lane.position)
     epochs, regiven = lineage.take_new(lane, run.ordinal), limbo.was_given(lane, run.ordinal)
@@ -280,10 +281,10 @@ def _tell_passed(lane: Lane) -> Effects:
 
 
 def drained(lane: Lane, now: float) -> Effects:
-    """Nothing is in flight any more: stop, once the ledger knows all that happened."""
+    """Stop, once nothing is in flight and the ledger knows all that happened."""
     if lane.notes:
         return []
-    # What a dead connection left behind may still arrive: then the next holder has to wait for it.
+    # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
     lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
     lane.clean = lane.clean and lane.unread is None and now >= lane.dirty_until
     lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)

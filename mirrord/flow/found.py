@@ -1,4 +1,4 @@
-"""Whether a target partition holds copies that nobody told of: what two stretches, one of each log, have in common."""
+"""Detection of unreported copies in a target partition: what two stretches, one of each log, have in common."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -6,28 +6,28 @@ from typing import Literal, NamedTuple
 from mirrord.wire.batch import CONTROL, TRANSACTIONAL, Header
 
 What = Literal["records", "contents", "times"]
-"""What is compared. "records": times and all; "contents": without the times, where the target sets its own; "times":
-nothing else, where records are transformed on the way."""
+"""The parts that are compared. "records": everything, including times; "contents": without the times, if the target
+sets its own; "times": nothing else, if records are transformed on the way."""
 
 ENOUGH_CONTENTS = 10
-"""So many different ones that agree are no chance; of fewer all have to."""
+"""This many different contents that agree are no coincidence; if there are fewer, all must agree."""
 ENOUGH_TIMES = 3
 
 
 class FoundRow(NamedTuple):
-    """A record: its offset, and what is compared of it."""
+    """A record: its offset, and the part of it that is compared."""
 
     offset: int
     held: bytes
 
 
 def may_be_a_lanes(header: Header) -> bool:
-    """A lane's batches have a producer with sequences and belong to no transaction."""
+    """Return whether a batch may be a lane's: it has a producer with sequences and belongs to no transaction."""
     return header.producer_id >= 0 and header.base_sequence >= 0 and not header.attributes & (TRANSACTIONAL | CONTROL)
 
 
 def in_common(source: Sequence[FoundRow], target: Sequence[FoundRow], what: What) -> tuple[int, int] | None:
-    """A source offset and a target offset that hold the same record; None when nothing says so."""
+    """Return a source offset and a target offset that hold the same record, or None if nothing indicates that."""
     known: Mapping[bytes, int] = {row.held: row.offset for row in reversed(source)}
     pairs = {row.held: (known[row.held], row.offset) for row in reversed(target) if row.held in known}
     if not pairs:

@@ -1,11 +1,11 @@
-"""A lane that its former holder has drained just now, and whose mark came by that one's own word.
+"""Fast handoff: resume a cleanly drained lane from the checkpoint that its previous holder passed on.
 
-What has to be asked is asked all at once, beside the taking of the lane, and the first records are fetched meanwhile.
-That is allowed because nobody can have written since: the former holder has nothing on its way, and whoever else could
-write takes a grant first. So the answers count when the lane's own grant is the one right behind the word's, and when
-all of them say what the word says: the same leader epoch, so that the log cannot have gone back; the same end, so that
-nothing stands behind what was acknowledged, which is committed; and a broker that remembers the lane's last record.
-Whatever else is found, the lane resumes like any other (`mirrord.flow.resume`).
+All questions are asked at once, while the lane is being taken, and the first records are fetched meanwhile. That is
+safe because no one can have written since: the former holder has nothing in flight, and any other writer takes a grant
+first. So the answers count if the lane's own grant directly follows that of the handoff checkpoint, and if all answers
+match the checkpoint: the same leader epoch, so that the log cannot have gone back; the same end, so that nothing comes
+after the acknowledged records, which are committed; and a broker that remembers the lane's last record. In any other
+case the lane resumes normally (`mirrord.flow.resume`).
 """
 
 from mirrord.flow import resume
@@ -27,12 +27,12 @@ from mirrord.model.facts import Progress
 
 
 def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
-    """Whether the word is of the lane's last holder, as far as the ledger was read: then it is the newest mark."""
+    """Return whether the checkpoint is from the last holder in the ledger that was read: then it is the newest mark."""
     return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
 
 
 def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
-    """Ask everything now, if the word is enough to go on by; the lane's mark is the word's."""
+    """Ask everything now, if the checkpoint is enough to resume from; it has become the lane's mark."""
     position = record.source_runs.offset_of(word.ordinal)
     if position is None or not word.protected or word.ordinal == 0:
         return []
@@ -45,7 +45,7 @@ def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
 
 
 def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
-    """What the target says."""
+    """Handle an answer from the target."""
     handed = lane.handed
     if handed is None:
         return []
@@ -59,7 +59,7 @@ def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
 
 
 def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
-    """Whether the target says what the word says."""
+    """Return whether the target's answer matches the checkpoint."""
     mark = lane.mark
     if isinstance(answer, EndTold):
         return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
@@ -67,7 +67,7 @@ def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
 
 
 def bound(lane: Lane, now: float, grant: int) -> Effects:
-    """The lane is ours."""
+    """Handle the binding of the lane's own grant."""
     lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
     if lane.handed is None or grant != lane.handed.grant + 1:
         return _resume(lane, now)
@@ -75,14 +75,14 @@ def bound(lane: Lane, now: float, grant: int) -> Effects:
 
 
 def fetched(lane: Lane, chunk: Chunk) -> Effects:
-    """Records came early: they are kept until it is known that they may be copied."""
+    """Keep records that came early until it is known that they may be copied."""
     if lane.handed is not None and answers(lane, chunk.question):
         lane.handed.chunk = chunk
     return []
 
 
 def go_on(lane: Lane) -> Effects:
-    """Copy, as soon as the lane is ours and the target has said everything."""
+    """Copy as soon as the lane is ours and the target has answered everything."""
     handed = lane.handed
     if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
         return []

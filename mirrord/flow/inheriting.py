@@ -1,12 +1,12 @@
-"""Where MirrorMaker 2 left off in a partition: by its own word, and by what stands at the end of the target.
+"""Where MirrorMaker 2 stopped in a partition: by its committed position, and by the records at the end of the target.
 
-MirrorMaker 2 copies in the order of the source and writes its position down now and then (every
-`offset.flush.interval.ms`, 60 s by default). What it copied behind that, a crash makes it copy again. So its word may
-be too low, and the last records of the target may stand there twice, but whatever stands in the target has in front of
-it all that comes before it in the source.
+MirrorMaker 2 copies in the order of the source and writes its position down from time to time (every
+`offset.flush.interval.ms`, 60 s by default). After a crash it copies again what it had copied after that position. So
+the position may be too low, and the last records may be in the target twice. But for each record in the target, all
+records that come before it in the source are in the target before it.
 
-A `Tail` is given the last records of the target, then the source's records in order from some way in front of the word
-on, until it has seen enough. It holds digests only, of as many records as the tail has and some more.
+A `Tail` receives the last records of the target, then the source's records in order, starting some way before the
+position, until it has seen enough. It holds only digests, of as many records as the tail has and some more.
 """
 
 from collections import Counter
@@ -17,50 +17,51 @@ from mirrord.flow.ranges import ranges
 from mirrord.model.facts import InheritedBy
 
 MOST_AGREEING = 200
-"""So many records that agree leave no doubt; where all records are alike, more would not help either."""
+"""This many records that agree leave no doubt; if all records are alike, more would not help either."""
 
 
 class Row(NamedTuple):
-    """A record: its offset, and a digest of what it holds."""
+    """A record: its offset, and a digest of its content."""
 
     offset: int
     content: bytes
     aborted: bool = False
-    """Of a transaction that was aborted. MirrorMaker 2 copies such records unless it was told not to."""
+    """The record's transaction was aborted. MirrorMaker 2 copies such records unless it is configured not to."""
 
 
 class Ending(NamedTuple):
-    """What was found out."""
+    """The result of the search."""
 
     position: int
-    """The source offset at which a lane goes on; -1 when that cannot be told."""
+    """The source offset at which a lane resumes; -1 if it cannot be determined."""
     found: InheritedBy
     doubled: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) whose records stand more than once among those of the target that were read."""
+    """Source offsets [start, end) whose records appear more than once among the target records that were read."""
     missing: tuple[tuple[int, int], ...] = ()
-    """Source offsets [start, end) that the target lacks between others that stand there."""
+    """Source offsets [start, end) that the target lacks between others that it has."""
 
 
 class Tail:
-    """The search for one partition. `said` is the source offset behind the last one that MirrorMaker 2 wrote down."""
+    """The search for one partition. `said` is the source offset after the last one that MirrorMaker 2 wrote down."""
 
     def __init__(self, said: int, target: Sequence[Row], *, whole: bool = True) -> None:
-        """`whole`: no record was removed between those of the target, so whatever is not there never was."""
+        """`whole`: no record was removed between those of the target, so a record that is missing there was never
+        copied."""
         self._said = said
         self._whole = whole
         self._target = [row.content for row in target]
         self._counts = Counter(self._target)
         self._source: list[Row] = []
         self._last_match = -1
-        """Index of the newest record of the source that stands in the target, too."""
+        """Index of the newest source record that is in the target, too."""
 
     @property
     def patience(self) -> int:
-        """So many records of the source without a match mean that no more will come."""
+        """Number of source records without a match after which no more matches are expected."""
         return len(self._target)
 
     def take(self, row: Row) -> bool:
-        """The source's next record; False when no more is needed."""
+        """Take the source's next record; return False if no more are needed."""
         self._source.append(row)
         if row.content in self._counts:
             self._last_match = len(self._source) - 1
@@ -70,7 +71,7 @@ class Tail:
         return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
 
     def result(self) -> Ending:
-        """What the records so far tell."""
+        """Return what the records so far show."""
         matches = Counter(row.content for row in self._source)
         last = self._end_of_target()
         places = [at for at, row in enumerate(self._source) if row.content in self._counts]
@@ -91,10 +92,10 @@ class Tail:
         return Ending(position, found, self._doubled(matches), self._missing(matches, places, last))
 
     def _end_of_target(self) -> int:
-        """Index of the record that the target ends with: where most of what comes before it agrees, too.
+        """Return the index of the record that the target ends with: the match with the most agreeing records before it.
 
-        Of several that agree equally far the one in front of MirrorMaker 2's word, or else the first: rather a record
-        twice than one not at all.
+        If several agree equally far, choose the one right before MirrorMaker 2's position, or else the first: a
+        duplicate is better than a loss.
         """
         if not self._target:
             return -1

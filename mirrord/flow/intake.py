@@ -1,8 +1,8 @@
 """From a fetched chunk to ready batches: ordinals, runs, verdicts, and the choice between the raw and the second path.
 
 This is the hot path. Per batch on the raw path: one unpack of the 61-byte header, a handful of integer comparisons, one
-in-place patch with a carried checksum (`mirrord.wire.batch.patch`), one `Batch` object. Record bytes are neither read
-nor copied. Messages of the formats 0 and 1 take the second path, some at a time.
+in-place patch that derives the new checksum from the old one (`mirrord.wire.batch.patch`), one `Batch` object. Record
+bytes are neither read nor copied. Messages of formats 0 and 1 take the second path, in groups.
 """
 
 from bisect import bisect_right
@@ -31,7 +31,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class Unreadable(Exception):
-    """The source answered with something that this version cannot copy; the text says what, [start, end) where."""
+    """The source returned something that this version cannot copy; the text says what, and [start, end) where."""
 
     def __init__(self, why: str, start: int, end: int) -> None:
         super().__init__(why)
@@ -44,15 +44,15 @@ class Vanished(Unreadable):
 
 
 class Parted(Unreadable):
-    """Where a record was to be copied again, another one stands."""
+    """The source has another record at an offset whose record was to be copied again."""
 
 
 class Early(Unreadable):
-    """What follows gives ordinals another meaning while batches that were sent with the former one may still arrive."""
+    """What follows would reassign ordinals while batches that were sent with the former meaning may still arrive."""
 
 
 def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
-    """Turn a chunk's batches into ready batches, up to the first that cannot be read."""
+    """Turn a chunk's batches into ready batches, up to the first one that cannot be read."""
     runs: list[Run] = []
     unreadable = None
     aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
@@ -65,8 +65,8 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
     except Unreadable as fault:
         unreadable = fault
     lane.seen.reach(lane.position)
-    # The verdicts travel with the run that follows them, so that one fact tells of the gap and of what comes after.
-    # What is declared behind here was decided, and must not be superseded.
+    # A verdict travels with the run that follows it, so that one fact covers the gap and what comes after it. What is
+    # declared after this point was decided, and must not be superseded.
     open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0) and lane.next_ordinal >= lane.limbo
     if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
         _begin_run(lane, runs, lane.position)
@@ -74,14 +74,14 @@ def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
 
 
 def _are_many(lane: Lane, runs: list[Run]) -> bool:
-    """Nothing but skipped offsets came for long: the ledger learns where the lane stands."""
+    """Return whether the skipped offsets without a record are numerous enough to record the lane's position."""
     return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
 
 
 def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
-    """Records, the marker of their transaction, and there is no more yet: most likely the next record stands right
-    behind it. Told now, that one need not wait for the ledger. Should it stand elsewhere, its run supersedes this one.
-    At most once for each record, however many markers follow it."""
+    """Return whether the chunk ends with records and the marker of their transaction, and nothing follows yet. Most
+    likely the next record follows right after: with its run recorded now, it need not wait for the ledger. If it comes
+    elsewhere, its run supersedes this one. At most once per record, however many markers follow it."""
     end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
     last = lane.skipped[-1]
     is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
@@ -101,8 +101,8 @@ def want_more(lane: Lane) -> Effects:
 
 
 def assure(lane: Lane) -> Effects:
-    """Part of the source is copied again: ask whether the source still has what was copied behind it. A fetch of that
-    part would not tell."""
+    """Ask whether the source still has what was copied after the part that is copied again. Its fetch would not show
+    it."""
     if lane.parting in lane.questions:
         return []
     known = lineage.furthest(lane)
@@ -114,8 +114,8 @@ def assure(lane: Lane) -> Effects:
 
 
 def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
-    """Go on at a later source offset; the ledger learns at once why what lies in front of it is not copied. In front of
-    `expired_below` the source has deleted it."""
+    """Continue at a later source offset; the ledger learns at once why the offsets before it are not copied. The source
+    has deleted those below `expired_below`."""
     runs: list[Run] = []
     gone = max(min(expired_below, to), lane.position)
     if lane.position < gone:
@@ -128,8 +128,8 @@ def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effe
 
 
 def leave_out(lane: Lane) -> Effects:
-    """Go on behind what is left out at the position, without reading it: the source may not be able to give it. Of what
-    is to be copied again the ledger learns under which ordinals the rest follows."""
+    """Continue after the range to skip at the position, without reading it: the source may not be able to return it. If
+    it was to be copied again, the ledger learns under which ordinals the rest follows."""
     if not lane.plan:
         out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
         return [] if out is None else leap(lane, out.end, out.reason)
@@ -156,10 +156,10 @@ class _Aborts(NamedTuple):
     begun: set[int]
 
 
-def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it tells apart
+def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
     lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
 ) -> int:
-    """Up to the first message of an old format, or to the end of what is whole: where that is."""
+    """Process batches up to the first message of an old format or the end of the whole ones; return that position."""
     buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
     (aborted_ahead, aborted), traced = aborts, lane.origins is not None
     stop, whole_until, largest, strange = cutting.bounds(lane)
@@ -171,7 +171,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
         if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
             return _old_at(lane, buffer, at, end)
         if batch_end > end:
-            break  # the broker cuts the last batch of an answer; it comes whole with the next one
+            break  # the broker cuts the last batch of a response; it comes whole with the next one
         next_offset = base + last_delta + 1
         position, left_out = lane.position, None
         if next_offset <= position:
@@ -219,7 +219,7 @@ def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost m
 
 
 def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
-    """Why nothing of this batch is copied; None when it is. Where that is not known yet, `lane.doubt` says so."""
+    """Return why nothing of this batch is copied, or None if it is. If that is not known yet, set `lane.doubt`."""
     attributes, producer, count = header[5], header[9], header[12]
     if attributes & CONTROL:
         # The first marker of a producer with an aborted transaction in progress is that transaction's end.
@@ -239,7 +239,7 @@ def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | No
 
 
 def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
-    """The next batch begins at offset `base`, and is of this epoch of the source."""
+    """Handle the source epoch of the next batch, which begins at offset `base`."""
     if lane.plan and base <= lane.position and lineage.is_another(lane, epoch):
         raise Parted(f"records of epoch {epoch}", lane.position, lane.position + 1)
     if epoch != lane.epoch or (lane.told_epoch == lineage.UNKNOWN and epoch >= 0 and not lane.plan):
@@ -247,8 +247,7 @@ def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
 
 
 def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
-    """The next batch, which begins at this offset, is of another epoch of the source, or the first one since nothing is
-    known of it."""
+    """Handle a batch at this offset that has another source epoch, or is the first one while no epoch is known."""
     if lineage.is_news(lane, epoch) and limbo.holds(lane, lane.next_ordinal):
         raise Early(f"records of epoch {epoch}", lane.position, offset)
     if epoch != lane.epoch:
@@ -259,7 +258,7 @@ def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
 
 
 def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
-    """The same position, where a message of an old format stands. Raises Unreadable for anything else."""
+    """Return the same position if a message of an old format is there. Raise Unreadable for anything else."""
     if is_old(buffer, at, end):
         return at
     base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
@@ -268,9 +267,9 @@ def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
 
 
 def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
-    """The messages of format 0 and 1 from here on: where they end, or the end of all when the plan jumps elsewhere."""
+    """Process messages of formats 0 and 1 from here; return where they end, or `end` if the plan jumps elsewhere."""
     while is_old(buffer, at, end):
-        # What is told to be copied again ends where batches ended then.
+        # A part that is copied again ends where batches ended when that was recorded.
         most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
         try:
             found = group(buffer, at, end, most)
@@ -294,7 +293,7 @@ def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int)
 
 
 def jump(lane: Lane) -> None:
-    """Go on where the plan says: part of the source is copied again, or has been copied already."""
+    """Continue where the plan says: part of the source is copied again, or has been copied already."""
     run = lane.plan.popleft()
     lane.open_run = run
     lane.seen.reach(lane.position)
@@ -316,7 +315,7 @@ def _why(base: int, position: int, count: int, last_delta: int, attributes: int,
 
 
 def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
-    # Whoever wrote before may have read what a cleaner has removed since, and given it the next ordinal.
+    # A former holder may have read records that a cleaner has removed since, and given one of them the next ordinal.
     if reason in _GONE and limbo.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
         raise Early("records that are gone", start, end)
     skipped = lane.skipped
@@ -327,7 +326,7 @@ def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
 
 
 def _passes(lane: Lane, start: int, end: int) -> bool:
-    """Whether it is known why the source has no batch for these offsets; they are skipped then."""
+    """Return whether it is known why the source has no batch for these offsets; if so, skip them."""
     reason = vanished.reason_of(lane, start, end)
     if reason is not None:
         _skip(lane, start, end, reason)
@@ -335,7 +334,7 @@ def _passes(lane: Lane, start: int, end: int) -> bool:
 
 
 def _is_told(lane: Lane, offset: int) -> bool:
-    """The ledger says that the next ordinal stands for this source offset, or for one behind it."""
+    """Return whether the ledger maps the next ordinal to this source offset or a later one."""
     if lane.declared != lane.next_ordinal or lane.record is None:
         return False
     told = lane.record.source_runs.offset_of(lane.next_ordinal)
@@ -343,7 +342,7 @@ def _is_told(lane: Lane, offset: int) -> bool:
 
 
 def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
-    """Nothing of the offsets [start, end) is copied: what a policy has left out of them, and holes."""
+    """Skip the offsets [start, end), of which nothing is copied: those that a policy skipped, and holes."""
     while left_out and left_out[0].start < end:
         verdict = left_out.popleft()
         if start < verdict.start:
@@ -355,19 +354,19 @@ def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None
 
 
 def _clean(lane: Lane, start: int, end: int) -> None:
-    """A batch lacks records. Brokers take no such batch, so the cleaner has removed them."""
+    """Skip records that a batch lacks. Brokers accept no such batch, so the cleaner has removed them."""
     lane.compacts = True
     _skip(lane, start, end, "compacted")
 
 
 def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
-    """The next `count` ordinals stand for the offsets from `offset` on: grow the open run, or begin one."""
+    """Map the next `count` ordinals to the offsets from `offset` on: extend the open run, or begin a new one."""
     run = lane.open_run
     first = lane.next_ordinal
     declared = lane.declared
     if declared >= 0 and first + count > declared:
         if declared == first and lane.record is not None and lane.record.source_runs.offset_of(first) == offset:
-            # The ledger knows this run from an earlier attempt, so there is nothing to tell.
+            # The ledger knows this run from an earlier attempt, so there is nothing to record.
             lane.open_run = Run(first, offset)
             lane.skipped.clear()
             declare(lane, first)
@@ -379,14 +378,14 @@ def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
 
 
 def _part(lane: Lane, runs: list[Run], offset: int) -> None:
-    """The next ordinal stands for another offset than it would."""
+    """Begin a run, because the next ordinal is not at the offset that the open run implies."""
     if lane.next_ordinal < lane.limbo:
         raise Early("other records than were sent", lane.position, offset)
     _begin_run(lane, runs, offset)
 
 
 def declare(lane: Lane, ordinal: int) -> None:
-    """Find the next run that the ledger already declares behind an ordinal."""
+    """Find the next run that the ledger already declares after an ordinal."""
     following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
     lane.declared = -1 if following is None else following.ordinal
 
@@ -399,7 +398,7 @@ def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
         runs.pop()
     runs.append(run)
     lane.open_run = run
-    # A run supersedes all that were declared at its ordinal and behind it.
+    # A run supersedes all runs that were declared at its ordinal or later.
     lane.declared = -1
 
 
@@ -413,8 +412,8 @@ def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch abo
     next_offset: int,
     why: str,
 ) -> int:
-    """The second path for a batch's records from a position on: in one batch, or in several that the target takes. From
-    then on batches go as they are up to the offset that is returned."""
+    """Take a batch's records from a position on through the second path: in one batch, or in several that the target
+    accepts. Return the offset up to which later batches go unchanged."""
     while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
         piece = cutting.next_piece(lane, position, next_offset)
         if piece.left_out is not None:
@@ -431,14 +430,14 @@ def _producer(lane: Lane) -> tuple[int, int, int]:
 
 
 def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: cutting.Piece, why: str) -> int:
-    """One batch of the second path; the source offset behind it."""
+    """Rebuild one batch on the second path; return the source offset after it."""
     position, end = wanted.from_offset, piece.end
     most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
     decided = ALL if lane.plan else lane.decided
     try:
         rebuilt = cutting.rebuild(lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided))
     except PolicyRefused as error:
-        if error.offset > position:  # what precedes that record is copied first
+        if error.offset > position:  # the records before that one are copied first
             return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)
         line = f"a record that a policy has no answer for ({error})"
         raise Unreadable(line, error.offset, error.offset + 1) from error
@@ -456,7 +455,7 @@ def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: cutting.Piece,
         lane.next_ordinal += length
         cursor = offset + length
     data, count = rebuilt.data, lane.next_ordinal - first
-    # Of a batch that was cut short, more may follow.
+    # If the batch was cut short, more of it may follow.
     behind = cursor if count >= most or rebuilt.is_cut else end
     if not lane.plan:
         _explain(lane, cursor, behind, left_out)
@@ -471,12 +470,12 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
     """Intent before gap: the ledger learns of new runs before the first of their records is produced."""
     if not runs:
         return []
-    # Verdicts behind the last new run belong to the next one.
+    # Verdicts after the last new run belong to the next one.
     last = runs[-1].offset
     at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
     ahead, behind = lane.skipped[:at], lane.skipped[at:]
     if ahead and ahead[-1].end > last:
-        # A run begins with a new epoch, too, whose first record may be left out: after a resume that is asked again.
+        # A new epoch also begins a run, and its first record may be skipped: after a resume it is judged again.
         across = ahead.pop()
         ahead.append(Verdict(across.start, last, across.reason))
         behind.insert(0, Verdict(last, across.end, across.reason))
@@ -491,8 +490,8 @@ def _intend(lane: Lane, runs: list[Run]) -> Effects:
 
 
 def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
-    """The verdicts in front of this very ordinal that the ledger was told and that are not bound yet.
+    """Return the verdicts before this very ordinal that were appended to the ledger and are not bound yet.
 
-    Should that entry be lost and the present one stand, nothing would tell that they are missing.
+    If that entry were lost and the current one bound, nothing would show that these verdicts are missing.
     """
     return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

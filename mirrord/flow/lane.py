@@ -1,6 +1,6 @@
-"""The lane: one source partition copied into one target partition. `step` is the one door.
+"""The lane: one source partition copied into one target partition. `step` is its only entry point.
 
-`step(lane, now, signal)` changes the lane and returns what has to be done. The state is changed in place, because a
+`step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because a
 copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the shell's monotonic
 clock in seconds.
 """
@@ -66,8 +66,8 @@ from mirrord.flow.superseded import SharedTold, SupersededTold
 STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
 
 
-def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
-    """Take one input; the effects are to be performed in this order."""
+def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
+    """Process one input and return the effects, to be performed in this order."""
     match signal:
         case Taken():
             return flight.taken(lane, now, signal) if lane.phase not in STILL else []
@@ -119,7 +119,7 @@ def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
             return tell_again(lane, now, signal)
 
 
-def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per kind of input
+def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
     match signal:
         case Woken():
             if signal.question == lane.gap_question:
@@ -179,7 +179,7 @@ def _woken(lane: Lane, now: float, question: int) -> Effects:
 
 
 def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
-    """The target offsets between the recorded end and what was seen there were read."""
+    """The target offsets between the recorded end and the batch or end seen beyond it were read."""
     if signal.purpose == "confirm":
         if signal.error or signal.own:
             return resume.begin(lane, now, lane.limits.retry_s if signal.error else 0.0)
@@ -199,9 +199,9 @@ def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
 
 
 def _another_log(lane: Lane, now: float) -> Effects:
-    """A later leader took what stands where the lane looked: the log went back since, and no record stands twice."""
+    """A later leader appended the batch that the lane found: the log went back since, and no record is in it twice."""
     if lane.phase is not Phase.COPYING:
-        return []  # a resume follows, or the mark stays in front of what was not read
+        return []  # a resume follows, or the mark stays before the offsets that were not read
     return settling.settle(lane) if lane.in_flight else resume.begin(lane, now)
 
 
@@ -227,7 +227,7 @@ def _bound(lane: Lane, now: float, told: Bound) -> Effects:
 
 def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
     if isinstance(told, AppendFailed):
-        # Batches in flight are still to be acknowledged behind the present end: only the mark stays back.
+        # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
         lane.suspicious = True
         lane.unread = lane.told
     lane.notes.discard(told.tag)
@@ -235,7 +235,7 @@ def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) ->
 
 
 def _early(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Take what was fetched before the lane could copy."""
+    """Process what was fetched before the lane could copy."""
     if lane.handed is None or lane.phase is not Phase.COPYING:
         return effects
     chunk, lane.handed = lane.handed.chunk, None
@@ -243,7 +243,7 @@ def _early(lane: Lane, now: float, effects: Effects) -> Effects:
 
 
 def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
-    """Take what was fetched before the source was known to have what was copied."""
+    """Process what was fetched before the source was known to still have what was copied."""
     if lane.unproven is None or not lane.assured or lane.phase is not Phase.COPYING:
         return effects
     chunk, lane.unproven = lane.unproven, None
@@ -297,11 +297,11 @@ def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:
         if lane.on_loss == "continue" and limbo.holds(lane, lane.next_ordinal):
             return settling.wait(lane, now)
         line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
-        # Where part of the source is copied again, ordinals are promised to records that are gone now.
+        # If part of the source is copied again, ordinals are promised to records that are gone now.
         if lane.on_loss == "continue" and not lane.plan:
             lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
             effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
-            # An order that retention has overtaken is done: the next record may be long in coming.
+            # An order to seek that retention has overtaken is done: the next record may be long in coming.
             is_due = bool(lane.sought) and seeking.is_due(lane)
             return effects + (settling.wait(lane, now) if is_due else intake.want_more(lane))
         return halt(lane, "expired", line, lane.position, chunk.log_start)

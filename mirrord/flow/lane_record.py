@@ -1,4 +1,4 @@
-"""What a lane reads of the folded ledger."""
+"""The part of the folded ledger that a lane reads."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,7 +10,7 @@ from mirrord.model.seeking import Seeks
 
 
 class LaneRecord(Protocol):
-    """What the folded ledger says about a lane (`mirrord.ledger.state.LaneState`); read here, never written."""
+    """The content of the folded ledger about a lane (`mirrord.ledger.state.LaneState`); read here, never written."""
 
     @property
     def producer_id(self) -> int: ...

@@ -1,21 +1,21 @@
-"""What a lane and its shell tell each other about records that are parked before they are left out."""
+"""The messages between a lane and its shell about records that are parked before they are skipped."""
 
 import msgspec
 
 
 class Park(msgspec.Struct, frozen=True):
-    """See that the record which was to be copied from this source offset is in the flow's dead-letter topic, once."""
+    """Ensure that the record to be copied from this source offset is in the flow's dead-letter topic, once."""
 
     question: int
     offset: int
     data: bytes
     """The batch of this record alone, as the target has refused it."""
     behind: int
-    """Where in that topic to look whether it is there already; -1: from its start on."""
+    """The offset in that topic after which to look for an earlier copy; -1: from its start on."""
 
 
 class LettersTold(msgspec.Struct, frozen=True):
-    """What `Park` asked for is in the dead-letter topic, at that offset; or not, and `trouble` says why."""
+    """The answer to `Park`: the record is in the dead-letter topic at that offset, or `trouble` says why it is not."""
 
     question: int
     at: int

@@ -1,33 +1,35 @@
-"""What was sent earlier and may still be appended: until it cannot, ordinals keep the meaning that it was sent with.
+"""In-doubt batches: while an unacknowledged batch may still be appended, its ordinals must not be reassigned.
 
-A broker that remembers the producer takes a batch by its sequence alone, and calls one of the same ordinals that comes
-after it a repeat. So another epoch of the source, or another record, under an ordinal that a batch on its way may have
-would be acknowledged and not be written. Of its own batches a lane knows the ordinals; a former holder's may be any.
-What counts is the time at which the lane last asked where the target log ends: what could still arrive then may have.
+A broker that remembers the producer accepts a batch by its sequence alone, and treats a later batch of the same
+ordinals as a repeat. So if a batch in flight may have an ordinal, a batch of another source epoch, or with another
+record, under that ordinal would be acknowledged and not be written. A lane knows the ordinals of its own batches; a
+former holder's batches may have any. The decisive time is when the lane last asked where the target log ends: a batch
+that could still arrive then may have arrived since.
 """
 
 from mirrord.flow.state import Lane
 
 
 def leave(lane: Lane, now: float, behind: int) -> None:
-    """Batches of ordinals below this one may still be appended, though nobody waits for them."""
+    """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
+    them."""
     lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
     lane.limbo = max(lane.limbo, behind)
     lane.unanswered, lane.delayed = True, False
 
 
 def unreachable(lane: Lane) -> None:
-    """The leader did not answer within a request timeout."""
+    """Note that the leader did not answer within a request timeout."""
     if _is_pending(lane):
         lane.unanswered = True
 
 
 def answered(lane: Lane, now: float) -> None:
-    """The leader of the target partition answers where its log ends.
+    """Note that the leader of the target partition answered the question where its log ends.
 
-    A broker that was suspended or cut off reads only afterwards what had arrived before. So if it may have been, the
-    request timeout counts from this answer: if it is the first one since something was left on its way, or since none
-    came, and once if it was slow. A broker that is always slow must not delay the lane for ever.
+    A broker that was suspended or cut off reads data that arrived earlier only afterwards. So if that may have
+    happened, the request timeout counts from this answer: if it is the first one since something was left in flight, or
+    since no answer came, and once if it was slow. A broker that is always slow must not delay the lane forever.
     """
     slow = _is_pending(lane) and not lane.delayed and now - lane.end_asked_at > lane.limits.request_timeout_s / 4
     if not lane.unanswered and not slow:
@@ -39,27 +41,27 @@ def answered(lane: Lane, now: float) -> None:
 
 
 def _is_pending(lane: Lane) -> bool:
-    """The log has not been read since the last batch on its way was given up."""
+    """Return whether the log has not been read since the last batch in flight was given up."""
     return lane.looked_at < max(lane.dirty_until, lane.former_until)
 
 
 def look(lane: Lane, now: float) -> None:
-    """The target is about to be asked for its end."""
+    """Note that the target is about to be asked for its end."""
     lane.looked_at = now
     if now >= lane.dirty_until:
         lane.limbo = -1
 
 
 def was_given(lane: Lane, ordinal: int) -> bool:
-    """Another record may have been sent under this ordinal, and nothing has shown yet that it did not arrive.
+    """Return whether another record may have been sent under this ordinal and may have arrived.
 
     After a take-over this holds for the next ordinal until the first acknowledgement was compared, even if the former
     holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
-    own. That comparison covers no run further on, so nothing would end it there.
+    own. That comparison covers no later run, so nothing would end the doubt there.
     """
     return lane.check_later or ordinal < lane.given or (lane.check_first_ack and ordinal == lane.acked)
 
 
 def holds(lane: Lane, ordinal: int) -> bool:
-    """A batch that may still be appended, or was not seen yet, may have this ordinal or one behind it."""
+    """Return whether a batch that may still be appended, or was not seen yet, may have this ordinal or a later one."""
     return lane.looked_at < lane.former_until or ordinal < lane.limbo

@@ -1,9 +1,9 @@
-"""Which of the source's lines of history each ordinal was copied from.
+"""The source's leader epochs, and from which epoch each ordinal was copied.
 
-An unclean election takes records away and gives their offsets to others, under a higher leader epoch. So an offset
-names a record only together with its epoch. The ledger knows both: before the first record of another epoch is
-produced, a `SourceRun` tells the ordinal from which on it counts (intent before epoch). And it knows the cuts: the
-ordinals that stand for records that were taken away.
+An unclean election removes records and reuses their offsets for others, under a higher leader epoch. So an offset
+identifies a record only together with its epoch. The ledger knows both: before the first record of another epoch is
+produced, a `SourceRun` records the ordinal from which the epoch applies (intent before epoch). And it knows the cuts:
+the ordinals whose records the source has lost.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,41 +13,41 @@ from mirrord.flow.state import Lane
 from mirrord.model.intervals import uncovered
 
 Epochs = tuple[tuple[int, int], ...]
-"""(ordinal, leader epoch of the source), ascending: from this ordinal on."""
+"""(ordinal, leader epoch of the source), ascending: the epoch applies from this ordinal on."""
 
 
 UNKNOWN = -1
-"""The ledger says that the epoch is not known from here on: what lies in front was leapt over and not seen."""
+"""The ledger says that the epoch is not known from here on: the records before this point were leapt over, not seen."""
 UNTOLD = -2
-"""The ledger says nothing of the epoch."""
+"""The ledger says nothing about the epoch."""
 
 
 def told_at(epochs: Epochs, ordinal: int) -> int:
-    """What the ledger tells of the source's leader epoch of an ordinal: `UNTOLD`, `UNKNOWN` or the epoch."""
+    """Return the source's leader epoch of an ordinal according to the ledger: `UNTOLD`, `UNKNOWN` or the epoch."""
     return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNTOLD)
 
 
 def epoch_at(epochs: Epochs, ordinal: int) -> int:
-    """The source's leader epoch of an ordinal, or -1 when it is not known."""
+    """Return the source's leader epoch of an ordinal, or -1 if it is not known."""
     return max(told_at(epochs, ordinal), UNKNOWN)
 
 
 def follows(record: LaneRecord, ordinal: int) -> bool:
-    """An ordinal stands for the source offset behind that of the ordinal in front of it."""
+    """Return whether an ordinal maps to the source offset right after that of the previous ordinal."""
     offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
     return offset is not None and former is not None and offset == former + 1
 
 
 def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
-    """What is told of the epoch of the source's record in front of the one that an ordinal stands for. Where nothing
-    counts that was told from this ordinal on (`tell_anew`), what is told of the ordinal in front of it does."""
+    """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
+    epochs recorded from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
     is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
     return told_at(epochs, ordinal - 1 if is_anew else ordinal)
 
 
 def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """What is told of ordinals, or of source offsets, as it is to be told of the ordinals to which they come: `pieces`
-    are (ordinal, ordinal or offset so far, length)."""
+    """Return the recorded epochs of ordinals or source offsets, moved to the ordinals that they come to. `pieces` are
+    (ordinal, former ordinal or offset, length)."""
     found: list[tuple[int, int]] = []
     for ordinal, former, length in pieces:
         begun = (former, max(told_at(told, former), UNKNOWN))
@@ -58,24 +58,24 @@ def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def mended_until(record: LaneRecord, ordinal: int) -> int:
-    """The ordinal behind what the mending of holes in front of this one still has to copy again, or -1."""
+    """Return the ordinal after those that the mending of holes before this one still has to copy again, or -1."""
     return max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
 
 
 def in_front(record: LaneRecord, ordinal: int) -> int:
-    """An ordinal whose epoch is that of the source's record in front of the one that this ordinal stands for. What was
-    told of the ordinal itself may never have been copied, and be of a history that is lost."""
+    """Return an ordinal whose epoch is that of the source record before the one that this ordinal maps to. The ordinal
+    itself may have an epoch on record although it was never copied, from a history that is lost."""
     told_itself = any(ordinal == first for first, _ in record.cuts) or ordinal <= mended_until(record, ordinal)
     return ordinal if told_itself else ordinal - 1
 
 
 def is_cut(record: LaneRecord, ordinal: int, offset: int) -> bool:
-    """The source has lost the record that was copied from this offset under this ordinal."""
+    """Return whether the source has lost the record that was copied from this offset under this ordinal."""
     return any(ordinal < first and offset >= start for first, start in record.cuts)
 
 
 def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
-    """The pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
+    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
     for ordinal, offset, length in record.source_runs.between(first, last):
         limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
         if limit > offset:
@@ -83,20 +83,21 @@ def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, i
 
 
 def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
-    """The source's record is of a later leader epoch than the ledger knows for its ordinal. Nothing of it was produced:
-    the ledger is told of an epoch before that."""
+    """Return whether the source's record is of a later leader epoch than the ledger has for its ordinal. No such record
+    was produced, because an epoch is recorded in the ledger before that."""
     return epoch > told_at(record.epochs, ordinal) > UNKNOWN
 
 
 def cut_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
-    """The ordinals of first..last whose records the source has lost: their offsets belong to others by now."""
+    """Yield the ordinals of first..last whose records the source has lost: their offsets belong to other records by
+    now."""
     kept = ((ordinal, ordinal + length) for ordinal, _, length in standing(record, first, last))
     for start, end in uncovered((first, last + 1), kept):
         yield from range(start, end)
 
 
 def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
-    """The lowest source offset from this one on that the ordinals up to the last one stand for, if there is one."""
+    """Return the lowest source offset, from this one on, that an ordinal up to the last one maps to, or None."""
     runs = record.source_runs
     found: list[int] = []
     for begin in (*reversed(runs.turns), runs.at(0).ordinal):
@@ -104,14 +105,14 @@ def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
         pieces = standing(record, runs.at(at).ordinal, last)
         found += [max(start, offset) for _, start, length in pieces if start + length > offset]
         if runs.at(at).offset <= offset:
-            break  # whatever was copied before, and is not lost, lies in front
+            break  # records that were copied before, and are not lost, have lower offsets
         last = begin - 1
     return min(found, default=None)
 
 
 def furthest(lane: Lane) -> tuple[int, int] | None:
-    """The source offset behind all that was copied and is not known to be lost, and the epoch in front of it, if that
-    is known."""
+    """Return the source offset after all records that were copied and are not known to be lost, and the epoch before
+    it. Return None if that epoch is not known."""
     record = lane.record
     if record is None or not record.holes:
         return None
@@ -125,7 +126,8 @@ def furthest(lane: Lane) -> tuple[int, int] | None:
 def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
     """Return the source offset at which a lane resumes with an ordinal.
 
-    If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges."""
+    If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges.
+    """
     offset = record.source_runs.offset_of(ordinal)
     if offset is None or mended_until(record, ordinal) > ordinal:
         return offset
@@ -133,8 +135,8 @@ def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
 
 
 def last_copied(lane: Lane) -> tuple[int, int] | None:
-    """The source offset after the last copied record below the position that is not known to be lost, and the record's
-    epoch, if that is known. Facts that are not bound yet do not count: within a round, see `read_until`."""
+    """Return the source offset after the last copied record below the position that is not known to be lost, and the
+    record's epoch, if that is known. Facts that are not bound yet do not count: within a round, see `read_until`."""
     record, ordinal = lane.record, lane.next_ordinal - 1
     offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
     if record is None or offset is None:
@@ -167,8 +169,8 @@ def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
 
 
 def parting(lane: Lane, epoch: int, end: int) -> int:
-    """Where a log parts from all that was copied whose epochs up to this one end there: records of a higher one are not
-    in it."""
+    """Return the divergence point between everything that was copied and a log whose epochs up to this one end at
+    `end`: records of a higher epoch are not in that log."""
     record, start = lane.record, lane.seen.parting(epoch, end)
     if record is None or not record.holes or epoch < 0:
         return start
@@ -180,7 +182,7 @@ def parting(lane: Lane, epoch: int, end: int) -> int:
 
 
 def before(lane: Lane, offset: int) -> int:
-    """The epoch of the record in front of a source offset, as far as it was copied, or was to be."""
+    """Return the epoch of the record before a source offset, if it was copied or was to be copied."""
     record = lane.record
     if record is None or not record.holes:
         return lane.seen.before(offset)
@@ -192,34 +194,35 @@ def before(lane: Lane, offset: int) -> int:
 
 
 def told_ahead(lane: Lane) -> Epochs:
-    """The epochs of what is to be copied again: as they were told anew, be that bound already or not."""
+    """Return the epochs of the records that are to be copied again, as this round recorded them, bound already or
+    not."""
     return lane.anew_epochs or (lane.record.epochs if lane.record is not None else ())
 
 
 def is_another(lane: Lane, epoch: int) -> bool:
-    """A record of this epoch is not the one that the next ordinal was to stand for."""
+    """Return whether a record of this epoch is not the one that the next ordinal was to map to."""
     known = epoch_at(told_ahead(lane), lane.next_ordinal)
     return epoch >= 0 and known >= 0 and known != epoch
 
 
 def recall(lane: Lane) -> None:
-    """The lane goes on at `resume_ordinal`, from the source offset `position`: what is known of the epoch there.
+    """Recall the epoch at the source offset `position`, from which the lane resumes at `resume_ordinal`.
 
-    The ledger's word comes first. Without one nothing has changed since the mark, if whoever wrote that told of every
-    change. What a comparison has read in the source comes last, for it may be of another history than what was copied;
-    where all of that was equal it comes first.
+    The ledger comes first. If it says nothing, the epoch has not changed since the mark, provided that the holder that
+    wrote the mark recorded every change. The epoch that a comparison has read in the source comes last, because it may
+    belong to another history than the copied records; if that comparison found everything equal, it comes first.
     """
     record = lane.record
     told = record.epochs if record is not None else ()
     known = told_in_front(record, told, lane.resume_ordinal) if record is not None else UNTOLD
     lane.told_since = lane.resume_ordinal
     if known == UNTOLD and lane.resume_ordinal == 0:
-        lane.seen.begin(0, UNKNOWN)  # what was fetched before was not copied, and the word on it was lost
+        lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
     if known >= 0:
         _seed(lane, told)
     elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:
         lane.seen.reach(lane.position)
-        lane.told_since = 0  # a change would stand in the ledger
+        lane.told_since = 0  # a change would be in the ledger
     lane.epoch = lane.seen.go_to(lane.position)
     is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
     counts = is_unknown or (lane.found_equal and lane.found_epoch[1] >= 0)
@@ -235,8 +238,9 @@ def recall(lane: Lane) -> None:
 
 
 def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
-    """The epochs of what follows holes. Where a comparison found all records behind them equal, and the last one of
-    another epoch than the ledger tells, bytes of another meaning came late: nothing is known from the first hole on."""
+    """Return the epochs of the records that follow holes. If a comparison found all records after the holes equal, but
+    the last one of another epoch than the ledger has, a batch of another meaning arrived late: then nothing is known
+    from the first hole on."""
     record = lane.record
     if record is None or not record.epochs:
         return ()
@@ -251,7 +255,7 @@ def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
 
 
 def recall_copied(lane: Lane, offset: int) -> None:
-    """The lane goes on at an offset behind what it has copied before: the source may have lost that since."""
+    """Recall the epoch when the lane continues after records copied earlier, which the source may have lost since."""
     record = lane.record
     known = told_at(told_ahead(lane), lane.next_ordinal)
     if known != UNTOLD:
@@ -267,7 +271,7 @@ def recall_copied(lane: Lane, offset: int) -> None:
 
 
 def _seed(lane: Lane, told: Epochs) -> None:
-    """Take over what the ledger tells of the epochs in front of the position."""
+    """Take over the epochs before the position from the ledger."""
     record = lane.record
     if record is None:
         return
@@ -278,7 +282,7 @@ def _seed(lane: Lane, told: Epochs) -> None:
         former = None if offset is None else _former(record, ordinal, offset)
         if ordinal > lane.resume_ordinal or offset is None or is_cut(record, ordinal, offset):
             continue
-        # What lies between, and was not copied, may be of the later epoch.
+        # The records in between were not copied and may be of the later epoch.
         start = offset if former is None else min(offset, former + 1)
         if former is not None and lane.position == offset == former + 1:
             continue  # nothing of it was copied, and the source may have another epoch there by now
@@ -289,8 +293,8 @@ def _seed(lane: Lane, told: Epochs) -> None:
 
 
 def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
-    """The source offset of the record that was copied before this ordinal; if the source has lost that one, the highest
-    offset below `offset` that was copied and that it still has."""
+    """Return the source offset of the record that was copied before this ordinal. If the source has lost that record,
+    return the highest offset below `offset` that was copied and that the source still has."""
     former = record.source_runs.offset_of(ordinal - 1)
     if former is None or not is_cut(record, ordinal - 1, former):
         return former
@@ -299,13 +303,13 @@ def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
 
 
 def is_news(lane: Lane, epoch: int) -> bool:
-    """A batch of this epoch follows: whether the ledger has to learn of that before it is produced. What is copied
-    again is of the epoch that it was told to be; what follows it is told when it comes."""
+    """Return whether the ledger must learn of the epoch of the next batch before that batch is produced. Records that
+    are copied again keep their recorded epoch; the epoch of what follows them is recorded when it comes."""
     return epoch >= 0 and epoch != lane.told_epoch and not lane.plan
 
 
 def tell(lane: Lane, epoch: int) -> bool:
-    """A batch of another epoch follows: whether the ledger has to learn of it, with the next run."""
+    """Note the epoch of the next batch. Return whether the ledger has to learn of it, with the next run."""
     if not is_news(lane, epoch):
         return False
     former, lane.told_epoch = lane.told_epoch, epoch
@@ -317,19 +321,20 @@ def tell(lane: Lane, epoch: int) -> bool:
 
 
 def is_cut_untold(lane: Lane) -> bool:
-    """The ledger does not know yet that the source has lost what was copied: a mark of now would hide it for good."""
+    """Return whether the ledger does not know yet that the source has lost copied records: a mark saved now would hide
+    it."""
     ordinal, verdicts = lane.unbound
     waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
     return waits and any(verdict.reason == "truncated" for verdict in verdicts)
 
 
 def is_undone(lane: Lane) -> bool:
-    """What is copied again, and under which ordinals, is decided, and the ledger does not have it yet."""
+    """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
     return lane.undone is not None and lane.record is not None and len(lane.record.rewinds) == lane.undone[0]
 
 
 def untold(lane: Lane) -> Epochs:
-    """The epochs of what was copied that only marks have told: those to come will tell of later ones."""
+    """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
     if lane.new_epochs:
         return tuple(each for each in lane.new_epochs if each[0] < lane.next_ordinal)
     told = told_at(lane.record.epochs, lane.told_since) if lane.record is not None else UNTOLD
@@ -339,16 +344,17 @@ def untold(lane: Lane) -> Epochs:
 
 
 def is_told_from(record: LaneRecord, ordinal: int) -> bool:
-    """The ledger tells of a hole or a change of epoch at an ordinal or behind it."""
+    """Return whether the ledger records a hole or a change of epoch at an ordinal or after it."""
     limit = max(mended_until(record, ordinal), ordinal - 1)
     return any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs)
 
 
 def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
-    """The ledger tells of an epoch that was to begin at the next ordinal or behind it; it may begin elsewhere now."""
+    """Return whether the ledger records an epoch from the next ordinal or a later one, which may now begin
+    elsewhere."""
     ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
     if limit > ordinal:
-        return any(first > limit for first, _ in record.epochs)  # what is copied again has the epochs that it had
+        return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
     if goes_on_at(record, ordinal) != record.source_runs.offset_of(ordinal):
         return True
     nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
@@ -356,12 +362,12 @@ def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
 
 
 def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
-    """What is to be told so that nothing counts that was told behind the present ordinal, but for what is copied again
-    (`carried`)."""
+    """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
+    records that are copied again (`carried`)."""
     record, told = lane.record, told_ahead(lane)
     epochs = lane.anew_epochs = carried(told, pieces) if told else ()
     if not epochs:
-        # What was told to follow may arrive yet, so nothing is said of its epoch before a record follows.
+        # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
         is_open = record is not None and follows(record, lane.resume_ordinal)
         epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
     lane.told_epoch = epochs[0][1]
@@ -369,7 +375,7 @@ def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs
 
 
 def leap(lane: Lane, to: int) -> None:
-    """The lane goes on behind what it has not seen: the epoch of what follows is not known."""
+    """Continue after records that the lane has not seen: the epoch of what follows is not known."""
     if lane.epoch >= 0:
         lane.left = (lane.position, lane.epoch)
     lane.position, lane.epoch = to, lane.seen.go_to(to)
@@ -379,17 +385,17 @@ def leap(lane: Lane, to: int) -> None:
 
 
 def take_new(lane: Lane, ordinal: int) -> Epochs:
-    """What is still to be told, with runs from this ordinal on."""
+    """Return the epochs still to be recorded, with runs from this ordinal on."""
     told = tuple(lane.new_epochs)
     lane.new_epochs.clear()
     if not told and lane.told_since == ordinal and lane.told_epoch >= 0:
-        # It was told with other runs from the same ordinal on, which these supersede.
+        # It was recorded with other runs from the same ordinal on, which these runs supersede.
         return ((ordinal, lane.told_epoch),)
     return told
 
 
 def known_epochs(lane: Lane, first: int) -> Epochs:
-    """The epochs of the ordinals from `first` on, as far as ledger and mark tell."""
+    """Return the epochs of the ordinals from `first` on, if ledger and mark know them."""
     record = lane.record
     told = record.epochs if record is not None else ()
     if told_at(told, first) != UNTOLD or not lane.epochs_told or record is None:
@@ -400,7 +406,7 @@ def known_epochs(lane: Lane, first: int) -> Epochs:
 
 
 def ends_short(lane: Lane, told: Checked, position: int) -> bool:
-    """The source ends in front of the position, and no epoch is known that would tell which of its records are new."""
+    """Return whether the source ends before the position, and no known epoch shows which of its records are new."""
     if lane.record is None or not 0 <= told.source_end < position:
         return False
     return told_in_front(lane.record, known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0

@@ -1,4 +1,4 @@
-"""What the search for a lane's batches in the source has found."""
+"""The result of the search for a lane's batches in the source."""
 
 import msgspec
 
@@ -6,20 +6,20 @@ from mirrord.model.runs import Run
 
 
 class Located(msgspec.Struct, frozen=True):
-    """Where the lane's own batches really stand in the source. Ranges are pairs (start, end) of source offsets."""
+    """The true source offsets of the lane's own batches. Ranges are pairs (start, end) of source offsets."""
 
     runs: tuple[Run, ...]
     doubled: tuple[tuple[int, int], ...]
-    """What stands in the target a second time."""
+    """Records that are in the target a second time."""
     missing: tuple[tuple[int, int], ...]
-    """What the target lacks, in front of `next_offset`."""
+    """Records before `next_offset` that the target lacks."""
     next_offset: int
     start: int
     end: int
-    """[start, end) is what the batches were found to hold."""
+    """[start, end) is the range that the batches were found to hold."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """(source offset, leader epoch of the source) where that changes, ascending; -1: it is not known."""
+    """(source offset, leader epoch of the source) wherever the epoch changes, ascending; -1: it is not known."""
     open: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) of which nothing tells what stands there."""
+    """Ordinals [start, end) whose records could not be determined."""
     source_start: int = 0
-    """Where the source log began at that time."""
+    """The start of the source log at that time."""

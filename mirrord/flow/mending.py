@@ -1,4 +1,4 @@
-"""What the target log leapt over or lost is copied again, under new ordinals."""
+"""Records that the target log leapt over or lost are copied again, under new ordinals."""
 
 from mirrord.flow import lineage, missing, reading, rewinding
 from mirrord.flow.ahead import planned
@@ -9,7 +9,7 @@ from mirrord.model.runs import Run
 
 
 def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
-    """The facts for it, to be bound before the first of these records is produced."""
+    """Return the facts for copying them again, to be bound before the first of these records is produced."""
     begin_at = ordinal = lane.resume_ordinal
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
@@ -29,7 +29,7 @@ def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
     after = record.source_runs.offset_of(goes_on)
     runs.append(Run(ordinal, lane.position if after is None else after))
     pieces.append((ordinal, lineage.in_front(record, goes_on), 1))
-    # An older hole may still be in the middle of its mending: what it planned comes behind this one.
+    # An older hole may still be in the middle of its mending: the rest of its plan follows this one.
     older = planned(record, goes_on)
     runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
     pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []

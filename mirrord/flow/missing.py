@@ -1,8 +1,8 @@
 """Ordinals that a compacted target log lacks: removed by its cleaner, or lost.
 
-The log below the mark is whole if the leader has the mark's leader epoch up to the mark (KIP-101): then every ordinal
-below the mark that is missing was removed by the cleaner. If that epoch ends further in front, what stood from there on
-is lost. Everything else that is missing is looked up by its key (`mirrord.flow.superseded`).
+The log below the mark is complete if the leader has the mark's leader epoch up to the mark (KIP-101): then the cleaner
+removed every ordinal below the mark that is missing. If that epoch ends earlier, the records from there on are lost.
+All other missing records are looked up by their keys (`mirrord.flow.superseded`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ NOT_ASKED, NOT_KNOWN = -2, -1
 
 
 def read(lane: Lane, told: Scanned) -> Log:
-    """A stretch of the target log was read: what it says of cleaning."""
+    """Note what a scanned part of the target log shows about cleaning."""
     log = Log(told.start, told.end, told.others, told.compacts)
     stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
     is_bare = Log(told.start, told.end, tuple(stretches), None).bare(told.start, told.end)[0] > 0
@@ -33,18 +33,19 @@ def read(lane: Lane, told: Scanned) -> Log:
 
 
 def must_ask(lane: Lane) -> bool:
-    """The log is compacted, and it is not known yet how much of it is the one that the mark was taken in."""
+    """Return whether the log is compacted, and it is unknown how much of it is still the log that the mark was taken
+    in."""
     return lane.cleaned and lane.shared == NOT_ASKED and lane.mark.ordinal > 0 and lane.mark.leader_epoch >= 0
 
 
 def ask_shared(lane: Lane) -> Effects:
-    """Ask for it."""
+    """Ask how much of the log is still the one that the mark was taken in."""
     lane.stage = Stage.SHARED
     return [AskShared(ask(lane), lane.mark.leader_epoch)]
 
 
 def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
-    """Up to where the log is the one that the mark was taken in."""
+    """Handle the offset up to which the log is the one that the mark was taken in."""
     if lane.stage is not Stage.SHARED:
         return []
     if told.error != NONE:
@@ -62,8 +63,8 @@ def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
 
 
 def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
-    """Ask about what is missing; nothing when nothing is. `lost` are ordinals (first, last) after the last own batch
-    that were acknowledged."""
+    """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last own batch that
+    were acknowledged."""
     missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
     behind = found.next_ordinal if lane.entry is None or not lane.cleaned else resume.next_by_entry(lane)
     room, above = log.bare(max(found.behind, log.start), log.end)
@@ -86,23 +87,23 @@ def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]
 
 
 def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
-    """Lost ordinals: apart those that are acknowledged, and those that an earlier loss left to copy again."""
+    """Split lost ordinals into acknowledged ones and those that an earlier loss still had to copy again."""
     return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
 
 
 def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
-    """The target offset from which on a record is newer than what was lost from this ordinal on."""
+    """Return the target offset from which on a record is newer than the records lost from this ordinal on."""
     runs = lane.record.target_runs if lane.record is not None else None
     known = runs.offset_of(ordinal) if runs is not None else None
     if lane.mark.leader_epoch >= 0 and ordinal >= known_until(lane):
-        known = lane.mark.target_offset  # where it stood was in a log that is lost, and this is where it was to follow
+        known = lane.mark.target_offset  # its old place was in a log that is lost, and it was to follow here
     above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
-    # They stood behind the last own batch. What others wrote in front of it after the loss has a later epoch.
+    # They were after the last own batch. Others' records before it that were written after the loss have a later epoch.
     return max(above, found.behind) if lane.mark.leader_epoch >= 0 else above
 
 
 def _parted(missing: Missing, known: int) -> list[Missing]:
-    """Apart: what was acknowledged, so that whatever a later leader took is newer, and what was not."""
+    """Split off what was acknowledged: any record that a later leader appended is newer than that."""
     if missing.first >= known:
         return [missing]
     acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
@@ -110,7 +111,7 @@ def _parted(missing: Missing, known: int) -> list[Missing]:
 
 
 def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
-    """Apart by the leader epochs in which the lane last knew that they stood in the log."""
+    """Split by the leader epochs in which the lane last knew the records to be in the log."""
     if missing.kind != "lost":
         return [missing]
     first, known = missing.first, lane.mark.leader_epoch
@@ -128,10 +129,10 @@ def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
 
 
 def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
-    """What may have been appended after all own batches, and removed since: no more than there is room for. A broker
-    that remembers the producer tells how far it came; the cleaner leaves its last batch in place."""
+    """Return what may have been appended after all own batches and removed since: at most as many as there is room for.
+    A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
     limit = lane.given if lane.knows_sent else NEVER
-    # To resume in a hole, or behind one that is still to be mended, would copy its records under two ordinals.
+    # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
     told = lane.record.holes if lane.record is not None else ()
     holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
     limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
@@ -142,7 +143,7 @@ def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
 
 
 def told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
-    """What is missing was looked up."""
+    """Handle the result of the look-up."""
     found = lane.found
     if lane.stage is not Stage.MISSING or found is None:
         return []
@@ -162,7 +163,7 @@ def told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
 
 
 def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
-    """The source offsets of what the target lost and that is not copied again, for a newer record stands there."""
+    """Return the source offsets of lost records that are not copied again, because the target has newer ones."""
     kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
     verdicts: list[Verdict] = []
     for first, last in lane.lost:
@@ -178,28 +179,29 @@ def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) 
 
 
 def told_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
-    """The pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
+    """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
     for first, last in lane.retold or ():
         yield from lineage.standing(record, first, last)
 
 
 def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
-    """What follows is planned like the mending of a hole, one without ordinals."""
+    """Return a hole without ordinals, so that what follows is planned like the mending of a hole."""
     if lane.retold is None:
         return []
     return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
 
 
 def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
-    """Only these ordinals are copied again, from this one on. Until the ledger has that, and with it from where on a
-    former mark does not count (`rewinding`), nothing is forgotten: what it does not take is looked up again."""
+    """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
+    the ordinal from which a former mark no longer counts (`rewinding`): if the ledger does not take it, look it up
+    again."""
     count = len(lane.record.rewinds) if lane.record is not None else 0
     lane.undone = (count, lane.mark, lane.told, lane.acknowledged)
     lane.retold, lane.retold_until = kept, retold_until(lane, ordinal)
 
 
 def forget(lane: Lane) -> None:
-    """A new round begins."""
+    """Forget the look-up, because a new round begins."""
     if lane.undone is not None and lineage.is_undone(lane):
         _, lane.mark, lane.told, lane.acknowledged = lane.undone
     lane.undone = None
@@ -209,7 +211,7 @@ def forget(lane: Lane) -> None:
 
 
 def other_records_from(lane: Lane, ordinal: int) -> None:
-    """What follows under this ordinal and later ones are other records than those that were acknowledged."""
+    """Note that from this ordinal on, other records follow than those that were acknowledged."""
     until = known_until(lane)
     kept = [each for each in lane.acknowledged if each[0] < ordinal]
     epoch = next((epoch for reached, epoch in lane.acknowledged if reached >= ordinal), lane.mark.leader_epoch)
@@ -217,7 +219,8 @@ def other_records_from(lane: Lane, ordinal: int) -> None:
 
 
 def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
-    """The acknowledged ordinals from this one on, without those whose records were acknowledged under later ones."""
+    """Return the acknowledged ordinals from this one on, without those whose records were acknowledged under later
+    ones."""
     holes, last = lane.record.holes if lane.record is not None else (), _planned_until(lane) - 1
     if unmended := _unmended(lane, first):
         known = known_until(lane)
@@ -227,15 +230,16 @@ def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
 
 
 def retold_until(lane: Lane, first: int) -> int:
-    """The ordinal at which the lane continues after what it lost from this one on. What was still to be copied again
-    of holes is part of that."""
+    """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
+    records that were still to be copied again because of holes."""
     return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
 
 
 def _planned_until(lane: Lane) -> int:
-    """The ordinal after the last one that was acknowledged, or that is to be copied again because its record was.
+    """Return the ordinal after the last one that was acknowledged, or that is to be copied again because its record
+    was.
 
-    What an earlier loss left to copy again may have been superseded since, like what was lost now.
+    Records that an earlier loss still had to copy again may have been superseded since, like those that were lost now.
     """
     known, record = known_until(lane), lane.record
     plans = [each for each in record.holes if each.first > each.last] if record is not None else []
@@ -243,7 +247,8 @@ def _planned_until(lane: Lane) -> int:
 
 
 def _unmended(lane: Lane, first: int) -> list[HoleFound]:
-    """Holes from this ordinal on of which not all was copied again; none where more is still to be copied again."""
+    """Return holes from this ordinal on that were not completely copied again, or none if more is still to be copied
+    again."""
     record, known = lane.record, known_until(lane)
     left = [each for each in record.holes if each.until > known and not each.is_open] if record is not None else []
     is_all = all(first <= each.first <= each.last < known for each in left)
@@ -251,7 +256,7 @@ def _unmended(lane: Lane, first: int) -> list[HoleFound]:
 
 
 def known_until(lane: Lane) -> int:
-    """The ordinal after the last one that was acknowledged, whatever the log lost since: what others wrote before it is
-    appended again is newer. The mark is held back while something is to be compared."""
+    """Return the ordinal after the last acknowledged one, whatever the log lost since: what others wrote before it is
+    appended again is newer. The mark is held back while a comparison is pending."""
     reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
     return max(lane.mark.ordinal, lane.acked, reached)

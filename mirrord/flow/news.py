@@ -1,4 +1,4 @@
-"""What facts in the ledger mean to the lane that they are about, where it is hosted."""
+"""How facts in the ledger affect the lane that they are about, on the replicator that hosts it."""
 
 from mirrord.flow.signals import Fenced, Released
 from mirrord.model.facts import AnyFact, LaneTaken
@@ -10,12 +10,12 @@ NOBODY = LaneId("")
 
 
 def concerned(fact: AnyFact) -> LaneId:
-    """The lane that may have to be told; of most facts nobody."""
+    """Return the lane that may have to be notified; for most facts there is none."""
     return fact.lane if isinstance(fact, LaneTaken | Quarantined | QuarantineOrder | LaneSought) else NOBODY
 
 
 def news(fact: AnyFact, replicator: str) -> Fenced | Released | None:
-    """What a fact that binds tells its lane; `replicator` names the attempt that hosts it."""
+    """Return the signal for the lane if a fact binds; `replicator` names the attempt that hosts it."""
     match fact:
         case LaneTaken():
             return Fenced() if fact.replicator != replicator else None

@@ -1,7 +1,7 @@
-"""How a lane comes into its own: producer id, grant and first source offset, each bound by the ledger.
+"""Opening a lane: producer id, grant and first source offset, each bound by the ledger.
 
-First fact wins: a `LaneOpened` or a `LaneTaken` counts only when it was read back from the ledger and no earlier one
-stood there. A producer id that did not bind is never used.
+First fact wins: a `LaneOpened` or a `LaneTaken` counts only if it was read back from the ledger and no earlier one was
+there. A producer id that did not bind is never used.
 """
 
 import msgspec
@@ -59,7 +59,7 @@ def start(lane: Lane, start: Start) -> Effects:
         lane.begun = progress
         _take_mark(lane, progress)
         if lane.mark.ordinal == progress.ordinal:
-            # A mark that was held back, because something was still to be compared, does not tell how far it came.
+            # A mark that was held back because of a pending comparison does not show how much was sent.
             lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
             lane.seen.begin(progress.source_offset, progress.source_epoch)
             lane.epochs_told = progress.epochs_told
@@ -79,8 +79,8 @@ def _take_mark(lane: Lane, progress: Progress) -> None:
 
 
 def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
-    """The former holder could tell more until the grant was bound: that ordinals have another meaning, that the target
-    differs, that the map is made anew, that it stands still."""
+    """Process the facts that the former holder could still append until the grant was bound: that ordinals were
+    reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
     begun, lane.begun = lane.begun, None
     if begun is not None and rewinding.counts(begun, record)[0] != lane.mark:
         _take_mark(lane, begun)
@@ -95,10 +95,10 @@ def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
 
 
 def _is_hearsay(lane: Lane, progress: Progress) -> bool:
-    """The mark of a holder that had opened the lane and wrote nothing.
+    """Return whether the mark is that of a holder that had opened the lane and wrote nothing.
 
-    It rests on nobody else having written. When the lane was taken meanwhile and that holder did not know it yet, its
-    mark may stand where the newer one stood.
+    Such a mark is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
+    it yet, its mark may have replaced the newer one.
     """
     return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
 
@@ -119,9 +119,9 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
     grant = record.grant + 1
     facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.times)]
     if lane.differs is not None:
-        pass  # it stays halted until the map is made anew
+        pass  # it stays halted until the map is rebuilt
     elif record.halted is not None:
-        # A start is an operator's word to try again; what halted the lane will halt it again if it is still there.
+        # An operator starts a lane to try again; if the cause of the halt is still there, it will halt the lane again.
         facts.append(LaneResumed(lane.id, grant))
     if record.policy != lane.policy:
         facts.append(PolicyChanged(lane.id, grant, lane.policy))
@@ -129,7 +129,7 @@ def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
 
 
 def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
-    """The target gave a producer id (or, just after its start, was not ready to)."""
+    """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
     if lane.phase is not Phase.OPENING:
         return []
     if told.error != NONE:
@@ -148,19 +148,19 @@ def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """Try again what failed."""
+    """Retry what failed."""
     if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
         return [AskStart(ask(lane))]
     return _ask(lane)
 
 
 def is_ours(lane: Lane, record: LaneRecord) -> bool:
-    """First fact wins: the lane is ours only when the ledger says so."""
+    """First fact wins: return whether the ledger says that the lane is ours."""
     return record.replicator == lane.replicator and record.grant > 0
 
 
 def bound(lane: Lane, now: float, told: Bound) -> Effects:
-    """The facts of opening or taking were read back."""
+    """Handle the facts of opening or taking, which were read back."""
     record = told.record
     if record is None or not is_ours(lane, record):
         return leave(lane, "another replicator took the lane first")
@@ -177,7 +177,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
             lane.check_first_ack = True
             lane.check_later = lane.unanswered = lane.barrier_s > 0
         if record.regiven >= 0:
-            lane.trusted = min(lane.trusted, record.regiven)  # a mark tells of numbers, and not of which records
+            lane.trusted = min(lane.trusted, record.regiven)  # a mark proves numbers, not which records
             lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
     if len(record.source_runs) == 0:
         return [*effects, AskStart(ask(lane))]
@@ -185,7 +185,7 @@ def bound(lane: Lane, now: float, told: Bound) -> Effects:
 
 
 def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
-    """Where a lane without history begins; recorded, so that a restart does not choose anew."""
+    """Record where a lane without history begins, so that a restart does not choose again."""
     if lane.phase is not Phase.OPENING:
         return []
     lane.halt_line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
@@ -205,7 +205,8 @@ def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
 
 
 def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
-    """Nobody knows whether the facts stand in the ledger. A new grant settles it: older ones no longer bind."""
+    """Take a new grant after an append with an unknown outcome. That settles it: facts of older grants no longer
+    bind."""
     lane.record = told.record
     new_round(lane)
     lane.appends.clear()

@@ -1,11 +1,11 @@
-"""Which batch goes into which produce request.
+"""Grouping of batches into produce requests.
 
-A broker keeps one batch per partition of a request and drops a second one in silence, so a request holds at most one
-batch of a lane. Batches of several lanes share a request; a lane's batches are spread over requests that follow each
-other, in their order.
+A broker keeps one batch per partition of a request and silently drops a second one, so a request holds at most one
+batch of a lane. Batches of several lanes share a request; a lane's batches are spread over consecutive requests, in
+their order.
 
-A small batch of a lane of which nothing waits goes with the very next request, also past what lanes that catch up have
-waiting: a live lane must not wait behind them.
+If a lane has nothing waiting, its small batch goes with the very next request, ahead of the waiting batches of lanes
+that are catching up: a live lane must not wait for them.
 """
 
 from collections import deque
@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 Item = TypeVar("Item")
 
 REQUEST_BYTES = 1 << 20
-"""How large a request of several batches may grow; a single batch may be larger."""
+"""Largest size of a request with several batches; a single batch may be larger."""
 
 SMALL_SHARE = 16
-"""A batch of at most this part of a request may go ahead; all of them together may make the request twice as long."""
+"""A batch of at most this part of a request may go ahead; together such batches may double the size of the request."""
 
 
 class Packer(Generic[Item]):
@@ -32,21 +32,21 @@ class Packer(Generic[Item]):
         self._limit = request_bytes
         self._small = request_bytes // SMALL_SHARE
         self.waiting: deque[list[Item]] = deque()
-        """The requests' batches: to be looked at, and to be taken by `take` alone."""
+        """The requests' batches; readable by others, but only `take` removes any."""
         self._sizes: deque[int] = deque()
         self._first = 0
-        """Number of the request that is sent next. Numbers ascend for ever."""
+        """Number of the request that is sent next. Numbers ascend forever."""
         self._open = 0
-        """Requests below this number take no further batch."""
+        """Requests below this number accept no further batch."""
         self._last: dict[object, int] = {}
         """By lane: the number of the last request that holds a batch of it."""
 
     def __len__(self) -> int:
-        """How many requests wait."""
+        """Return the number of waiting requests."""
         return len(self.waiting)
 
     def add(self, lane: object, size: int, item: Item) -> None:
-        """Put a batch of this many bytes behind all other batches of its lane."""
+        """Add a batch of this many bytes after all other batches of its lane."""
         number = self._open
         last = self._last.get(lane, -1)
         first, sizes = self._first, self._sizes
@@ -59,7 +59,7 @@ class Packer(Generic[Item]):
             number = last + 1
         at = number - first
         while at < len(sizes) and sizes[at] + size > self._limit:
-            # What does not fit once closes a request for good: no later batch has to look at it again.
+            # A batch that does not fit closes the request for good: no later batch has to look at it again.
             if number == self._open:
                 self._open = number + 1
             number += 1
@@ -73,7 +73,7 @@ class Packer(Generic[Item]):
         self._last[lane] = number
 
     def take(self) -> list[Item]:
-        """The next request's batches. Raises IndexError when none waits."""
+        """Return the next request's batches. Raises IndexError if none waits."""
         request = self.waiting.popleft()
         self._sizes.popleft()
         self._first += 1
@@ -81,5 +81,5 @@ class Packer(Generic[Item]):
         return request
 
     def forget(self, lane: object) -> None:
-        """The lane is gone: nothing of it will be added again."""
+        """Forget a lane that is gone: no batch of it will be added again."""
         self._last.pop(lane, None)

@@ -1,9 +1,9 @@
-"""What becomes of a batch that the target refuses for what it holds, or that the source cannot give.
+"""Handling of a batch that the target refuses for its content, or that the source cannot return.
 
-It is split until the one record is found that is the reason (`cutting`). The lane waits in front of that record, in
-quarantine with its exact range and the reason, until somebody decides. Where the flow's policy says so it is left out
-instead: its bytes, as they were to be written, are put into the dead-letter topic first. While that cannot be, the lane
-waits like any other, and tries again. Either way the ledger knows before the lane goes on.
+The batch is split until the one record that causes the refusal is found (`cutting`). The lane waits before that record,
+in quarantine with its exact range and the reason, until an operator decides. If the flow's policy says so, the record
+is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic. While that is
+impossible, the lane waits like any other, and retries. Either way the ledger knows before the lane continues.
 """
 
 import msgspec
@@ -19,16 +19,16 @@ from mirrord.wire.batch import CODEC_MASK, HEADER
 from mirrord.wire.errors import ErrorCode
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""More than `max.message.bytes`, or than a segment."""
+"""The batch exceeds `max.message.bytes`, or the segment size."""
 BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
 """One record is enough for the whole batch to be refused (KIP-467)."""
 LONGEST_PAUSE_S = 60.0
-"""Between two tries to park a record."""
+"""Longest pause between two attempts to park a record."""
 BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
 
 
 def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
-    """The target refuses a batch, and nothing is in flight any more."""
+    """Handle a batch that the target refuses, now that nothing is in flight any more."""
     if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
         return halt(lane, "refused", _line(error, batch.offset, batch.next_offset), batch.offset, batch.next_offset)
     if batch.count > 1 and error in TOO_LARGE:
@@ -47,7 +47,7 @@ def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
 
 
 def line_of(error: int, batch: Batch) -> str:
-    """What the target refuses, for people."""
+    """Return a line for people that says what the target refuses."""
     return _line(error, *_range(batch))
 
 
@@ -56,7 +56,8 @@ def _range(batch: Batch) -> tuple[int, int]:
 
 
 def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
-    """The target will not take the batch: wait in front of it, or leave it out. `why` its topic's settings differ."""
+    """Wait before a batch that the target will not accept, or skip it. `why`: the reason why its topic's configs
+    differ."""
     start, end = _range(batch)
     line = _line(error, start, end) + (f"; {why}" if why else "")
     if lane.on_reject == "skip":
@@ -74,7 +75,7 @@ def _line(error: int, start: int, end: int) -> str:
 
 
 def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
-    """Wait in front of [start, end) until it is decided what becomes of it."""
+    """Wait before [start, end) until there is a decision on it."""
     skip = lane.on_reject == "skip-unparked"
     if lane.on_reject == "skip":
         line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
@@ -98,7 +99,7 @@ def _park(lane: Lane, unparked: Unparked) -> Park:
 
 
 def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
-    """What the policy leaves out is parked; or it is not, and the lane waits as if there were no policy."""
+    """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
     unparked = lane.unparked
     if unparked is None:
         return []
@@ -119,13 +120,13 @@ def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """Try again to park it."""
+    """Try again to park the record."""
     lane.park_pause = -1
     return [_park(lane, lane.unparked)] if lane.unparked is not None else []
 
 
 def released(lane: Lane, now: float) -> Effects:
-    """The ledger says what becomes of it: go on, under the same grant unless something was not told under it."""
+    """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
     lane.halt_line, lane.halt_facts = "", ()
     lane.unparked, lane.park_pause, lane.settings_pause = None, -1, -1
     if lane.untold:

@@ -1,22 +1,23 @@
-"""Copies in the source: what another flow wrote into the partition that a lane reads is never copied on.
+"""Copies in the source: batches that another flow wrote into the partition that a lane reads are never copied further.
 
-Where names are the same on both sides, flows in both directions meet in the same topics. A batch of the source is a
-copy exactly when it lies in a target run of a lane that writes into this very topic id and partition. Those lanes are
-told by the ledgers of all flows into the source's cluster, which lie on that cluster.
+If names are the same on both sides, flows in both directions meet in the same topics. A batch of the source is a copy
+exactly if it lies in a target run of a lane that writes into this very topic id and partition. Those lanes are known
+from the ledgers of all flows into the source's cluster, which are stored on that cluster.
 
 The header of a batch gives the hint: the producer id, its epoch and the sequence, which is the ordinal. The hint alone
 decides nothing, because ids collide after a cluster was cloned or restored:
 
-- No lane into this partition has the id: it is no copy, provided that the ledgers were read up to an end that was asked
-  for after the batch was seen. A lane's id stands in its ledger before its first use, so that of a visible copy does.
-- A run says that the ordinal stands at this very offset: a copy.
-- It stands behind all that is known of the lane, and goes on with its ordinals: a copy. Of a lane of which nothing is
-  known to stand here this is not believed: whoever was given the same id begins with the sequence 0, too. The lane
-  itself tells the ledger where its first record stands, at once.
-- The lane's mark is in front of it or it belongs to a younger leader epoch than the mark: not known yet, the ledgers
-  are asked again.
-- The lane's mark lies behind it, in its leader epoch or a later one, and no run holds it: no copy. What stands below a
-  mark is explained by the ledger (`report.progress`).
+- If no lane into this partition has the id, the batch is no copy, provided that the ledgers were read up to an end that
+  was asked for after the batch was seen. A lane's id is in its ledger before its first use, so the id of a visible copy
+  is there, too.
+- If a run maps the ordinal to this very offset, the batch is a copy.
+- If it comes after everything known of the lane and continues its ordinals, it is a copy. This is not assumed if the
+  lane is not known to have records here: another producer that was given the same id begins with sequence 0, too. The
+  lane itself records at once in the ledger where its first record is.
+- If the lane's mark is before the batch, or the batch has a newer leader epoch than the mark, the answer is not known
+  yet and the ledgers are asked again.
+- If the lane's mark is after the batch, in its leader epoch or a later one, and no run contains it, it is no copy.
+  The ledger explains everything below a mark (`report.progress`).
 """
 
 from collections.abc import Iterable
@@ -29,17 +30,17 @@ from mirrord.wire.batch import TRANSACTIONAL, HeaderTuple
 
 
 class Origin(Enum):
-    """What a batch of the source is."""
+    """The origin of a batch in the source."""
 
     NATIVE = "native"
-    """Written there by somebody else than mirrord."""
+    """Written there by a client other than mirrord."""
     COPY = "copy"
     UNKNOWN = "unknown"
-    """The ledgers have to be read first, or once more."""
+    """The ledgers must be read first, or read again."""
 
 
 class Doubt(NamedTuple):
-    """A batch of which it has to be asked where it comes from."""
+    """A batch whose origin must be asked for."""
 
     producer_id: int
     offset: int
@@ -55,15 +56,15 @@ class _Known:
         run = writer.runs.last
         told = (writer.ordinal, writer.offset)
         self.ordinal, self.offset = told if run is None else max(told, (run.ordinal, run.offset))
-        """The next ordinal, and the offset behind the last record that is known."""
+        """The next ordinal, and the offset after the last known record."""
 
     @property
     def has_written(self) -> bool:
-        """It is known to have records here."""
+        """Whether the writer is known to have records here."""
         return self.ordinal > 0 or len(self.writer.runs) > 0
 
     def near(self, offset: int) -> int:
-        """An ordinal that stands, or would stand, not far from this offset."""
+        """Return an ordinal that is, or would be, near this offset."""
         if offset >= self.offset:
             return self.ordinal
         runs = self.writer.runs
@@ -72,22 +73,23 @@ class _Known:
 
 
 class Origins:
-    """What a lane knows of the writers into its source partition."""
+    """The writers into a lane's source partition, as far as the lane knows them."""
 
     __slots__ = ("_epoch", "_natives", "_writers")
 
     def __init__(self) -> None:
         self._writers: dict[int, list[_Known]] = {}
         self._natives: set[int] = set()
-        """Producer ids that are known to be no lane's, as of one leader epoch: a cluster that was restored has had
-        another leader since."""
+        """Producer ids that are known to belong to no lane, for one leader epoch only: after a cluster is restored, it
+        has another leader."""
         self._epoch = -1
 
     def __repr__(self) -> str:
         return f"Origins(of {sorted(self._writers)})"
 
     def learn(self, writers: Iterable[Writer], asked: int) -> None:
-        """The ledgers were read to an end that was asked for after a batch of the producer id `asked` was seen."""
+        """Take over the writers in the ledgers, read to an end asked for after a batch of producer id `asked` was
+        seen."""
         self._writers = {}
         for writer in writers:
             self._writers.setdefault(writer.producer_id, []).append(_Known(writer))
@@ -96,7 +98,7 @@ class Origins:
             self._natives.add(asked)
 
     def judge(self, header: HeaderTuple) -> Origin:
-        """What the batch with this header is."""
+        """Return the origin of the batch with this header."""
         producer = header[9]
         # A lane's batches are never part of a transaction, and always have a producer id.
         if producer < 0 or header[5] & TRANSACTIONAL:
@@ -119,7 +121,7 @@ def _judge(known: _Known, header: HeaderTuple) -> Origin:
     base, _, leader_epoch, _, _, _, last_delta, _, _, _, epoch, sequence, _ = header
     writer = known.writer
     if epoch != writer.producer_epoch or sequence < 0:
-        return Origin.NATIVE  # a lane keeps its epoch for ever
+        return Origin.NATIVE  # a lane never changes its producer epoch
     ordinal, count = nearest(sequence, known.near(base)), last_delta + 1
     ahead = ordinal - known.ordinal
     if ordinal >= 0 and writer.runs.offset_of(ordinal) == base:

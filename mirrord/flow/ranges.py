@@ -1,10 +1,10 @@
-"""Offsets as the ranges that they make up."""
+"""Conversion of offsets to ranges."""
 
 from collections.abc import Iterable
 
 
 def ranges(offsets: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending offsets as ranges [start, end) that do not touch each other."""
+    """Return ascending offsets as ranges [start, end) that do not touch each other."""
     found: list[tuple[int, int]] = []
     for offset in offsets:
         if found and found[-1][1] == offset:

@@ -1,4 +1,5 @@
-"""What the target log itself says: the lane's own batches, read back by their headers, against what is expected."""
+"""Interpretation of the target log: the lane's own batches, read back by their headers, compared with the
+expectation."""
 
 from collections.abc import Sequence
 
@@ -48,7 +49,7 @@ def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = N
 
 
 def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:
-    """The fact that is needed, if any, for the runs to say that this ordinal stands at this target offset."""
+    """Return the fact, if one is needed, that makes the runs map this ordinal to this target offset."""
     if runs.offset_of(ordinal) == target_offset:
         return ()
     runs.add(ordinal, target_offset)
@@ -56,7 +57,7 @@ def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[Ta
 
 
 def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
-    """The lane's last record below the mark still stands where it stood."""
+    """Return whether the lane's last record below the mark is still at its old offset."""
     if not own or is_later(lane, own[0]):
         return False
     distance = lane.mark.target_offset - own[0].base_offset
@@ -64,13 +65,14 @@ def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
 
 
 def is_later(lane: Lane, batch: OwnBatch) -> bool:
-    """The batch was taken by a later leader than the mark tells of, though it may stand below the mark: an answer does
-    not say by which leader, and what a new one lacked lies in front of what it took."""
+    """Return whether a later leader than the mark's appended the batch, even if it is below the mark. An answer does
+    not say which leader gave it, and records that a new leader lacked come before those that it appended."""
     return batch.leader_epoch > lane.mark.leader_epoch >= 0
 
 
 def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
-    """The own batches from the mark on, when the first one read holds the mark; and the ordinal they begin with."""
+    """Return the own batches from the mark on, if the first batch contains or ends at the mark, and their first
+    ordinal."""
     first = own[0]
     if first.base_offset + first.count <= lane.mark.target_offset:
         return own[1:], lane.mark.ordinal
@@ -78,15 +80,15 @@ def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch]
 
 
 def stands_from(lane: Lane, mark: Mark) -> int:
-    """The target offset from which on the ordinals behind a mark of this attempt stand: further in front than the mark
-    says, where the log went back since and they came later."""
+    """Return the target offset from which the ordinals after a mark of this attempt are stored. It is below the mark's
+    if the log went back since and they came later."""
     known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
     found = lane.check_begins if lane.check_from is not None and lane.check_from.ordinal <= mark.ordinal else None
     return min(each for each in (known, found, mark.target_offset) if each is not None)
 
 
 def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
-    """Own batches were read: what is to be compared later may begin among them, further in front than it did."""
+    """Note own batches that were read: the records to be compared later may begin among them, earlier than they did."""
     if lane.check_from is None:
         return
     first = lane.check_from.ordinal
@@ -98,7 +100,7 @@ def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
 
 
 def ordinal_at(lane: Lane, target_offset: int) -> int:
-    """The ordinal that stood, or would have stood next, at a target offset, as the ledger tells; at most the mark's."""
+    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the mark's."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset, 0, len(runs))
     ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
@@ -106,7 +108,7 @@ def ordinal_at(lane: Lane, target_offset: int) -> int:
 
 
 def ordinal_before(lane: Lane, target_offset: int) -> int:
-    """The ordinal after the last one that the ledger has below a target offset; at most the mark's."""
+    """Return the ordinal after the last one that the ledger has below a target offset; at most the mark's."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     at = runs.floor(target_offset - 1, 0, len(runs))
     if at < 0:
@@ -117,14 +119,15 @@ def ordinal_before(lane: Lane, target_offset: int) -> int:
 
 
 def _after_hole(lane: Lane, ordinal: int) -> int:
-    """The ordinal, or the first one after the hole that it lies in. The runs count offsets, and where a hole is, other
-    writers' records have those offsets."""
+    """Return the ordinal, or the first one after the hole that contains it. The runs count offsets, and in a hole those
+    offsets belong to other writers' records."""
     holes = lane.record.holes if lane.record is not None else ()
     return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
 
 
 def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:
-    """The ordinals [first, last] without those that an older hole made void: their records stand under later ones."""
+    """Return the ordinals [first, last] without those that an older hole voided: their records are under later
+    ordinals."""
     left: list[tuple[int, int]] = []
     for hole in sorted(holes, key=lambda each: each.first):
         if hole.last < first or hole.first > last:
@@ -138,8 +141,8 @@ def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tupl
 
 
 def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
-    """Where others' batches begin to stand at target offsets at which the ledger has records of the lane below the
-    mark: a new leader lacked those, and their offsets were used again."""
+    """Return the first target offset with others' batches at which the ledger has records of the lane below the mark: a
+    new leader lacked these records, and their offsets were reused."""
     runs = lane.record.target_runs if lane.record is not None else Runs()
     for start, end in others:
         first = max(runs.floor(start, 0, len(runs)), 0)
@@ -155,14 +158,15 @@ def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
 
 
 def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
-    """The first own batch at or behind target offset `start` is not the one that the ledger puts there."""
+    """Return whether the first own batch at or after target offset `start` is later than the one that the ledger has
+    there."""
     first, wanted = nearest(own[0].base_sequence, lane.mark.ordinal), ordinal_at(lane, start)
     holes = lane.record.holes if lane.record is not None else ()
     return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
 
 
 def stand_still(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
-    """The log holds some ordinals twice: say so and halt. Nothing that follows can make it right again."""
+    """Report that the log holds some ordinals twice, and halt. Nothing that follows can correct that."""
     first, end, target_offset = doubled
     offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
     start = -1 if offset is None else offset

@@ -1,16 +1,16 @@
-"""When target and source differ: stand still, find out what really stands in the target, tell the ledger, go on.
+"""Rebuilding the map if target and source differ: halt, find out what the target really holds, record it, resume.
 
 Two holders that saw different views of one source can both have written batches that look right. Their order in the
-target then is not what the map says: records may be missing, or stand twice. The steps:
+target then does not match the map: records may be missing, or appear twice. The steps:
 
 1. The ledger learns of the difference and of the halt, before anything else.
 2. Wait until nothing that was sent earlier can still be appended.
 3. The resume sandwich up to the high watermark, as in every resume (`resume`).
 4. Both logs are read from the first doubtful ordinal on (`relocate`): which source offsets do the own batches hold?
-5. The ledger learns of the true map, of what stands twice, and under which ordinals the missing records follow, in one
-   entry. Then an ordinary resume goes on from there.
+5. The ledger learns the true map, which records are in the target twice, and under which ordinals the missing records
+   follow, in one entry. Then an ordinary resume continues from there.
 
-What cannot be placed without doubt keeps the lane halted, with a line that says what. The difference stands in the
+If something cannot be placed without doubt, the lane stays halted, and a line says what. The difference is in the
 ledger, so the next holder begins with step 2 and never with copying.
 """
 
@@ -41,8 +41,8 @@ from mirrord.model.runs import Run, Runs
 
 
 def differ(lane: Lane, now: float, told: Checked) -> Effects:
-    """A comparison found a difference, or what stands there may be something else than the map names."""
-    # Behind a take-over even an acknowledgement may have been for another holder's batch.
+    """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
+    # After a take-over even an acknowledgement may have been for another holder's batch.
     first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
     lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
     line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
@@ -52,13 +52,13 @@ def differ(lane: Lane, now: float, told: Checked) -> Effects:
 
 
 def settles(lane: Lane, told: Checked) -> bool:
-    """Return whether a comparison shows what is there. If so, a later one of this round does not ask again.
+    """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
 
-    If other records may have been sent under some ordinals, and the source no longer has those that the map names,
-    one of the others may be in the target, and the source may still have it. Then the map is made anew from both logs.
+    If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
+    of the others may be in the target, and the source may still have it. Then the map is rebuilt from both logs.
     """
     record = lane.record
-    # Where policies change records a lane waits before each write (`resume.decide`).
+    # If policies change records, a lane waits before each write (`resume.decide`).
     if record is None or lane.shaped or record.regiven < 0:
         return True
     first = max(record.regiven, lane.compared)
@@ -71,7 +71,8 @@ def settles(lane: Lane, told: Checked) -> bool:
 
 
 def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:
-    """Batches stand in a hole, in a log that went back: their records were to be copied again under later ordinals."""
+    """Handle batches that fill a hole, in a log that went back: their records were to be copied again under later
+    ordinals."""
     note = "records stand in a hole, and were to follow under later ordinals"
     # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
     first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
@@ -80,21 +81,21 @@ def filled(lane: Lane, now: float, found: reading.Reading) -> Effects:
 
 
 def vanished(lane: Lane, now: float) -> Effects:
-    """Records that were to be copied again were removed from the source: what follows has other ordinals."""
+    """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
     note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
-    # Nothing of it stands in the target.
+    # None of these records is in the target.
     return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
 
 
 def doubt(lane: Lane, now: float) -> Effects:
-    """Stand still until the map is made anew."""
+    """Halt until the map is rebuilt."""
     if lane.in_flight:
         limbo.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
     return [*resume.begin(lane, now), Halted(lane.halt_line)]
 
 
 def begin(lane: Lane, now: float, delay_s: float) -> Effects:
-    """Begin a round of it; everything that was held is dropped."""
+    """Begin a round of rebuilding; everything that was held is dropped."""
     lane.phase = Phase.REBUILDING
     if not is_told(lane):
         return _tell(lane)
@@ -104,7 +105,7 @@ def begin(lane: Lane, now: float, delay_s: float) -> Effects:
 
 
 def is_told(lane: Lane) -> bool:
-    """The ledger knows of the difference, and that the lane stands still for it."""
+    """Return whether the ledger records the difference, and the halt because of it."""
     record = lane.record
     known = record.last_check if record is not None else None
     return record is not None and record.halted is not None and known is not None and known.outcome == "different"
@@ -124,12 +125,12 @@ def _tell(lane: Lane) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """The wait is over."""
+    """Continue after the wait."""
     return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
 
 
 def bound(lane: Lane, now: float) -> Effects:
-    """The ledger knows of the difference, or of the new map."""
+    """Continue after the ledger has bound the difference, or the new map."""
     if lane.stage is Stage.DIFFERENCE:
         return begin(lane, now, 0.0)
     lane.differs = None
@@ -145,7 +146,7 @@ def bound(lane: Lane, now: float) -> Effects:
 
 
 def locate(lane: Lane) -> Effects:
-    """The target log is known to its end: find out what stands in it."""
+    """Find out what the target log holds, now that it is known to its end."""
     first = lane.differs.first if lane.differs is not None else 0
     if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or resume.is_another_leader(lane):
         return resume.look_back(lane)
@@ -153,7 +154,7 @@ def locate(lane: Lane) -> Effects:
 
 
 def verified(lane: Lane, found: reading.Reading) -> Effects:
-    """The log may have gone back: what it lost in front of the difference has to be found out, too."""
+    """Extend the search if the log went back and lost records before the difference."""
     lowest = min([found.next_ordinal, *(first for first, _ in found.holes)])
     if lane.differs is not None and lowest < lane.differs.first:
         lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
@@ -185,7 +186,7 @@ def _stay(lane: Lane, why: str) -> Effects:
 
 
 def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
-    """Both logs were read."""
+    """Handle the result of the search in both logs."""
     found = lane.differs
     if lane.stage is not Stage.LOCATE or found is None:
         return []
@@ -217,7 +218,7 @@ def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
 
 
 def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
-    """The batches from an ordinal on; of one that it lies in, what is behind it."""
+    """Return the batches from an ordinal on, with a batch that contains it cut to the part from there on."""
     kept: list[OwnBatch] = []
     for batch in own:
         ordinal = sequences.nearest(batch.base_sequence, first)
@@ -229,7 +230,7 @@ def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
 
 
 def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
-    """The ordinals (first, last) that stand nowhere, told by the batches that do."""
+    """Return the ordinals (first, last) between the given batches that are missing from the target."""
     found: list[tuple[int, int]] = []
     for batch in own:
         ordinal = sequences.nearest(batch.base_sequence, expected)
@@ -240,7 +241,7 @@ def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
 
 
 def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> lineage.Epochs:
-    """The source's epochs of what is told anew up to `end`. What follows it goes on in the one in front of it."""
+    """Return the source's epochs of the rebuilt runs up to `end`. Records after `end` keep the epoch before it."""
     begin = runs.first
     if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
         return ()
@@ -280,9 +281,9 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
     lane.mark = min(lane.mark, stands, key=lambda each: each.ordinal)  # a mark counts from the moment that this binds
     return [
         SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
-        # What is told anew fills all holes behind its beginning; those that are there still are told once more.
+        # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.
         *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
-        # What stands there is not known: for the map nothing does.
+        # The content of these ordinals is unknown: in the map they are empty.
         *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
         *read.facts,
         VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
@@ -292,7 +293,7 @@ def _facts(lane: Lane, first: int, own: Sequence[OwnBatch], read: reading.Readin
 
 
 def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
-    """The source offsets whose records may be what stands where nothing tells what does."""
+    """Return the source offsets whose records may be at ordinals whose content is unknown."""
     runs = lane.record.source_runs if lane.record is not None else Runs()
     pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
     told = [(located.start, located.end)]
@@ -302,8 +303,8 @@ def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
 def _expired_verdicts(
     lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
 ) -> Iterator[Verdict]:
-    """The source offsets whose ordinals stand nowhere in the target, because they were leapt over or were still to be
-    copied again, and that the source has deleted meanwhile."""
+    """Return the source offsets that were deleted at the source and whose ordinals are not in the target, because they
+    were leapt over or were still to be copied again."""
     record = lane.record
     if record is None:
         return

@@ -1,9 +1,10 @@
-"""What really stands in the target: own batches, found again in the source by what their records hold.
+"""What the target really holds: own batches, found again in the source by the content of their records.
 
-The writers of these batches saw different views of one source: a cleaner removed records in between. So the records of
-one batch are, without those that were removed since, records of the source that follow each other. One record that the
-source holds once is enough to place a batch, and its other records follow from their order. A record that the source no
-longer holds is placed only when there is exactly one way to do it. Nothing is guessed: what cannot be placed is said.
+The writers of these batches saw different views of one source, because a cleaner removed records in between. So the
+records of one batch, without those that were removed since, are consecutive records of the source. One record that the
+source holds only once is enough to place a batch, and its other records follow from their order. A record that the
+source no longer holds is placed only if there is exactly one way to do it. Nothing is guessed: records that cannot be
+placed are reported.
 """
 
 import sys
@@ -21,12 +22,12 @@ from mirrord.flow.signals import LaneRecord
 from mirrord.model.runs import Runs
 
 LOOK_AROUND = 1_000
-"""How far around what the map says the search goes: so many records lie at most between two views."""
+"""How many records around the mapped offsets the search covers: two views differ by at most this many records."""
 
 
 class Standing(NamedTuple):
-    """An own batch in the target: the ordinal of its first record, and what each of them holds; None for one that the
-    target's cleaner removed."""
+    """An own batch in the target: the ordinal of its first record, and the content of each record; None for a record
+    that the target's cleaner removed."""
 
     first: int
     contents: Sequence[Hashable]
@@ -38,18 +39,18 @@ class Standing(NamedTuple):
 
 
 class Original(NamedTuple):
-    """A source batch of the offsets [start, end): what its records hold, by offset; none in one that is not copied."""
+    """A source batch of the offsets [start, end): its records' contents by offset; none if the batch is not copied."""
 
     start: int
     end: int
     contents: Mapping[int, Hashable]
     copied: bool = True
     epoch: int = -1
-    """The leader epoch of the batch, or -1 when it has none."""
+    """The leader epoch of the batch, or -1 if it has none."""
 
 
 class Unplaced(Exception):
-    """There is no single way to place what the target holds; the text says why."""
+    """There is no single way to place the records of the target; the text says why."""
 
 
 class Range(NamedTuple):
@@ -60,7 +61,7 @@ class Range(NamedTuple):
 
 
 def search_range(record: LaneRecord, first: int, last: int) -> Range:
-    """The source offsets in which the ordinals [first, last] can stand, and whatever is still to be copied again."""
+    """Return the source offsets that can hold the ordinals [first, last] and all records still to be copied again."""
     runs = record.source_runs
     lowest = runs.at(0).ordinal
     around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
@@ -71,7 +72,7 @@ def search_range(record: LaneRecord, first: int, last: int) -> Range:
 
 
 def covered_below(record: LaneRecord, first: int) -> list[Range]:
-    """The source offsets that the ordinals below `first` stand for: ascending, and apart from each other."""
+    """Return the source offsets that the ordinals below `first` map to: ascending, and apart from each other."""
     runs = record.source_runs
     if first <= runs.at(0).ordinal:
         return []
@@ -86,7 +87,7 @@ def covered_below(record: LaneRecord, first: int) -> list[Range]:
 
 
 def last_below(record: LaneRecord, first: int) -> int:
-    """The source offset of the ordinal in front of `first`, or the one in front of the whole lane."""
+    """Return the source offset of the ordinal before `first`, or the offset before the whole lane."""
     runs = record.source_runs
     known = runs.offset_of(first - 1)
     if known is None:
@@ -95,8 +96,8 @@ def last_below(record: LaneRecord, first: int) -> int:
 
 
 def is_open(record: LaneRecord, ordinal: int) -> bool:
-    """Should the source no longer have what stands under this ordinal, nothing tells what it was: other records may
-    have been sent under it too."""
+    """Return whether an ordinal's record is unknown if the source no longer has it, because other records may have been
+    sent under the ordinal too."""
     regiven = 0 <= record.regiven <= ordinal
     return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
 
@@ -119,10 +120,10 @@ class _Source:
         self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
 
     def places(self, wanted: int, after: int, behind: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
-        """The offsets of so many records that were removed, between the one at `after` and the one at `behind`.
+        """Return the offsets of `wanted` removed records, between the one at `after` and the one at `behind`.
 
-        `behind` is -1 when nothing follows. `within` says whether they are of one batch with their neighbours in front
-        and behind: batches need not follow each other in the source. Raises Unplaced.
+        `behind` is -1 if nothing follows. `within` says whether they share a batch with their preceding and following
+        neighbors: batches need not be consecutive in the source. Raises Unplaced.
         """
         at = bisect_right(self.offsets, after)
         next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
@@ -145,7 +146,8 @@ class _Source:
         )
 
     def _removed_between(self, first: int, last: int) -> list[int]:
-        """The offsets of [first, last] whose record was removed: none is there, and none was ever left out."""
+        """Return the offsets of [first, last] whose records were removed: no record is there, and none was ever
+        skipped."""
         return [
             offset
             for offset in range(first, last + 1)
@@ -163,11 +165,11 @@ def locate(
     opens: Callable[[int], bool] = lambda _: False,
     named: Callable[[int], int | None] = lambda _: None,
 ) -> Located:
-    """Where each ordinal stands in the source, what stands there twice, and what the target lacks.
+    """Return the source offset of each ordinal, the offsets that are in the target twice, and those that it lacks.
 
     `standing` are in the order of the target log, `originals` are all source batches in `searched`, `covered` are the
-    offsets that earlier ordinals stand for, `before` is the one of the last of them. `opens` says of an ordinal that
-    its record is not to be placed without the source, `named` which offset stands for it so far. Raises Unplaced.
+    offsets that earlier ordinals map to, `before` is the last of these offsets. `opens` says of an ordinal whether its
+    record must not be placed without the source, `named` which offset it maps to so far. Raises Unplaced.
     """
     source = _Source(originals, searched)
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
@@ -176,8 +178,8 @@ def locate(
     counts = Counter(offset for _, offset in placed)
     twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
     left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
-    # What is left open may be any record up to there; what the source still holds of those, and nobody copied, follows.
-    # A run may name offsets that the source does not have yet. Those were never read.
+    # An undetermined record may be any record up to that offset; the remaining source records up to there, which were
+    # never copied, follow. A run may name offsets that the source does not have yet. Those were never read.
     furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
     top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
     lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
@@ -191,7 +193,7 @@ def locate(
 
 
 def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
-    """From which source offset on which leader epoch counts. What was removed is of the epoch of what follows it."""
+    """Return the leader epochs with their first source offsets. A removed record has the epoch of what follows it."""
     found: list[tuple[int, int]] = []
     start = 0
     for each in originals:
@@ -202,7 +204,7 @@ def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
 
 
 def _anchored(source: _Source, batch: Standing) -> list[int | None]:
-    """The source offsets of a batch's records, as far as the source still holds them."""
+    """Return the source offsets of a batch's records that the source still holds."""
     contents = batch.contents
     found: list[int | None] = [None] * len(contents)
     anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
@@ -233,8 +235,8 @@ def _fill(
     before: int,
     opens: Callable[[int], bool],
 ) -> list[int | None]:
-    """Give offsets to the records that were removed from the source: there must be exactly as many as places. None
-    where that is left open."""
+    """Assign offsets to the records that were removed from the source: there must be exactly as many places as records.
+    Return None where the offset is left open."""
     ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
     removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
     flat = [offset for batch in found for offset in batch]

@@ -1,4 +1,4 @@
-"""What is told of a lane: its progress mark for the state topic, and a line of the status."""
+"""A lane's reports: its progress mark for the state topic, and a line of the status."""
 
 from mirrord.flow import lineage
 from mirrord.flow.state import Lane, Mark, Phase
@@ -7,7 +7,7 @@ from mirrord.model.facts import Progress
 
 
 def mark(lane: Lane) -> Mark:
-    """Below it everything is known to stand in the target log, once, below the high watermark."""
+    """Return the position below which everything is known to be in the target log, once, below the high watermark."""
     known = lane.mark
     if lane.acked > known.ordinal:
         known = Mark(lane.acked, lane.expected, lane.end_epoch)
@@ -18,20 +18,20 @@ def mark(lane: Lane) -> Mark:
 
 
 def source_offset(lane: Lane) -> int:
-    """The source offset that is copied next; what was skipped in front of it counts as done."""
+    """Return the source offset that is copied next; offsets that were skipped before it count as done."""
     if lane.in_flight:
         return lane.in_flight[0].offset
     if lane.ready:
         return lane.ready[0].offset
     if lane.phase is Phase.COPYING:
         return lane.position
-    # What was fetched and dropped again is not done: the ledger tells where the mark stands in the source.
+    # Batches that were fetched and then dropped are not done: the ledger maps the mark to its source offset.
     known = lane.record.source_runs.offset_of(mark(lane).ordinal) if lane.record is not None else None
     return known or 0
 
 
 def next_record_ms(lane: Lane) -> int:
-    """The newest record time in the batch that is copied next; -1 when that is not known."""
+    """Return the newest record time in the batch that is copied next, or -1 if that is not known."""
     for batches in (lane.in_flight, lane.ready):
         if batches:
             return batches[0].newest_ms
@@ -39,15 +39,15 @@ def next_record_ms(lane: Lane) -> int:
 
 
 def state(lane: Lane) -> str:
-    """The lane's phase for the state topic: "drained" promises that nothing of it is on its way."""
+    """Return the lane's phase for the state topic: "drained" promises that none of its batches is in flight."""
     return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
 
 
 def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
-    """The lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
+    """Return the lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
 
-    None while the ledger does not yet know where the records below the mark stand, or what the source or the target has
-    lost of them.
+    Return None while the ledger does not yet know where the records below the mark are, or which of them the source or
+    the target has lost.
     """
     if lane.notes or lineage.is_cut_untold(lane) or lineage.is_undone(lane):
         return None
@@ -84,7 +84,8 @@ def _is_settled(lane: Lane, known: Mark) -> bool:
 
 
 def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
-    """Whether there is a mark to be saved that is not `saved`, times aside; None: there may be one later, untold."""
+    """Return whether a mark must be saved that differs from `saved` in more than times; None if there may be one
+    later."""
     if lane.phase in {Phase.GONE, Phase.DRAINED}:
         return False
     now = progress(lane, lease_epoch, 0 if saved is None else saved.at_ms)
@@ -92,9 +93,10 @@ def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None
 
 
 def is_protected(lane: Lane, at_ms: int) -> bool:
-    """Whether the target broker remembers the lane's producer: by its own word, or by the age of the last record taken.
+    """Return whether the target broker remembers the lane's producer, by its own answer or by the age of the last
+    record.
 
-    A broker forgets by record time, so a batch that was just taken protects for as long as its records are young.
+    A broker forgets by record time, so a batch that was just accepted protects for as long as its records are young.
     """
     if lane.mode == "at-least-once":
         return False
@@ -104,13 +106,13 @@ def is_protected(lane: Lane, at_ms: int) -> bool:
 
 
 def _trouble(lane: Lane) -> str:
-    """Why nothing arrives at the target now."""
+    """Return why nothing arrives at the target now."""
     tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
     return lane.trouble if tries else ""
 
 
 def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
-    """The lane as its replicator sees it, at a wall time; `source` as the shell knows it."""
+    """Return the lane as its replicator sees it, at a wall time; `source` is what the shell knows of the source."""
     known = mark(lane)
     return LaneReport(
         lane=lane.id,

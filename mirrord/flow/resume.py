@@ -1,13 +1,13 @@
-"""Where to go on: the resume sandwich, and what the target log itself says.
+"""Where to resume: the resume sandwich, and the content of the target log itself.
 
 The questions, in this order, all to the leader of the target partition:
 
 1. End: who leads, in which epoch. A deposed leader does not answer for an epoch that it does not lead.
 2. Producers: what it remembers of the lane's producer id, the uncommitted tail included.
-3. End again: the same epoch, so the answer in between came from the leader; and the true end, behind all that 2 shows.
-4. Visible: until the high watermark covers that end. What is not yet replicated could still be lost.
+3. End again: the same epoch, so the answer in between came from the leader; and the true end, after all that 2 shows.
+4. Visible: until the high watermark covers that end. Records that are not yet replicated could still be lost.
 
-Without an entry in 2, or whenever it cannot be relied on, the log behind the mark is read by batch headers: "no entry"
+Without an entry in 2, or whenever it cannot be relied on, the log after the mark is read by batch headers: "no entry"
 means unknown, never "nothing was written".
 """
 
@@ -44,12 +44,12 @@ from mirrord.model.seeking import pending
 
 NOT_LEADER = 6
 NO_ANSWER = 13
-"""The shell's word for a question whose connection was lost (NETWORK_EXCEPTION)."""
+"""NETWORK_EXCEPTION: the shell returns it for a question whose connection was lost."""
 LOOK_BACK_RECORDS = 10_000
 
 
 def target_moved(lane: Lane, now: float, told: TargetMoved) -> Effects:
-    """The target partition has another leader epoch: an idle lane would not notice by itself what was lost with it."""
+    """Handle a new leader epoch of the target: an idle lane would not notice by itself what was lost with it."""
     if lane.phase is not Phase.COPYING or told.leader_epoch <= lane.end_epoch:
         return []
     if not lane.in_flight:
@@ -88,7 +88,7 @@ def begin(lane: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False
 
 
 def woken(lane: Lane, now: float) -> Effects:
-    """A pause is over."""
+    """Continue after a pause."""
     if lane.phase is Phase.WAITING:
         lane.phase = Phase.RESUMING
         lane.stage = Stage.END
@@ -107,7 +107,7 @@ def again(lane: Lane, now: float) -> Effects:
 
 
 def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
-    """Questions 1 and 3."""
+    """Handle the answers to questions 1 and 3."""
     if told.error != NONE:
         if told.error == NO_ANSWER:
             limbo.unreachable(lane)
@@ -130,12 +130,12 @@ def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
 
 
 def same_leader(lane: Lane, told: EndTold) -> bool:
-    """The epoch did not change around the answer in between."""
+    """Return whether the epoch did not change around the answer in between."""
     return told.leader_epoch == lane.end_epoch
 
 
 def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
-    """Question 2."""
+    """Handle the answer to question 2."""
     if told.error != NONE:
         return again(lane, now)
     lane.entry = told.entry
@@ -143,14 +143,14 @@ def producers_told(lane: Lane, now: float, told: ProducersTold) -> Effects:
 
 
 def _ask_again(lane: Lane, now: float) -> Effects:
-    """Question 3."""
+    """Ask question 3."""
     lane.stage = Stage.END_AGAIN
     limbo.look(lane, now)
     return [AskEnd(ask(lane))]
 
 
 def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
-    """Question 4, asked until the high watermark covers the end."""
+    """Handle the answer to question 4, which is asked until the high watermark covers the end."""
     if told.error != NONE:
         return again(lane, now)
     if not covers(lane, told):
@@ -162,38 +162,38 @@ def visible_told(lane: Lane, now: float, told: VisibleTold) -> Effects:
 
 
 def covers(lane: Lane, told: VisibleTold) -> bool:
-    """Everything that the broker spoke of is committed."""
+    """Return whether everything that the broker reported is committed."""
     return told.high_watermark >= lane.end
 
 
 def remembers(lane: Lane) -> bool:
-    """The broker refuses what is out of order, and will for some time: it has an entry of young record time."""
+    """Return whether the broker will refuse misordered batches for some time: its entry's record time is recent."""
     return lane.entry is not None and lane.entry.age_ms < lane.limits.producer_expiry_ms // 2
 
 
 def barrier_until(lane: Lane) -> float:
-    """Until when an unprotected lane must not write, because what was sent earlier may still be appended."""
+    """Return the time until which an unprotected lane must not write, because batches sent earlier may be appended."""
     return lane.dirty_until
 
 
 def decide(lane: Lane) -> Effects:
-    """The target has said everything: where to go on, or what to read first."""
+    """Decide where to resume, or what to read first, now that the target has answered everything."""
     if lane.differs is not None:
         return rebuilding.locate(lane)
     lane.protected = remembers(lane)
-    # Of shaped records the broker's memory tells numbers alone: another answer of a policy is another record.
+    # For shaped records the broker's memory proves only sequences: another answer of a policy is another record.
     if (lane.shaped or not lane.protected) and lane.looked_at < barrier_until(lane):
         lane.phase = Phase.WAITING
         return [Wake(ask(lane), barrier_until(lane))]
     if lane.opened_here and not lane.sent:
-        # Nobody but this attempt ever knew the producer id in a way that binds, and it has sent nothing.
+        # Only this attempt ever knew the producer id in a way that binds, and it has sent nothing.
         lane.mark = Mark(0, lane.end, lane.end_epoch)
         return _resume_at(lane, 0)
     if lane.end < lane.mark.target_offset or went_back(lane):
         return look_back(lane)
     if must_read(lane):
-        # From the last record below the mark on: it has to be there still, or the log went back and grew again. Where
-        # there is none, what stands in front of the mark may be the lane's own in a log that went back.
+        # Scan from the last record below the mark: it must still be there, or the log went back and grew again. Without
+        # such a record, batches before the mark may be the lane's own in a log that went back.
         may_lie = is_another_leader(lane) or lane.suspicious
         before = 1 if lane.mark.ordinal > 0 else LOOK_BACK_RECORDS if may_lie else 0
         start = max(lane.mark.target_offset - before, lane.log_start)
@@ -209,22 +209,22 @@ def decide(lane: Lane) -> Effects:
 
 
 def next_by_entry(lane: Lane) -> int:
-    """The ordinal behind what the broker remembers."""
+    """Return the ordinal after the last one that the broker remembers."""
     if lane.entry is None:
         return lane.mark.ordinal
     return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.mark.ordinal)
 
 
 def went_back(lane: Lane) -> bool:
-    """The broker remembers a lower sequence than what was recorded. That alone does not mean that records were lost."""
+    """Return whether the broker remembers a lower sequence than was recorded. That alone does not prove a loss."""
     return lane.entry is not None and next_by_entry(lane) < lane.mark.ordinal
 
 
 def must_read(lane: Lane) -> bool:
-    """The broker's memory is not enough: the log behind the mark has to be read."""
+    """Return whether the broker's memory is not enough, so that the log after the mark must be read."""
     appended = lane.end - lane.mark.target_offset
-    # Two numbers that agree say nothing of a log that may have gone back, and in which others may have written since.
-    # Acknowledged may be more than the mark says, and others may have written as much as the log lost.
+    # Two equal numbers prove nothing if the log may have gone back and others may have written since. More may be
+    # acknowledged than the mark says, and others may have written as many records as the log lost.
     acknowledged = missing.known_until(lane) > 0
     if is_another_leader(lane) and (acknowledged or lane.end > lane.log_start or lane.entry is not None):
         return True
@@ -234,12 +234,12 @@ def must_read(lane: Lane) -> bool:
 
 
 def is_another_leader(lane: Lane) -> bool:
-    """Since the mark the target partition was given to another leader, or there is no mark."""
+    """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
     return lane.mark.leader_epoch != lane.end_epoch
 
 
 def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
-    """The log behind the mark was read."""
+    """Handle the scanned log after the mark."""
     if told.error != NONE:
         return again(lane, now)
     log = missing.read(lane, told)
@@ -253,7 +253,7 @@ def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
         own, expected = reading.behind_mark(lane, own)
         log = log._replace(start=own[0].base_offset if own is told.own else lane.mark.target_offset)
     elif told.start > lane.mark.target_offset and own:
-        # The target has already expired what stood right behind the mark.
+        # The target has already expired the records right after the mark.
         expected = max(expected, nearest(own[0].base_sequence, expected))
     return _read(lane, now, reading.walk(lane, own, expected, log), log)
 
@@ -277,21 +277,21 @@ def _read(lane: Lane, now: float, found: Reading, log: Log) -> Effects:
 
 
 def judged(lane: Lane, found: Reading) -> Effects:
-    """What the log holds and what it lacks is known."""
+    """Continue, now that the contents and the gaps of the log are known."""
     if must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
     return _keep(lane, found, ()) + _resume_at(lane, found.next_ordinal, found.begins)
 
 
 def must_wait_to_mend(lane: Lane, found: Reading) -> bool:
-    """Mending a hole gives the next ordinals another meaning. A broker that remembers the producer would still take
-    them from a former holder, in their old meaning, so nobody else may be writing any more."""
+    """Return whether to wait before mending a hole, which reassigns the next ordinals. A broker that remembers the
+    producer would accept them from a former holder with the old meaning, so no one else may still be writing."""
     return bool(found.holes) and lane.looked_at < lane.dirty_until
 
 
 def must_wait_to_void(lane: Lane, ordinal: int) -> bool:
-    """The ledger tells of a hole or an epoch that begins at this ordinal or behind it. What was sent in that meaning
-    may still arrive, so it must not be taken back before nobody else may be writing."""
+    """Return whether the ledger has a hole or an epoch that begins at this ordinal or later. Batches that were sent
+    with that meaning may still arrive, so it must not be revoked while anyone else may be writing."""
     return lane.looked_at < lane.dirty_until and lane.record is not None and lineage.is_told_from(lane.record, ordinal)
 
 
@@ -303,7 +303,7 @@ def _wait_to_mend(lane: Lane) -> Effects:
 
 
 def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
-    """Tell what was read. What is copied again under other ordinals is told with it: each is half of that truth."""
+    """Record what was read. If records are copied again under other ordinals, both are recorded together."""
     lane.holes = list(found.holes)
     waits = bool(lane.holes) or lane.retold is not None
     lane.beside_holes = (*more, *found.facts) if waits else ()
@@ -311,7 +311,7 @@ def _keep(lane: Lane, found: Reading, more: tuple[LaneFact, ...]) -> Effects:
 
 
 def look_back(lane: Lane) -> Effects:
-    """ "Went back" is not "was lost": read the log at and below the recorded offset before anything is copied again."""
+    """Read the log at and below the recorded offset before anything is copied again: "went back" is not "was lost"."""
     if missing.must_ask(lane):
         return missing.ask_shared(lane)
     lane.look_back = LOOK_BACK_RECORDS if lane.look_back == 0 else lane.look_back * 8
@@ -328,8 +328,8 @@ def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
     if lane.shared >= 0 or (lane.cleaned and not own):
         found = reading.walk(lane, own, reading.ordinal_before(lane, max(told.start, lane.shared)), log)
     elif not own:
-        # None of the lane's records is left to read: the runs tell which ordinal stood at the end, or where somebody
-        # else's records stand now.
+        # If no record of the lane is left to read, the runs show which ordinal was at the end, or where others' records
+        # are.
         displaced = reading.displaced_at(lane, told.others)
         found = Reading(reading.ordinal_at(lane, lane.end if displaced is None else displaced), (), (), None)
     else:
@@ -347,8 +347,8 @@ def _verified(lane: Lane, now: float, told: Scanned, log: Log) -> Effects:
 
 
 def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] | None = None) -> Effects:
-    """The end of the log is lost, and what it held is copied again. `kept`: only these ordinals (first, last), because
-    newer records of the other keys stand in a compacted copy."""
+    """Copy the lost end of the log again. `kept`: only these ordinals (first, last), because a compacted copy has newer
+    records of the other keys."""
     must_wait = kept is not None and lane.looked_at < lane.dirty_until
     if must_wait or must_wait_to_mend(lane, found) or must_wait_to_void(lane, found.next_ordinal):
         return _wait_to_mend(lane)
@@ -368,8 +368,8 @@ def went_back_to(lane: Lane, found: Reading, kept: tuple[tuple[int, int], ...] |
 
 
 def _tell_anew(lane: Lane, ordinal: int) -> Effects:
-    """The log went back below a hole, or below a change of the source's epoch: these ordinals are used again, so what
-    the ledger declared behind here is void."""
+    """Record again what holds from here: the log went back below a hole, or below a change of the source's epoch, so
+    these ordinals are reused and later declarations in the ledger are void."""
     lane.open_run = Run(ordinal, lane.position)
     runs, pieces = once([lane.open_run, *lane.plan]) if lane.plan else ([lane.open_run], [])
     lane.plan.clear()
@@ -400,12 +400,12 @@ def _goes_on_at(lane: Lane) -> int:
 
 
 def must_check(lane: Lane) -> bool:
-    """Trust, then check: batches that were not acknowledged to this attempt are compared with the source."""
+    """Trust, then check: return whether batches not acknowledged to this attempt must be compared with the source."""
     return lane.resume_ordinal > lane.trusted
 
 
 def checked(lane: Lane, now: float, told: Checked) -> Effects:
-    """The comparison is done; with `different` the map lies, and is made anew."""
+    """Handle the result of the comparison; with `different` the map is wrong and is rebuilt."""
     waiting = lane.phase is Phase.RESUMING and lane.stage is Stage.CHECK
     is_later = told.question == lane.later_check
     if told.error != NONE:
@@ -424,7 +424,7 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
             return effects + halt(lane, "truncated", line, told.source_end, position)
         lane.trusted = lane.resume_ordinal
         lane.found_epoch = (position, told.source_epoch)
-        # What lies between the last record that was compared and the position may be of another history.
+        # The offsets between the last compared record and the position may belong to another history.
         is_next = lane.record is not None and lineage.follows(lane.record, lane.resume_ordinal)
         lane.found_equal = told.outcome == "equal" and is_next and told.equal_until == lane.resume_ordinal
         return effects + _bind_holes(lane)
@@ -432,10 +432,10 @@ def checked(lane: Lane, now: float, told: Checked) -> Effects:
 
 
 def _bind_holes(lane: Lane) -> Effects:
-    """What the target leapt over follows under new ordinals; the ledger has to know before it is produced."""
+    """Copy what the target leapt over under new ordinals; the ledger must know before these are produced."""
     if (lane.holes or lane.retold is not None) and lane.record is not None:
         facts = (*lane.beside_holes, *mending.mend(lane, lane.record))
-        # Other records were sent under the ordinals that follow: what is acknowledged as these is compared.
+        # Other records were sent under the ordinals that follow: batches that are acknowledged as these are compared.
         lane.holes, lane.retold, lane.check_first_ack, lane.check_later = [], None, True, True
         missing.other_records_from(lane, lane.resume_ordinal)
         effect = append(lane, facts)
@@ -450,12 +450,12 @@ def _bind_holes(lane: Lane) -> Effects:
 
 
 def facts_bound(lane: Lane) -> Effects:
-    """An intent of the present or an earlier round was bound."""
+    """Handle the binding of an intent of the current or an earlier round."""
     return copy(lane) if lane.stage is Stage.FACTS and not lane.intents else []
 
 
 def copy(lane: Lane) -> Effects:
-    """Everything is known: copy from here."""
+    """Copy from here, now that everything is known."""
     ordinal = lane.resume_ordinal
     record = lane.record
     run = record.source_runs.run_at(ordinal) if record is not None else None
@@ -474,7 +474,7 @@ def copy(lane: Lane) -> Effects:
     lane.next_ordinal = lane.acked = ordinal
     lineage.recall(lane)
     lane.given = max(lane.given, ordinal)
-    lane.trusted = min(lane.trusted, ordinal)  # what was acknowledged and is lost may come again, from elsewhere
+    lane.trusted = min(lane.trusted, ordinal)  # records that were acknowledged and lost may come again, from elsewhere
     lane.expected = lane.end
     lane.mark = lane.resumed_at = Mark(ordinal, lane.end, lane.end_epoch)
     if not lane.notes:

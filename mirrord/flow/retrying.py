@@ -1,9 +1,9 @@
-"""When a refused record is sent again: the settings of the target topic decide which records it takes.
+"""Retrying a refused record: the configs of the target topic decide which records it accepts.
 
 The source topic may have been altered right before the record was written, and the target topic follows a few seconds
-later. So a record is only decided on when the target refuses it under settings that were in sync with the source's
-before it was sent. A lane that is halted in front of such a record reads the settings of the target topic from time to
-time, and resumes when they have changed, whoever changed them.
+later. So a record is only decided on if the target refuses it under configs that were in sync with the source's before
+it was sent. A lane that is halted before such a record reads the configs of the target topic from time to time, and
+resumes when they have changed, no matter who changed them.
 """
 
 from mirrord.flow import parking, resume
@@ -14,7 +14,7 @@ from mirrord.flow.topic_settings import AskSettings, SettingsTold
 from mirrord.wire.errors import ErrorCode
 
 SPREADING_S = 2.0
-"""A setting that the cluster knows reaches the leader of the partition within this time."""
+"""A config that the cluster has stored reaches the leader of the partition within this time."""
 AGAIN_S = 0.5
 PAUSE_S = 5.0
 LONGEST_PAUSE_S = 60.0
@@ -22,7 +22,7 @@ NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
 
 
 def begin(lane: Lane, error: int, batch: Batch) -> Effects:
-    """The target refuses a batch that cannot be split further, and nothing is in flight."""
+    """Ask for the configs, because the target refuses a batch that cannot be split further and nothing is in flight."""
     lane.failure = (error, batch)
     if error in NOT_BY_SETTINGS:
         return parking.decide(lane, error, batch)
@@ -31,7 +31,7 @@ def begin(lane: Lane, error: int, batch: Batch) -> Effects:
 
 
 def told(lane: Lane, now: float, told: SettingsTold) -> Effects:
-    """The settings were synced and read after the target had refused the batch."""
+    """Handle the configs, which were synced and read after the target had refused the batch."""
     if lane.phase is not Phase.SETTLING or lane.failure is None:
         return []
     error, batch = lane.failure
@@ -56,13 +56,13 @@ def _pause(lane: Lane, now: float) -> Wake:
 
 
 def woken(lane: Lane) -> Effects:
-    """Read the settings again."""
+    """Read the configs again."""
     lane.settings_pause = -1
     return [AskSettings(ask(lane), sync=False)]
 
 
 def told_while_halted(lane: Lane, now: float, told: SettingsTold) -> Effects:
-    """Resume if they have changed."""
+    """Resume if the configs have changed."""
     if not answers(lane, told.question):
         return []
     if told.seen in {"", lane.settings_seen}:

@@ -43,11 +43,11 @@ def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
 
 
 def counts(progress: Progress, record: LaneRecord | None) -> tuple[Mark, int]:
-    """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the present map."""
+    """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the current map."""
     marks = [Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)]
     reached = progress.ordinal
     for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
-        # A later holder that does not know of it is a program from before `Progress.rewinds`. It has resumed since.
+        # A later holder that does not know of it runs a version from before `Progress.rewinds`. It has resumed since.
         is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
         if is_before or grant > progress.grant:
             marks.insert(0, Mark(each.ordinal, each.target_offset, each.leader_epoch))

@@ -1,8 +1,8 @@
-"""Behind a take-over: once a former holder can write no more, what was written since is compared with the source.
+"""After a take-over: once a former holder can no longer write, compare what was written since with the source.
 
-An acknowledgement may have been a broker's word for another holder's batch, and what that one sent last may stand
-behind everything that was acknowledged: the next batch of as many records would be taken for a repeat of it. So the end
-of the target log is asked for first, and the comparison waits until all in front of it is known.
+An acknowledgement may have been for another holder's batch. And the last batch that this holder sent may come after
+everything that was acknowledged: the broker would take the next batch of the same number of records for a repeat of it.
+So the end of the target log is asked for first, and the comparison waits until everything before it is known.
 """
 
 from mirrord.flow import lineage, reading, resume, settling
@@ -13,7 +13,7 @@ from mirrord.flow.state import Lane
 
 
 def begin(lane: Lane, now: float) -> Effects:
-    """The former holder's time has run out."""
+    """Begin the second comparison, now that the former holder can no longer write."""
     if lane.later_end >= 0:
         return _compare(lane, now)
     lane.later_look = ask(lane)
@@ -21,7 +21,7 @@ def begin(lane: Lane, now: float) -> Effects:
 
 
 def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
-    """Where the target log ends: what is appended from now on is the lane's own."""
+    """Handle the end of the target log: everything appended from now on is the lane's own."""
     if told.error != NONE or told.leader_epoch != lane.end_epoch:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     lane.later_end = told.end
@@ -47,7 +47,7 @@ def _compare(lane: Lane, now: float) -> Effects:
 
 
 def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
-    """What stands behind the last acknowledged batch was read."""
+    """Handle the batches read after the last acknowledged batch."""
     if told.error:
         return [Wake(ask(lane), now + lane.limits.retry_s)]
     if told.own:

@@ -1,8 +1,8 @@
-"""Going on further ahead in the source, because somebody ordered it: what is not copied by then is left out.
+"""Seeking ahead in the source on an operator's order: records that are not copied by then are skipped.
 
-That gives the next ordinal another meaning, so nothing may be on its way then, of the lane itself or of a former
-holder (`mirrord.flow.limbo`). The ledger learns of the range as a verdict, in one entry with the run behind it and the
-word that the order is carried out. Until that stands there, whoever takes the lane carries it out anew.
+That reassigns the next ordinal, so no batch may be in flight at that time, of the lane itself or of a former holder
+(`mirrord.flow.limbo`). The ledger learns of the range as a verdict, in one entry with the run after it and the fact
+that the order is carried out. Until that entry is bound, each holder that takes the lane carries out the order again.
 """
 
 import msgspec
@@ -19,28 +19,29 @@ from mirrord.model.seeking import SeekDone, Seeks, passed_ranges, pending
 
 
 def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
-    """What somebody decided to leave out at a source offset or behind it, ascending."""
+    """Return the ranges after or at a source offset that an operator decided to skip, ascending."""
     found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
     found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
     return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
 
 
 def told(lane: Lane, now: float) -> Effects:
-    """The ledger holds an order. A lane that stands still goes on by it; one that copies stops first."""
+    """Handle an order in the ledger. A halted lane resumes by it; a copying lane stops first."""
     match lane.phase:
         case Phase.HALTED:
             return parking.released(lane, now)
         case Phase.RESUMING:
-            return resume.begin(lane, now)  # what it is about to do was decided without that order
+            return resume.begin(lane, now)  # its next step was decided without that order
         case Phase.COPYING:
             lane.sought = pending(lane.record.seeks) if lane.record is not None else ()
             return settling.wait(lane, now) if is_due(lane) else []
         case _:
-            return []  # it comes to the order when it resumes
+            return []  # it handles the order when it resumes
 
 
 def is_due(lane: Lane) -> bool:
-    """All in front of what is to be left out is copied, or on its way. What is being copied again comes first."""
+    """Return whether everything before the range to skip is copied or in flight. Records to be copied again come
+    first."""
     record = lane.record
     if record is None or not _due(lane):
         return False
@@ -48,19 +49,19 @@ def is_due(lane: Lane) -> bool:
 
 
 def _due(lane: Lane) -> Seeks:
-    """What the source has not written yet cannot be left out."""
+    """Return the orders that apply now. Records that the source has not written yet cannot be skipped."""
     at = source_offset(lane)
     end = max(lane.source_end, at)
     return tuple(each for each in lane.sought if each.start <= at and each.end <= end)
 
 
 def must_wait(lane: Lane) -> bool:
-    """Something of the next ordinal may still arrive, so it must not get another meaning yet."""
+    """Return whether a batch with the next ordinal may still arrive, so that it must not be reassigned yet."""
     return bool(lane.sought) and limbo.holds(lane, lane.resume_ordinal)
 
 
 def obey(lane: Lane) -> Effects:
-    """Nothing is on its way, and the lane is about to copy: leave out what is ordered to be."""
+    """Skip the ranges that are ordered to be skipped; nothing is in flight, and the lane is about to copy."""
     if not lane.sought or not is_due(lane):
         return []
     start = lane.position

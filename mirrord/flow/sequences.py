@@ -4,6 +4,6 @@ SEQUENCES = 1 << 31
 
 
 def nearest(sequence: int, ordinal: int) -> int:
-    """The ordinal with this sequence that lies nearest to a known one (less than 2^30 away, see the marks)."""
+    """Return the ordinal with this sequence that is nearest to a known one (less than 2^30 away, see the marks)."""
     ahead = (sequence - ordinal) % SEQUENCES
     return ordinal + (ahead if ahead < SEQUENCES // 2 else ahead - SEQUENCES)

@@ -1,8 +1,8 @@
-"""What a lane is told (inputs) and what it asks for (effects).
+"""The inputs that a lane receives, and the effects that it requests.
 
-Every question that a lane asks carries a number, and the answer brings it back: each is answered once, and what comes
-twice is dropped. A lane begins a new round whenever it doubts what it knows; that voids all open questions, and the
-answers to batches that were sent in an earlier round.
+Every question that a lane asks carries a number, and the answer carries the same number. A question is answered once,
+and a second answer is dropped. When a lane doubts what it knows, it begins a new round. A new round voids all open
+questions, and the answers to batches that were sent in an earlier round.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ class Batch:
         self.offset = offset
         """Source offset of its first record."""
         self.next_offset = next_offset
-        """Source offset right behind the batch."""
+        """Source offset right after the batch."""
         self.buffer = buffer
         self.start = start
         self.end = end
@@ -66,27 +66,27 @@ class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
     base_sequence: int
     records_crc: int
     leader_epoch: int = -1
-    """Of the target's leader that took it."""
+    """Epoch of the target leader that appended the batch."""
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Go. `record` is None when the ledger does not know the lane."""
+    """Start the lane. `record` is None if the ledger does not know the lane."""
 
     record: LaneRecord | None
     progress: Progress | None
     replicator: str
-    """Names this attempt of this replicator and no other, so that the lane knows its own LaneTaken."""
+    """The name of this attempt of this replicator and of no other, so that the lane recognizes its own LaneTaken."""
     barrier_s: float
-    """How long a former holder, if any, may still write: lease + request timeout, less when it is known dead."""
+    """How long a former holder, if any, may still write: lease + request timeout, less if it is known to be dead."""
     left_cleanly: bool
-    """The former holder drained the lane: nothing of it is on its way."""
+    """The former holder drained the lane, so none of its batches is in flight."""
     handed: Progress | None = None
-    """Its last mark as it told it itself when it left (`mirrord.flow.handed`)."""
+    """The former holder's last mark, which it reported itself when it left (`mirrord.flow.handed`)."""
     times: tuple[int, int] = (0, 0)
-    """The lease and the request timeout, in milliseconds, that the next holder has to reckon with (`LaneTaken`)."""
+    """The lease and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
 
 
 class ProducerIdTold(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class ProducerIdTold(msgspec.Struct, frozen=True):
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """The facts of an `Append` were read back from the ledger; `bound` says of each whether it binds."""
+    """The facts of an `Append` were read back from the ledger; `bound` says of each fact whether it binds."""
 
     tag: int
     bound: tuple[bool, ...]
@@ -105,7 +105,7 @@ class Bound(msgspec.Struct, frozen=True):
 
 
 class AppendFailed(msgspec.Struct, frozen=True):
-    """The ledger did not answer in time: the facts may or may not stand in it. `record` is what it is known to say."""
+    """The ledger did not answer in time, so it may or may not contain the facts. `record` is its known content."""
 
     tag: int
     record: LaneRecord | None
@@ -118,7 +118,7 @@ class StartTold(msgspec.Struct, frozen=True):
     error: int
     offset: int
     inherited: CopyInherited | None = None
-    """What MirrorMaker 2 left there, if anything; its grant is the lane's business."""
+    """The position that MirrorMaker 2 left there, if any; the lane fills in the grant."""
     trouble: str = ""
     """Why the lane cannot begin, one line for people."""
     waits: bool = False
@@ -126,7 +126,7 @@ class StartTold(msgspec.Struct, frozen=True):
 
 
 class EndTold(msgspec.Struct, frozen=True):
-    """The target leader's own end of log (OffsetForLeaderEpoch), true also for what is not yet replicated."""
+    """The target leader's own log end (OffsetForLeaderEpoch), which includes records that are not yet replicated."""
 
     question: int
     error: int
@@ -135,7 +135,8 @@ class EndTold(msgspec.Struct, frozen=True):
 
 
 class PartingTold(msgspec.Struct, frozen=True):
-    """What the source says to `AskParting`: its newest epoch up to the one asked for, and its end; -1: it does not."""
+    """The source's answer to `AskParting`: its newest epoch up to the one asked for, and that epoch's end; -1:
+    unknown."""
 
     question: int
     error: int
@@ -148,7 +149,7 @@ class ProducerEntry(msgspec.Struct, frozen=True):
 
     last_sequence: int
     age_ms: int
-    """How old its last record time is: the broker forgets by record time, not by the clock."""
+    """The age of the producer's last record time: the broker forgets by record time, not by the clock."""
 
 
 class ProducersTold(msgspec.Struct, frozen=True):
@@ -176,9 +177,9 @@ class Scanned(msgspec.Struct, frozen=True):
     end: int
     own: tuple[OwnBatch, ...]
     others: tuple[tuple[int, int], ...] = ()
-    """Target offsets [start, end) of batches that somebody else wrote, ascending and apart from each other."""
+    """Target offsets [start, end) of batches from other writers, ascending and apart from each other."""
     compacts: bool | None = False
-    """Whether the topic is compacted; None if that is not known. Not asked where nothing can have been removed."""
+    """Whether the topic is compacted; None if that is not known. Not asked if nothing can have been removed."""
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -191,17 +192,17 @@ class Checked(msgspec.Struct, frozen=True):
     outcome: Literal["equal", "unverifiable", "different"]
     note: str = ""
     source_epoch: int = -1
-    """Leader epoch of the source batch in front of the position that was asked for, or -1."""
+    """Leader epoch of the source batch before the position that was asked for, or -1."""
     source_end: int = -1
-    """Where the source log ends, if that is in front of this position."""
+    """The end of the source log, if it is before this position."""
     gone: tuple[tuple[int, int], ...] = ()
-    """Ordinals [start, end) that stand at the target and whose records the source no longer has; ascending."""
+    """Ordinals [start, end) that are in the target and whose records the source no longer has; ascending."""
     equal_until: int = -1
     """The ordinal after the last one whose record was compared and is equal, or -1."""
 
 
 class Relocated(msgspec.Struct, frozen=True):
-    """The own batches of the stretch that was asked for, and where they stand; without that, `trouble` says why."""
+    """The own batches in the requested offsets and their source offsets; if there are none, `trouble` says why."""
 
     question: int
     error: int
@@ -213,9 +214,9 @@ class Relocated(msgspec.Struct, frozen=True):
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Whole batches of one fetch answer: buffer[start:end] holds the partition's records section.
+    """Whole batches of one fetch response: buffer[start:end] holds the partition's records section.
 
-    On an error, `log_start` and `high_watermark` are what the source broker said, or -1.
+    On an error, `log_start` and `high_watermark` are the values that the source broker returned, or -1.
     """
 
     question: int
@@ -224,20 +225,20 @@ class Chunk(msgspec.Struct, frozen=True):
     last_stable: int
     log_start: int
     aborted: Sequence[tuple[int, int]]
-    """(producer id, first offset) of the aborted transactions in this answer, by first offset (KIP-98)."""
+    """(producer id, first offset) of the aborted transactions in this response, by first offset (KIP-98)."""
     buffer: bytearray
     start: int
     end: int
     frame: object = None
     diverging_epoch: int = -1
-    """The greatest epoch of the source log that is not above that of the last copied batch, or -1."""
+    """The highest epoch of the source log that is not above that of the last copied batch, or -1."""
     diverging_end: int = -1
-    """Where the source log ended in the epoch of the last copied batch, when the lane copied more (KIP-595)."""
+    """The end of the last copied batch's epoch in the source log, if the lane copied more (KIP-595)."""
 
 
 class OriginsTold(msgspec.Struct, frozen=True):
-    """All lanes that write into the source partition, by ledgers that were read to an end that was asked for after the
-    question; `trouble` says why that cannot be, one line for people."""
+    """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
+    was asked for after the question. If that is impossible, `trouble` says why, one line for people."""
 
     question: int
     writers: tuple[Writer, ...] = ()
@@ -245,7 +246,7 @@ class OriginsTold(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The target's answer for one batch. NETWORK_EXCEPTION (13) when the connection ended before an answer came."""
+    """The target's answer for one batch. NETWORK_EXCEPTION (13) if the connection ended before an answer came."""
 
     round: int
     batch: Batch
@@ -254,8 +255,8 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """The target took these batches, which were sent one after the other; where each begins. The same as an `Answer`
-    without an error for each of them, told in one step."""
+    """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
+    The same as an `Answer` without an error for each of them, delivered in one step."""
 
     round: int
     batches: list[Batch]
@@ -273,25 +274,26 @@ class Fenced(msgspec.Struct, frozen=True):
 
 
 class TargetMoved(msgspec.Struct, frozen=True):
-    """The target partition has a leader of this epoch, as the cluster's metadata says."""
+    """The target partition has a leader of this epoch, according to the cluster's metadata."""
 
     leader_epoch: int
 
 
 class TargetFar(msgspec.Struct, frozen=True):
-    """Whether the broker that the lane writes to is far away: then more is on its way at a time."""
+    """Whether the broker that the lane writes to is far away; if it is, more data is kept in flight."""
 
     is_far: bool
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The ledger says what is to become of the records that the lane waits at: go on; or, `ahead`, go on further on."""
+    """The ledger holds the decision on the records that the lane waits for: resume, or with `ahead`, resume further
+    ahead."""
 
     ahead: bool = False
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """Stop at the next safe point: nothing new is sent, what is on its way is waited for."""
+    """Stop at the next safe point: nothing new is sent, and batches in flight are waited for."""
 
 
 Input = (
@@ -341,19 +343,19 @@ class Append(msgspec.Struct, frozen=True):
 
 
 class AskStart(msgspec.Struct, frozen=True):
-    """Where does a lane without history begin (earliest, latest, timestamp)?"""
+    """Ask where a lane without history begins (earliest, latest, timestamp)."""
 
     question: int
 
 
 class AskEnd(msgspec.Struct, frozen=True):
-    """The end of the target log and the epoch of the leader that says so (OffsetForLeaderEpoch, KIP-320)."""
+    """Ask for the end of the target log and the epoch of the leader that answers (OffsetForLeaderEpoch, KIP-320)."""
 
     question: int
 
 
 class AskParting(msgspec.Struct, frozen=True):
-    """Whether the source's log parts from what was read up to this position, the last of it in this epoch (KIP-595)."""
+    """Ask whether the source's log diverges before this position, whose last record had this epoch (KIP-595)."""
 
     question: int
     position: int
@@ -361,14 +363,14 @@ class AskParting(msgspec.Struct, frozen=True):
 
 
 class AskProducers(msgspec.Struct, frozen=True):
-    """What the leader remembers of the producer id (DescribeProducers, KIP-664)."""
+    """Ask what the leader remembers of the producer id (DescribeProducers, KIP-664)."""
 
     question: int
     producer_id: int
 
 
 class AskVisible(msgspec.Struct, frozen=True):
-    """High watermark and log start, from the leader of this epoch and no other."""
+    """Ask for high watermark and log start, from the leader of this epoch and no other."""
 
     question: int
     leader_epoch: int
@@ -387,8 +389,8 @@ class AskScan(msgspec.Struct, frozen=True):
 class AskCheck(msgspec.Struct, frozen=True):
     """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source.
 
-    Where a `position` is given, first read the leader epoch of the source batch in front of it: what is compared is
-    read later, so a truncation in between is seen by the first fetch from there.
+    If a `position` is given, first read the leader epoch of the source batch before it. The compared batches are read
+    after that, so the first fetch from there detects a truncation in between.
     """
 
     question: int
@@ -399,12 +401,12 @@ class AskCheck(msgspec.Struct, frozen=True):
     end: int
     position: int = -1
     epochs: tuple[tuple[int, int], ...] = ()
-    """(ordinal, source epoch) as they were copied. An offset that has another epoch by now is another record's, and
-    cannot be compared."""
+    """(ordinal, source epoch) as they were copied. If an offset has another epoch by now, it belongs to another record,
+    and cannot be compared."""
 
 
 class AskRebuild(msgspec.Struct, frozen=True):
-    """Find the own batches in target offsets [start, end), from ordinal `first` on, in the source by what they hold."""
+    """Find the own batches in target offsets [start, end), from ordinal `first` on, in the source by their content."""
 
     question: int
     producer_id: int
@@ -414,14 +416,14 @@ class AskRebuild(msgspec.Struct, frozen=True):
 
 
 class AskOrigins(msgspec.Struct, frozen=True):
-    """Which lanes write into the source partition? The ledgers have to be read to an end that is asked for from now
+    """Ask which lanes write into the source partition. The ledgers must be read to an end that is asked for from now
     on."""
 
     question: int
 
 
 class FetchFrom(msgspec.Struct, frozen=True):
-    """Fetch the next chunk from this source offset. One is wanted at a time; a newer one replaces it."""
+    """Fetch the next chunk from this source offset. Only one chunk is wanted at a time; a newer request replaces it."""
 
     question: int
     round: int
@@ -430,7 +432,7 @@ class FetchFrom(msgspec.Struct, frozen=True):
     """Leader epoch of the last copied batch, or -1: lets the source broker see a truncation."""
     delay_s: float = 0.0
     refresh: bool = False
-    """The leader may have moved: look it up anew first."""
+    """The leader may have moved: look it up again first."""
 
 
 class StopFetch(msgspec.Struct, frozen=True):
@@ -438,45 +440,45 @@ class StopFetch(msgspec.Struct, frozen=True):
 
 
 class Produce(msgspec.Struct, frozen=True):
-    """Send these batches in this order, each in a request of its own as far as this lane is concerned."""
+    """Send these batches in this order. For this lane, each batch goes into a separate request."""
 
     round: int
     batches: Sequence[Batch]
 
 
 class Wake(msgspec.Struct, frozen=True):
-    """Say `Woken` at this time (the clock of `now`, in seconds)."""
+    """Send `Woken` at this time (the clock of `now`, in seconds)."""
 
     question: int
     at: float
     refresh: bool = False
-    """The target's leader may have moved: look it up anew meanwhile."""
+    """The target's leader may have moved: look it up again meanwhile."""
 
 
 class SaveProgress(msgspec.Struct, frozen=True):
-    """Write the lane's progress mark now rather than at the next beat."""
+    """Write the lane's progress mark now rather than at the next heartbeat."""
 
 
 class Halted(msgspec.Struct, frozen=True):
-    """The lane stands still; the line says why, for people."""
+    """The lane is halted; the line says why, for people."""
 
     line: str
 
 
 class Lost(msgspec.Struct, frozen=True):
-    """The source no longer holds records that were not copied; the lane goes on behind them. The line says which."""
+    """The source no longer holds records that were not copied; the lane continues after them. The line says which."""
 
     line: str
 
 
 class Drained(msgspec.Struct, frozen=True):
-    """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is on its way any more."""
+    """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is in flight any more."""
 
     clean: bool
 
 
 class Gone(msgspec.Struct, frozen=True):
-    """The lane belongs to somebody else now; everything about it was dropped."""
+    """The lane now belongs to another replicator; everything about it was dropped."""
 
     why: str
 

@@ -1,13 +1,13 @@
 """Which of the records that a compacted log lacks have a newer record of their key in it.
 
-The log cleaner removes a record only when the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner). So
-ordinals that are missing from a compacted copy are no proof that anything was lost. And what was lost must not be
-appended over a newer record of its key, whoever wrote that. Both questions have one answer: a missing record whose key
-stands further on in the log is not appended again; one whose key does not was not removed by the cleaner.
+The log cleaner removes a record only if the log holds a later one of the same key (KIP-58, kafka.log.LogCleaner). So
+ordinals that are missing from a compacted copy do not prove that anything was lost. And a lost record must not be
+appended after a newer record of its key, no matter who wrote that. Both questions have one answer: a missing record
+whose key occurs later in the log is not appended again; one whose key does not was not removed by the cleaner.
 
-Two things remain open. A tombstone goes `delete.retention.ms` after it was appended, although nothing follows it: it
-may be appended again, which changes no key. And what comes after all own batches may never have been appended: there
-the newer record is the one with the later time.
+Two cases remain open. A tombstone is removed `delete.retention.ms` after it was appended, although nothing follows it:
+it may be appended again, which changes no key. And records after all own batches may never have been appended: for
+these the newer record is the one with the later time.
 """
 
 from collections.abc import Hashable, Sequence
@@ -19,27 +19,27 @@ from mirrord.flow.sequences import nearest
 from mirrord.flow.walked import Missing
 
 MOST_MISSING = 500_000
-"""So many records are looked up by their keys, about 200 bytes each."""
+"""At most this many records are looked up by their keys, about 200 bytes each."""
 MOST_LAST = 100_000
-"""The same of those that may never have been appended."""
+"""The same limit for records that may never have been appended."""
 
 
 class AskSuperseded(msgspec.Struct, frozen=True):
-    """Look up the missing records in the source, and their keys in the target log up to its present end.
+    """Look up the missing records in the source, and their keys in the target log up to its current end.
 
-    That is not `end`, the one that the lane knows: a record that superseded a missing one may have been removed since,
-    because of one that came later.
+    That end may differ from `end`, the one that the lane knows: a record that superseded a missing one may have been
+    removed since, because of a later one.
     """
 
     question: int
     missing: tuple[Missing, ...]
     end: int
     keeps_all: bool = False
-    """What was lost was not cleaned, and the topic is not compacted any more: all of it is copied again."""
+    """The lost records were not cleaned, and the topic is no longer compacted: all of them are copied again."""
 
 
 class SupersededTold(msgspec.Struct, frozen=True):
-    """What is to be copied again."""
+    """The records that are to be copied again."""
 
     question: int
     error: int
@@ -68,7 +68,7 @@ class SharedTold(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """One look-up: first the missing records as the source has them, then the records of the target log."""
+    """One look-up: first the missing records from the source, then the records of the target log."""
 
     def __init__(self, asked: AskSuperseded) -> None:
         self._asked = asked
@@ -77,21 +77,23 @@ class Judge:
         self._gone: set[int] = set()
 
     def expect(self, missing: Missing, ordinal: int, key: Hashable, time_ms: int) -> None:
-        """A missing record; the source still has it."""
+        """Add a missing record that the source still has."""
         if key is None:
-            return  # records without a key supersede nothing, whatever made the log a sparse one
+            return  # records without a key supersede nothing, whatever left gaps in the log
         self._wanted.setdefault(key, []).append((missing, ordinal, time_ms))
 
     def gone(self, missing: Missing, ordinal: int, *, by_retention: bool) -> None:
-        """The source no longer has a missing record. If its cleaner removed that, a newer one follows."""
+        """Note that the source no longer has a missing record. If its cleaner removed that record, a newer one
+        follows."""
         if not by_retention or missing.has_room:
             self._gone.add(ordinal)
 
     def see(self, offset: int, key: Hashable, time_ms: int, leader_epoch: int, sequence: int = -1) -> None:
-        """A committed record of the target log. `sequence`: of the lane's own; -1 of somebody else's.
+        """Process a committed record of the target log. `sequence`: that of the lane's own record; -1 for another
+        writer's.
 
-        Own records of lower ordinals are older than a missing one, wherever they stand: the lane may have begun to copy
-        again what was lost, and may have ended before it saved that.
+        Own records of lower ordinals are older than a missing one, wherever they are in the log: the lane may have
+        begun to copy lost records again, and may have ended before it saved that.
         """
         wanted = self._wanted.get(key)
         if wanted is None:
@@ -116,7 +118,7 @@ class Judge:
             del self._wanted[key]
 
     def told(self) -> SupersededTold:
-        """The outcome."""
+        """Return the outcome."""
         again: list[tuple[int, int]] = []
         until = -1
         settled = self._superseded | self._gone
@@ -135,7 +137,7 @@ class Judge:
 
 
 def too_many(missing: Sequence[Missing]) -> str:
-    """Why so many cannot be looked up, or empty."""
+    """Return why this number of records cannot be looked up, or an empty text."""
     count = sum(each.last - each.first + 1 for each in missing)
     if count <= MOST_MISSING:
         return ""

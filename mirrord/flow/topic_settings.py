@@ -1,14 +1,14 @@
-"""What a lane and its shell tell each other about the settings of the target topic, after that has refused a record."""
+"""The messages between a lane and its shell about the target topic's configs, after the topic has refused a record."""
 
 import msgspec
 
 
 class AskSettings(msgspec.Struct, frozen=True):
-    """Read the settings of the target topic that decide which records it takes."""
+    """Read the configs of the target topic that decide which records it accepts."""
 
     question: int
     sync: bool
-    """First alter what differs from the source, as far as the flow keeps settings in sync."""
+    """First alter the configs that differ from the source, if the flow keeps them in sync."""
 
 
 class SettingsTold(msgspec.Struct, frozen=True):
@@ -16,8 +16,8 @@ class SettingsTold(msgspec.Struct, frozen=True):
 
     question: int
     seen: str
-    """A digest of the settings; empty: they cannot be seen."""
+    """A digest of the configs; empty: they cannot be read."""
     trouble: str = ""
-    """Why the settings may still differ from those of the source."""
+    """Why the configs may still differ from those of the source."""
     may_pass: bool = False
-    """The trouble may end: the cluster may answer, or somebody may grant a right."""
+    """The trouble may end: the cluster may answer, or an operator may grant a permission."""

@@ -1,6 +1,6 @@
-"""Asks where a batch of the source comes from (`mirrord.flow.provenance`), and fetches nothing until that is known.
+"""Asks for the origin of a source batch (`mirrord.flow.provenance`), and fetches nothing until it is known.
 
-What was read in front of it goes its way meanwhile. The batch itself is fetched once more, so nothing is held.
+Batches that were read before it are sent meanwhile. The batch itself is fetched again, so nothing is held.
 """
 
 from mirrord.flow import intake
@@ -10,7 +10,7 @@ from mirrord.flow.state import Lane, Phase
 
 
 def trace(lane: Lane, now: float) -> Effects:
-    """Ask about the batch that is in doubt, if there is one: at once, and in a while when it was just asked about."""
+    """Ask about the batch that is in doubt, if there is one: at once, or after a pause if it was just asked about."""
     if lane.doubt is None:
         return []
     lane.doubt_question = ask(lane)
@@ -27,7 +27,7 @@ def trace(lane: Lane, now: float) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """The pause is over."""
+    """Ask again after the pause."""
     if lane.doubt is None:
         return []
     lane.doubt_question = ask(lane)
@@ -35,7 +35,7 @@ def woken(lane: Lane) -> Effects:
 
 
 def told(lane: Lane, now: float, signal: OriginsTold) -> Effects:
-    """The ledgers were read, or cannot be."""
+    """Handle the answer from the ledgers, which were read or cannot be."""
     doubt, origins = lane.doubt, lane.origins
     if doubt is None or origins is None or lane.phase is not Phase.COPYING:
         return []
@@ -49,7 +49,7 @@ def told(lane: Lane, now: float, signal: OriginsTold) -> Effects:
 
 
 def passed(lane: Lane) -> None:
-    """What was in doubt has been read."""
+    """Clear the last doubt once its batch has been read."""
     if lane.doubted is not None and lane.doubt is None and lane.position > lane.doubted.offset:
         lane.doubted = None
         lane.doubt_line = ""

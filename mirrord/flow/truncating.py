@@ -1,11 +1,11 @@
-"""The source lost records that were copied: an unclean election raised its epoch and uses their offsets again.
+"""Truncation of the source: an unclean election raised its epoch, lost copied records, and reuses their offsets.
 
-A fetch carries the epoch in front of its position, so the source's broker sees that its log parts from what was copied
-(KIP-595, `diverging_epoch`). What was copied stays at the target; the ledger learns of the range under the verdict
+A fetch carries the epoch before its position, so the source's broker sees that its log diverges from what was copied
+(KIP-595, `diverging_epoch`). The copied records stay at the target; the ledger records the range with the verdict
 "truncated", and the lane goes back and copies the new records under new ordinals.
 
-That gives the next ordinals another meaning, as the mending of a hole does. So first everything that is on its way is
-answered and the target is asked what stands there, and nobody else may be writing any more.
+That reassigns the next ordinals, as the mending of a hole does. So first all batches in flight are answered and the
+target is asked for its end, and no one else may be writing any more.
 """
 
 from itertools import pairwise
@@ -24,10 +24,10 @@ OUT_OF_RANGE = 1
 
 
 def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
-    """The source's log is another one in front of the position."""
+    """Handle a source log that differs before the position."""
     start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
     if start >= lane.position:
-        # What was fetched, and not copied, is gone; the position stands.
+        # Records that were fetched, and not copied, are gone; the position stays.
         lane.seen.diverge(chunk.diverging_end, lane.epoch)
         lane.epoch = lane.seen.before(lane.position)
         lane.assured = False
@@ -47,7 +47,7 @@ def _halt(lane: Lane, start: int, end: int) -> Effects:
 
 
 def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
-    """Handle the answer whether the source still has what was copied."""
+    """Handle the answer to the question whether the source still has what was copied."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.unproven is not None:
@@ -57,7 +57,7 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
     start = lineage.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
     if start < _promised_until(lane):
         return _lose_promised(lane, now, start)
-    # An old broker knows of nothing but the ends of its log.
+    # An old broker knows nothing but the ends of its log.
     lane.assured = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
     lane.parting = ask(lane)
     wake = Wake(lane.parting, now + lane.limits.retry_s, refresh=told.error != NONE)
@@ -65,7 +65,8 @@ def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
 
 
 def woken(lane: Lane, now: float) -> Effects:
-    """What is to be copied again was in the source, so a fetch that waits for it may wait in vain."""
+    """Ask again after a pause: the source had the records to be copied again, but a fetch may now wait for them in
+    vain."""
     if lane.phase is not Phase.COPYING:
         return []
     if lane.unproven is not None:
@@ -96,7 +97,7 @@ def prove(lane: Lane, chunk: Chunk) -> Effects:
     truncation shows in the next fetch, which carries the chunk's epoch."""
     known = lineage.read_until(lane)
     if known is None:
-        # The ledger knows by now that what was copied is lost. The chunk is fetched again.
+        # The ledger knows by now that the copied records are lost. The chunk is fetched again.
         lane.unproven, lane.fetching, lane.assured = None, False, True
         return intake.want_more(lane)
     lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
@@ -122,7 +123,7 @@ def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
 
 
 def parted(lane: Lane, now: float) -> Effects:
-    """The source has another record than was to be copied again: then it lost that one, or the map is wrong."""
+    """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
     if lane.suspected == lane.position:
         return rebuilding.vanished(lane, now)
     lane.suspected, lane.assured = lane.position, False
@@ -131,13 +132,13 @@ def parted(lane: Lane, now: float) -> Effects:
 
 
 def _promised_until(lane: Lane) -> int:
-    """The source offset behind what is copied again; the lane continues there."""
+    """Return the source offset after the records that are copied again; the lane continues there."""
     return max(lane.position, lane.plan[-1].offset)
 
 
 def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
-    """Part of the source is copied again, and its log parts from what was copied before. What it still has of that part
-    follows, and then what it has instead."""
+    """Handle a divergence of the source from what was copied while part of it is copied again. The records of that part
+    that the source still has follow, and then the records that it has instead."""
     record = lane.record
     end = _promised_until(lane)
     if lane.on_loss == "halt" or record is None:
@@ -162,8 +163,8 @@ def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
 
 
 def _rest(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
-    """What is still to be copied again of the offsets in front of `start`, and then from there on; and as pieces
-    (ordinal, ordinal so far, length)."""
+    """Return the runs that are still to be copied again below `start`, continued at `start`; and the same as pieces
+    (ordinal, former ordinal, length)."""
     runs: list[Run] = []
     pieces: list[tuple[int, int, int]] = []
     ordinal = lane.next_ordinal
@@ -177,13 +178,14 @@ def _rest(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]
 
 
 def is_settled(lane: Lane) -> bool:
-    """Nothing is held or on its way, the lane's own or a former holder's."""
+    """Return whether no batch is held or in flight, neither of the lane nor of a former holder."""
     held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
     return not held and not limbo.holds(lane, lane.next_ordinal)
 
 
 def _check_anew(lane: Lane, now: float) -> Effects:
-    """What a comparison is about to find may be what the source has just lost: it is made again behind the cut."""
+    """Start a pending comparison again after the cut: its findings may be about records that the source has just
+    lost."""
     if lane.later_check not in lane.questions:
         return []
     lane.questions.discard(lane.later_check)
@@ -191,8 +193,9 @@ def _check_anew(lane: Lane, now: float) -> Effects:
 
 
 def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
-    """From where on the source has lost what was copied. Where a higher epoch began somewhere between two copied
-    records, the lane goes back as far as that may be; what the source's log holds still of it is not lost."""
+    """Return the offset from which the source has lost copied records. If a higher epoch began somewhere between two
+    copied records, the lane goes back to the lowest possible offset; the records that the source's log still has are
+    not lost."""
     record = lane.record
     if record is None or record.holes or end <= start:
         return start
@@ -201,7 +204,8 @@ def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
 
 
 def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
-    """The source's log parts at `start`, and one of a lower epoch ends at `end`. What was read ends at `until`."""
+    """Go back to `start`, where the source's log diverges. `end` is where the log of the lower epoch ends, and `until`
+    where the records that were read end."""
     gone_from = _gone_from(lane, start, end, until)
     gone = Verdict(gone_from, until, "truncated")
     line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"

@@ -1,7 +1,8 @@
 """Bounds how far a lane copies ahead of its mark.
 
-A sequence tells an ordinal only within 2^30 of a known one, and after a crash the known one is the mark. The mark waits
-for comparisons with the source and for offsets that were not read yet; while these cannot be read, it does not move.
+A sequence identifies an ordinal only within 2^30 of a known one, and after a crash the known one is the mark. The mark
+waits for comparisons with the source and for offsets that were not read yet; while these cannot be read, it does not
+move.
 """
 
 from mirrord.flow.report import mark
@@ -9,19 +10,19 @@ from mirrord.flow.sequences import SEQUENCES
 from mirrord.flow.state import Lane
 
 MOST = SEQUENCES // 4
-"""Acknowledged records above the mark. The lane fetches no more then; what it holds by then is far less than as many
-records again."""
+"""Number of acknowledged records above the mark at which the lane stops fetching; the records that it holds by then are
+far fewer than that number again."""
 
 
 def is_over(lane: Lane) -> bool:
-    """The lane must not copy more before its mark moves."""
+    """Return whether the lane must not copy more before its mark moves."""
     if lane.unread is None and lane.check_from is None:
         return False
     return lane.acked - mark(lane).ordinal >= MOST
 
 
 def line(lane: Lane) -> str:
-    """Why the lane does not copy, for people; empty if it may."""
+    """Return why the lane does not copy, for people; empty if it may."""
     if not is_over(lane):
         return ""
     known = mark(lane).ordinal

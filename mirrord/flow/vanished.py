@@ -1,9 +1,10 @@
 """Gaps between the batches of the source: offsets that no batch contains.
 
-The log of a topic that is not compacted has none, for brokers give offsets without a gap and delete whole segments from
-the start of the log. A gap there is damage: a segment was lost. So a gap has the verdict "compacted" only if the topic
-may have been compacted, and else "unexplained". The topic's cleanup.policy is read when the gap is found. What the
-cleaner leaves behind is evidence as well: a batch without some of its records, and earlier verdicts of the ledger.
+The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
+segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
+"compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
+when the gap is found. Traces of the cleaner are evidence as well: a batch without some of its records, and earlier
+verdicts in the ledger.
 """
 
 from mirrord.flow.asking import ask
@@ -15,7 +16,8 @@ from mirrord.model.facts import Reason, Verdict
 
 
 def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
-    """Why the source has no batch for [start, end); None while that is not known, and `lane.gap` says so."""
+    """Return why the source has no batch for [start, end), or set `lane.gap` and return None while that is not
+    known."""
     if lane.compacts or lane.plan:
         return "compacted"
     known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
@@ -27,7 +29,7 @@ def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
 
 
 def _verdicts(lane: Lane) -> list[Verdict]:
-    """Earlier ones on gaps: that of the last answer, and those of the ledger."""
+    """Return earlier verdicts on gaps: the one from the last answer, and those in the ledger."""
     told = lane.record.newest_verdicts if lane.record is not None else ()
     judged = [lane.judged] if lane.judged is not None else []
     return judged + [each for each in told if each.reason in {"compacted", "unexplained"}]
@@ -42,13 +44,13 @@ def look(lane: Lane) -> Effects:
 
 
 def woken(lane: Lane) -> Effects:
-    """The pause before the question is asked again is over."""
+    """Ask again after the pause."""
     lane.gap_question = -1
     return look(lane)
 
 
 def told(lane: Lane, now: float, signal: CleanupTold) -> Effects:
-    """The policy was read; or it cannot be, and the lane waits. What follows the gap is fetched again."""
+    """Handle the policy, or wait if it cannot be read. The batches after the gap are fetched again."""
     if lane.gap is None or lane.phase is not Phase.COPYING or signal.question != lane.gap_question:
         return []
     start, end = lane.gap
@@ -57,7 +59,7 @@ def told(lane: Lane, now: float, signal: CleanupTold) -> Effects:
         lane.gap_question = ask(lane)
         return [Wake(lane.gap_question, now + lane.limits.retry_s)]
     lane.gap, lane.gap_question, lane.doubt_line = None, -1, ""
-    # Without the right to read the policy nothing can be claimed of the topic.
+    # Without permission to read the policy nothing can be said about the topic.
     lane.compacts = signal.compacts is not False
     if lane.compacts:
         return []
@@ -72,5 +74,5 @@ def told(lane: Lane, now: float, signal: CleanupTold) -> Effects:
 
 
 def forget(lane: Lane) -> None:
-    """A new round begins."""
+    """Forget the gap, because a new round begins."""
     lane.gap, lane.gap_question = None, -1

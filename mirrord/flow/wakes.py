@@ -1,12 +1,12 @@
-"""How many bytes of answers are worth waking for: who sleeps a little longer takes in several at once.
+"""How many bytes of answers are worth waking up for: a process that sleeps a little longer handles several at once.
 
-A connection owes an answer for each request, and how long each is at least can be told. While many are owed it is
-enough to wake for a quarter of them: the rest keeps the broker busy, and a lane is told of several batches in one step.
-Never is more waited for than half of what is sure to come.
+A connection owes an answer for each request, and the minimum size of each answer is known. While many answers are owed,
+it is enough to wake up for a quarter of them: the rest keeps the broker busy, and a lane is informed of several batches
+in one step. The process never waits for more than half of the bytes that are sure to come.
 """
 
 LEAST_BYTES = 15
-"""Of an answer without topics: size, correlation id, count of topics, throttle time, and twice no tags."""
+"""Minimum size of an answer without topics: size, correlation id, count of topics, throttle time, and twice no tags."""
 TOPIC_BYTES = 4
 """A name of one letter, or an id, which is longer; the count of its partitions, and no tags."""
 PARTITION_BYTES = 33
@@ -14,26 +14,27 @@ PARTITION_BYTES = 33
 
 
 class Owed:
-    """Of one connection."""
+    """The answers that one connection still owes."""
 
     __slots__ = ("least_bytes", "mark_bytes")
 
     def __init__(self) -> None:
         self.least_bytes = 0
-        """What the answers that are still to come have at least."""
+        """The minimum size of the answers that are still to come."""
         self.mark_bytes = 1
-        """From so many on the process is woken."""
+        """The number of received bytes at which the process is woken."""
 
     def sent(self, partitions: int) -> None:
-        """A request for so many partitions is on its way."""
+        """Note that a request for this many partitions was sent."""
         self.least_bytes += LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def answered(self, partitions: int) -> None:
-        """It was answered."""
+        """Note that it was answered."""
         self.least_bytes -= LEAST_BYTES + TOPIC_BYTES + PARTITION_BYTES * partitions
 
     def moved(self) -> bool:
-        """Whether the mark has to be another one now; `mark_bytes` is it then. Rarely: a change is a system call."""
+        """Return whether `mark_bytes` has changed, after updating it. It changes rarely, because a change is a system
+        call."""
         least, mark = self.least_bytes, self.mark_bytes
         if 2 * mark <= least < 16 * mark or (mark == 1 and least < 256):
             return False

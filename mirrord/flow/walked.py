@@ -1,4 +1,4 @@
-"""What a walk over a stretch of the target log found."""
+"""The result of a walk over a stretch of the target log."""
 
 from bisect import bisect_right
 from typing import Literal, NamedTuple
@@ -17,12 +17,12 @@ class Log(NamedTuple):
     start: int
     end: int
     others: tuple[Interval, ...]
-    """Target offsets [start, end) of batches that somebody else wrote, ascending and apart from each other."""
+    """Target offsets [start, end) of batches from other writers, ascending and apart from each other."""
     compacts: bool | None
     """Whether the topic is compacted; None if that is not known."""
 
     def bare(self, start: int, end: int) -> tuple[int, int]:
-        """How many of the target offsets [start, end) no batch of others holds, and the first of them."""
+        """Return how many of the target offsets [start, end) are in no batch of others, and the first of them."""
         count, first = 0, NOWHERE
         near = bisect_right(self.others, start, key=lambda each: each[1])
         while start < end:
@@ -37,33 +37,33 @@ class Missing(msgspec.Struct, frozen=True, array_like=True):
     """Ordinals first..last that the target log may have held and does not hold."""
 
     kind: Literal["between", "last", "lost"]
-    """`between`: own batches stand on both sides. `last`: after all own batches; they may never have been appended.
+    """`between`: own batches are on both sides. `last`: after all own batches; they may never have been appended.
     `lost`: acknowledged."""
     first: int
     last: int
     above: int
     """A record of the same key from this target offset on is newer."""
     has_room: bool
-    """The log has at least as many offsets there that hold nothing, so a cleaner may have removed all of them."""
+    """The log has at least as many empty offsets there, so a cleaner may have removed all of these records."""
     leader_epoch: int = -1
-    """Of the target, in which `lost` ones were last known to stand there; a record of a later one is newer."""
+    """For `lost`: the target's leader epoch in which they were last in the log; a record of a later one is newer."""
 
 
 class Reading(msgspec.Struct, frozen=True):
     """The outcome of one walk over own batches."""
 
     next_ordinal: int
-    """One more than the last ordinal that stands in the log."""
+    """One more than the last ordinal in the log."""
     holes: tuple[tuple[int, int], ...]
     """Ordinals (first, last) that the log leaps over, that the ledger does not know of, and that no cleaner removed."""
     facts: tuple[LaneFact, ...]
-    """Where batches stand elsewhere than the ledger says."""
+    """Facts about batches that are at other offsets than in the ledger."""
     doubled: tuple[int, int, int] | None
-    """(first ordinal, behind the last, target offset) of what stands there a second time."""
+    """(first ordinal, ordinal after the last, target offset) of records that are in the log a second time."""
     begins: int = NOWHERE
-    """The lowest target offset at which ordinals stand that are not trusted."""
+    """The lowest target offset of ordinals that are not trusted."""
     void: int = NOWHERE
-    """The first ordinal of a hole in which batches stand, though their records are to follow under later ordinals."""
+    """The first ordinal of a hole that contains batches, though their records are to follow under later ordinals."""
     missing: tuple[Missing, ...] = ()
     """Leaps in a compacted log: whether they are holes is not known yet."""
     behind: int = 0

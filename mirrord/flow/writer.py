@@ -1,4 +1,4 @@
-"""Who else writes into a partition that a lane reads."""
+"""Other lanes that write into a partition that a lane reads."""
 
 import msgspec
 
@@ -6,14 +6,14 @@ from mirrord.model.runs import Runs
 
 
 class Writer(msgspec.Struct, frozen=True):
-    """A lane of any flow that writes into this lane's source partition, as the ledger of that flow tells."""
+    """A lane of any flow that writes into this lane's source partition, according to the ledger of that flow."""
 
     flow: str
     producer_id: int
     producer_epoch: int
     runs: Runs
-    """Its target runs: where its ordinals stand in our source. Never changed."""
+    """Its target runs: where its ordinals are in our source. Never changed."""
     ordinal: int = 0
-    """With the next two its last mark: what stands below `offset` was known when the runs were read."""
+    """This and the next two fields are its last mark: everything below `offset` was known when the runs were read."""
     offset: int = 0
     leader_epoch: int = -1
