@@ -13,7 +13,7 @@ from mirrord.shell.dead_letters import DeadLetters
 
 
 class BroughtBack(NamedTuple):
-    """The records that were brought back, as far as they are known."""
+    """The records that were brought back, if they are known."""
 
     lanes: Mapping[LaneId, list[Returned]]
     trouble: str = ""
