@@ -1,6 +1,6 @@
 """Writes the offsets of groups to MirrorMaker 2's checkpoints topic on the target (`mirrord.cluster.checkpoints`).
 
-A caller that knows the positions of groups reports them through `tell`, as often as it likes. Only new positions are
+A caller that knows the positions of groups passes them to `tell`, as often as it likes. Only new positions are
 written, once per interval, and after the data that they refer to. The topic is read first, because a checkpoint must
 not go back.
 """
