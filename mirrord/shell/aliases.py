@@ -50,8 +50,7 @@ def _used(lane: LaneState) -> tuple[int, int]:
 
 
 def _other_alias(flow: FlowConfig, lane: LaneState) -> Alias:
-    """Return the alias that produces the target topic's name, or an empty one if it is the current alias or no alias
-    does."""
+    """Return the alias that gives the target topic its name; empty if that is the current alias, or none."""
     alias = Alias(lane.target_topic.removesuffix(flow.separator + lane.source_topic))
     if alias in {"", lane.target_topic, flow.source}:
         return Alias("")

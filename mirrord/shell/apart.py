@@ -22,8 +22,7 @@ log = structlog.get_logger()
 
 
 def too_large(lost: ConnectionLost) -> str:
-    """Return the error for a frame that was too large, or an empty string if the connection ended for another
-    reason."""
+    """Return the error of a frame that was too large; empty if the connection ended for another reason."""
     return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
 
 

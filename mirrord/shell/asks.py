@@ -212,8 +212,10 @@ class Asks:
         self._ends.add(Question(partition, told))
 
     def shared(self, partition: PartitionId, epoch: int, tell: Callable[[int, int, int], None]) -> None:
-        """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and where that epoch ends
-        (KIP-101, KIP-320). Both are -1 if the log knows of none."""
+        """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and its end (KIP-101, KIP-320).
+
+        Epoch and end are -1 if the log knows of none.
+        """
 
         def told(error: int, answer: EpochEnd | None) -> None:
             tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
@@ -255,8 +257,10 @@ class Asks:
         self._earliest.add(Question(partition, partial(told, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: Start, tell: Callable[[int, int], None]) -> None:
-        """Report (error, offset): where a lane without history begins. For a time after the last record, it is the log
-        end."""
+        """Report (error, offset): where a lane without history begins.
+
+        For a time after the last record, that is the log end.
+        """
         time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
 
         def told(error: int, answer: ListedOffset | None) -> None:

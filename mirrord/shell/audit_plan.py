@@ -366,8 +366,7 @@ def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
 
 
 def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:
-    """Return whether the ledger was trimmed and no longer holds all verdicts on records that the source may still
-    have."""
+    """Return whether the ledger was trimmed and lacks verdicts on records that the source may still have."""
     withheld = WITHHELD.union({"compacted"} if audited.source_compacted else ())
     withheld = withheld.union(() if audited.committed else {"aborted"})
     known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason in withheld)

@@ -117,8 +117,10 @@ class Results:
             yield from table.to_pylist()
 
     def begin(self) -> None:
-        """Create the folder, so that an audit can be resumed however soon it is interrupted. Raises
-        EnvironmentFault."""
+        """Create the folder, so that an audit can be resumed however soon it is interrupted.
+
+        Raises EnvironmentFault.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -87,8 +87,10 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 
 
 def _positions(state: FlowState | None, looked: Looked) -> dict[TopicPartition, int]:
-    """Return the positions of lanes that have copied nothing. Offsets below them have verdicts or are not to be
-    copied."""
+    """Return the positions of lanes that have copied nothing.
+
+    All offsets below them have verdicts or are not to be copied.
+    """
     ids = {topic.topic_id for topic in looked.source.topics.values()}
     found: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state is not None else ():

@@ -59,8 +59,7 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """Return the newest record of each key in a range, what must be known of the target, and the number of bytes
-        read.
+        """Return the newest record of each key in a range, the target's properties, and the number of bytes read.
 
         Raises EnvironmentFault when a log cannot be read.
         """

@@ -46,8 +46,7 @@ class Beginning(msgspec.Struct, frozen=True, kw_only=True):
     partition: int
     target_topic: str
     by: By
-    """The deciding cause: the lane's own history, the configured start, or what MirrorMaker 2 left and how it was
-    found.
+    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how it was found.
 
     "unknown" means that the target holds copies that the ledger does not know.
     """

@@ -36,8 +36,7 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
 
 
 def parked_from(state: FlowState) -> int | None:
-    """Return the dead-letter offset where the records begin that the ledger knows as parked; None if it knows of
-    none."""
+    """Return where in the dead-letter topic the records known as parked begin; None if the ledger knows of none."""
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None

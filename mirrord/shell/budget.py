@@ -18,8 +18,10 @@ BATCH_BYTES = 384
 
 
 class Rate:
-    """Allows a number of bytes per second, exactly in the long run; after a pause it allows one second's worth at
-    once."""
+    """Allows a number of bytes per second.
+
+    The rate is exact in the long run; after a pause, one second's worth is allowed at once.
+    """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
         self.bytes_per_s = float(bytes_per_s)
@@ -53,8 +55,8 @@ class Budget:
         self.promised_bytes = 0
         """Bytes that requests in flight may bring."""
         self.on_room: Callable[[], None] | None = None
-        """Called when bytes become free after a caller was refused. It must not fetch at once, because a lane may be in
-        the middle of a decision."""
+        """Called when bytes become free after a caller was refused. It must not fetch at once, because a lane may be
+        deciding something at that moment."""
         self._waiting: dict[object, None] = {}
         """The callers that were refused, in that order."""
         self._whole_rate = rate_bytes_per_s

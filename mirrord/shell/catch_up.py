@@ -21,8 +21,8 @@ from mirrord.shell.supervise import Surroundings
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 UNCOVERED_S = 30.0
-"""How long a selected partition may have no lane while its flow runs (its target topic cannot be created), or its lane
-may report why it does not begin."""
+"""How long a selected partition may have no lane while its flow runs (its target topic cannot be created), or have a
+lane that reports why it does not begin."""
 
 HALTED_S = 10.0
 """How long a lane may be halted before it counts as permanently halted."""
@@ -174,8 +174,10 @@ def missing(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
 
 
 def behind(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
-    """Return the partitions that are not known to be copied up to their end, including those that are not being
-    copied."""
+    """Return the partitions that are not known to be copied up to their end.
+
+    A partition whose lane is not copying now is one of them.
+    """
     return sorted(
         partition
         for lane in lanes

@@ -100,8 +100,10 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
-    """Return source topics that were copied and are still selected, but may not be described. A pattern does not list
-    them."""
+    """Return source topics that were copied and are still selected, but may not be described.
+
+    A configured pattern does not name them, so they are found through the ledger.
+    """
     there, copies = survey.looked.source.topics, survey.looked.target.topics
     selection = selection_of(survey.flow)
     ids = {topic.topic_id for topic in copies.values()}

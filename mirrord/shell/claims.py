@@ -107,10 +107,9 @@ class Claims:
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
-        """Return the target topics that the flow must not copy into, with the reasons. `topics` are all topics of the
-        cluster.
+        """Return the target topics that the flow must not copy into, with the reasons.
 
-        The reason continues the sentence "would be copied into X, which".
+        `topics` are all topics of the cluster. The reason continues the sentence "would be copied into X, which".
         """
         own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
         copied = {

@@ -45,8 +45,10 @@ class ClusterLedgers:
         return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
 
     async def read(self) -> dict[str, Marks]:
-        """Read all ledgers to their ends; return the marks that were known before that, by flow. Raises
-        MirrordError."""
+        """Read all ledgers to their ends; return the marks that were known before that, by flow.
+
+        Raises MirrordError.
+        """
         try:
             topics = (await self._admin.look()).topics
         except EnvironmentFault as error:

@@ -36,8 +36,7 @@ class ClusterSeen(msgspec.Struct, frozen=True):
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """The operations that mirrord may use on the cluster (`wire.cluster.ClusterRights.allowed`); None if not
-    reported."""
+    """The operations that we may use on the cluster (`wire.cluster.ClusterRights.allowed`); None if not reported."""
     error: str = ""
 
 
@@ -68,8 +67,10 @@ async def look_at(alias: Alias, config: ClusterConfig, timeout_s: float) -> Clus
 
 
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
-    """Connect to the first configured address that answers. Raises EnvironmentFault with the errors of all
-    addresses."""
+    """Connect to the first configured address that answers.
+
+    Raises EnvironmentFault with the errors of all addresses.
+    """
     errors: list[str] = []
     for text in config.bootstrap:
         try:

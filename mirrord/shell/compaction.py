@@ -265,8 +265,10 @@ async def _tell(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCo
 
 
 async def _trim(store: LedgerStore) -> bool:
-    """Trim a ledger whose lease was released, because no other process does. Return whether nothing is left to be
-    trimmed."""
+    """Trim a ledger whose lease was released, because no other process does.
+
+    Return whether nothing is left to be trimmed.
+    """
     if store.has_moved_runs and store.state.released:
         await store.trim()
     return not store.has_moved_runs

@@ -49,8 +49,10 @@ class AuthenticationFailed(EnvironmentFault):
 
 
 class TlsFailed(EnvironmentFault):
-    """Raised when no TLS session was established: a certificate is untrusted or missing, or the peer does not use
-    TLS."""
+    """Raised when no TLS session was established.
+
+    A certificate is untrusted or missing, or the peer does not use TLS.
+    """
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):

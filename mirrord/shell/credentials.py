@@ -49,9 +49,9 @@ def client_options(security: Security) -> ClientOptions:
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
-    """Return a TLS context that trusts the configured authorities, or else the machine's, and has our certificate, if
-    any.
+    """Return a TLS context.
 
+    It trusts the configured authorities, or else those of the machine, and holds our certificate, if there is one.
     Raises EnvironmentFault when a configured file or value cannot be used.
     """
     authorities = _authorities(security)
@@ -89,8 +89,10 @@ def client_chain(security: Security) -> tuple[str, str] | None:
 
 
 def pem_lines(text: str) -> str:
-    """Return PEM in the form that OpenSSL requires. In a properties file it is often a single line, which Kafka also
-    accepts."""
+    """Return PEM in the form that OpenSSL requires.
+
+    In a properties file it is often a single line, which Kafka also accepts.
+    """
     if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines must stay
         return text
     blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]

@@ -91,8 +91,7 @@ class Custody:
         return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
 
     def _former(self, lane: LaneId, now: float) -> Former:
-        """Return what is known of the lane's former holder: the last one under this lease, or else the one in the
-        ledger."""
+        """Return what is known of the lane's former holder: the last one under this lease, or else the ledger's."""
         held = self._held.get(lane)
         if held is None:
             former = former_of(self._ledger(), lane)

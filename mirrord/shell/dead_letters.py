@@ -72,8 +72,10 @@ class Lying(NamedTuple):
 
 
 class DeadLetters:
-    """The dead-letter topic of one flow, or another topic of its kind. Every failure is raised as an
-    EnvironmentFault."""
+    """The dead-letter topic of one flow, or another topic of its kind.
+
+    Every failure is raised as an EnvironmentFault.
+    """
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
         self.topic = topic or dead_letter_topic(flow.name)
@@ -104,10 +106,9 @@ class DeadLetters:
                     return await self._park(source, writer, place, end, origin, there)
 
     async def keep(self, place: Place, data: bytes, origin: Origin, behind: int = -1) -> int:
-        """Make sure that the only record of the batch `data`, to be copied from `place`, is in the topic; return its
-        offset.
+        """Make sure that the only record of the batch `data` is in the topic; return its offset there.
 
-        Raises NotParked.
+        The record was to be copied from `place`. Raises NotParked.
         """
         with _not_parked():
             (record,) = decode(data, 0, len(data))
@@ -251,8 +252,7 @@ class DeadLetters:
     async def _letters(
         self, place: Place, end: int, since: int, *, settled: bool
     ) -> AsyncGenerator[tuple[int, Letter, Record]]:
-        """Yield letters and receipts of these source offsets in the order in which they were written, with their
-        offsets.
+        """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
 
         If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
         """
@@ -325,8 +325,11 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _writer(self, lane: LaneId) -> AsyncGenerator[Any]:
-        """Provide a writer for this lane. No other client can write for the lane from now on, and earlier writes are
-        decided."""
+        """Provide a writer for this lane.
+
+        No other client can write for the lane from now on, and the transactions of earlier writers are committed or
+        aborted.
+        """
         writer: Any = AIOKafkaProducer(
             bootstrap_servers=",".join(self._target.bootstrap),
             client_id="mirrord",
@@ -355,8 +358,10 @@ class DeadLetters:
 async def _records(
     logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
 ) -> AsyncGenerator[list[Record]]:
-    """Yield the records that a reader would see, one batch at a time. Raises ValueError for a batch that cannot be
-    read."""
+    """Yield the records that a reader would see, one batch at a time.
+
+    Raises ValueError for a batch that cannot be read.
+    """
     async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
         async for batch in batches:
             if not batch.aborted and not batch.header.attributes & CONTROL:

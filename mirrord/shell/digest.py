@@ -8,10 +8,9 @@ _BYTES = 16
 
 
 def digest(record: Record, *, timed: bool) -> bytes:
-    """Return the digest of key, value and headers, and of the time only if `timed`, because a target may set its own
-    time.
+    """Return the digest of key, value and headers.
 
-    The offset is never included.
+    The time is included only if `timed`, because a target may set its own time. The offset is never included.
     """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:

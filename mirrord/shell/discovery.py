@@ -75,8 +75,7 @@ class Discovered(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """Return the first of all faults and remarks, including `more`, and the number of others; empty if there are
-        none."""
+        """Return the first of all faults and remarks, including `more`, and the number of others; empty if none."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
@@ -143,16 +142,18 @@ class Discovery:
         self._done = former._done
 
     async def look(self) -> Looked:
-        """Return the topics of both clusters and the plan, without making changes. Raises EnvironmentFault without an
-        answer."""
+        """Return the topics of both clusters and the plan, without making changes.
+
+        Raises EnvironmentFault when a cluster does not answer.
+        """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         return Looked(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
-        """Read both clusters, create and grow what is missing, and read again. Raises EnvironmentFault without an
-        answer.
+        """Read both clusters, create topics and partitions that are missing, and read again.
 
-        Without `bind`, no topic is created whose name must be in the ledger first.
+        Without `bind`, no topic is created whose name must be in the ledger first. Raises EnvironmentFault when a
+        cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         if note is not None:
@@ -221,8 +222,7 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """Return the configs of the new target topics; if they are not known, return the reason for each source
-        topic."""
+        """Return the configs of the new target topics, or why they are unknown, for each source topic."""
         if not steps or self._settings_of is None:
             return {}, {}
         try:
@@ -348,8 +348,10 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def look_for(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Look up these topics alone, right after `look`. A topic that is missing now does not count as missing
-        twice."""
+        """Look up these topics alone, right after `look`.
+
+        A topic that is missing now does not count as missing twice.
+        """
         found = (await self.admin.look(names)).topics
         self._seen = {**self._seen, **found}
         return msgspec.structs.replace(view, topics={**view.topics, **found})

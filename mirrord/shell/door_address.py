@@ -15,8 +15,10 @@ def configured(http: HttpConfig) -> str:
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Return the address for clients of a daemon that listens there; a wildcard address is replaced by the host
-    name."""
+    """Return the address for clients of a daemon that listens there.
+
+    The wildcard address is replaced by the host name, because clients cannot connect to it.
+    """
     if given is not None:
         return given
     try:

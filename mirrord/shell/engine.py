@@ -69,8 +69,10 @@ class ReplicatorHandle(Protocol):
         ...
 
     async def greet(self) -> Greeting:
-        """Return what the replicator is and what it does. From now on it takes commands from this process and no
-        other."""
+        """Return what the replicator is and what it does.
+
+        From now on it takes commands from this process and no other.
+        """
         ...
 
     async def close(self, deadline_s: float) -> None:
@@ -101,8 +103,10 @@ class GroupsHandle(Protocol):
         ...
 
     async def kill(self) -> None:
-        """End it at once; all that it knows is also stored elsewhere. Raises ReplicatorUnsure when it may still be
-        alive."""
+        """End it at once; all that it knows is also stored elsewhere.
+
+        Raises ReplicatorUnsure when it may still be alive.
+        """
         ...
 
 
@@ -143,13 +147,14 @@ class Engine(Protocol):
         ...
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """Return the replicators with this name prefix that this process has and that no other process has taken
-        over."""
+        """Return the replicators with this name prefix that this process has and no other has taken over."""
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """Attach to a replicator that was found; otherwise like `start`. Raises ReplicatorDead when it no longer
-        exists."""
+        """Attach to a replicator that was found; otherwise like `start`.
+
+        Raises ReplicatorDead when it no longer exists.
+        """
         ...
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
@@ -157,8 +162,10 @@ class Engine(Protocol):
         ...
 
     async def end(self, name: str) -> None:
-        """End the replicator or follower that was found under this name. Raises ReplicatorUnsure when it may still be
-        alive."""
+        """End the replicator or follower that was found under this name.
+
+        Raises ReplicatorUnsure when it may still be alive.
+        """
         ...
 
     async def close(self) -> None:

@@ -47,8 +47,7 @@ class FetchSize:
         return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
 
     def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
-        """Record the requested bytes, the received bytes and the time that it took. Only a full response reveals the
-        rate."""
+        """Record the requested bytes, the received bytes and the time taken. Only a full response reveals the rate."""
         self._soonest_s = min(self._soonest_s, took_s)
         if 2 * size < asked_bytes or took_s <= 0:
             return

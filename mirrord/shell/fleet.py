@@ -51,8 +51,7 @@ REPEAT_S = 3.0
 UNREACHABLE_S = 3.0
 """A replicator that was unreachable for this long is given up: its process or its node is gone, or cut off."""
 SILENT_S = 10.0
-"""A replicator that has not answered, or whose event loop has hung, for this long is ended: its lanes make no
-progress."""
+"""A replicator that does not answer, or whose event loop hangs, for this long is ended: its lanes make no progress."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
 """Number of lanes that leave a retiring replicator at once, and the time for them to resume elsewhere before the next

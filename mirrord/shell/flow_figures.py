@@ -33,8 +33,10 @@ class FlowFigures:
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
-        """Process the replicators' current reports and forget all others. `deaths` counts replicators lost under this
-        lease."""
+        """Process the replicators' current reports and forget all others.
+
+        `deaths` is the number of replicators that were lost under this lease.
+        """
         for host, report in reports.items():
             for lane in report.lanes:
                 self.rates.note(host, lane, now)
@@ -46,8 +48,7 @@ class FlowFigures:
         self._counts.note_deaths(deaths)
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
-        """Return the time until the source deletes records that the lane has not copied; None if no known limit is
-        near."""
+        """Return the time until the source deletes uncopied records of the lane; None if no known limit is near."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
@@ -61,8 +62,10 @@ class FlowFigures:
         self.headroom.keep(lanes)
 
     def adopt(self, replicators: Iterable[str]) -> None:
-        """Register replicators that ran before this process began to count. What they have done up to their first
-        report does not count."""
+        """Register replicators that ran before this process began to count.
+
+        What they have done up to their first report does not count.
+        """
         self._counts.adopted.update(replicators)
 
     @property
@@ -78,8 +81,10 @@ class Rates:
         self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
 
     def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Process a report; return the rates since the first report of the last few seconds, None if it is the only
-        one."""
+        """Process a report; return the rates since the first report of the last few seconds.
+
+        The rates are None if it is the only report.
+        """
         seen = self._seen.setdefault((report.lane, host), deque())
         seen.append((now, report.copied_records, report.copied_bytes))
         while len(seen) > 2 and now - seen[0][0] > RATE_SECONDS:
@@ -101,8 +106,7 @@ class Rates:
 
 
 class _Trail:
-    """Log ends of a source partition with their times, in ascending order, and the time of the last one the lane
-    reached."""
+    """Log ends of a source partition with their times, in ascending order, and when the lane last reached one."""
 
     __slots__ = ("ends", "reached")
 
@@ -170,8 +174,10 @@ class _Lane:
 
 
 class Counts:
-    """Counters of the whole flow. They add up the counters of replicators and lanes, which restart with each of
-    them."""
+    """Counters of the whole flow.
+
+    They add up the counters of replicators and lanes, which restart with each of them.
+    """
 
     def __init__(self) -> None:
         self._records = self._bytes = self._raw = 0

@@ -46,6 +46,5 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[Copy, FlowState], Awaitable[str]], Callable[[], str]]:
-    """Return the checks that `Upkeep` makes before it deletes a copy: `foreign_record`, and a flow that copies the
-    names back."""
+    """Return the checks before `Upkeep` deletes a copy: `foreign_record`, and a flow that copies the names back."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

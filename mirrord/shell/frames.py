@@ -38,8 +38,10 @@ class BufferPool:
         return bytearray(-(-size // grain) * grain)
 
     def release(self, buffer: bytearray) -> None:
-        """Take back a buffer that is no longer read. If there are too many buffers, those that were idle longest are
-        freed."""
+        """Take back a buffer that is no longer read.
+
+        If there are too many idle buffers, those that were idle longest are freed.
+        """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)

@@ -75,8 +75,10 @@ class GroupAdmin:
     async def commit(
         self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """Commit for groups without members; return the error of each partition. Raises EnvironmentFault as `offsets`
-        does."""
+        """Commit for groups without members; return the error of each partition.
+
+        Raises EnvironmentFault as `offsets` does.
+        """
         at_homes, unknown = await self._by_home(commits)
         found = {group: dict.fromkeys(commits[group], error) for group, error in unknown.items()}
         tasks: list[tuple[str, asyncio.Task[dict[TopicPartition, int]]]] = []

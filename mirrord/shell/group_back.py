@@ -46,8 +46,7 @@ class Bounds(Protocol):
     """Provides the start and end of source partitions (`shell.group_ends`)."""
 
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Return log start and high watermark of each lane's partition; lanes for which they are unknown are
-        omitted."""
+        """Return log start and high watermark of each lane's partition, unless they are unknown."""
         ...
 
 

@@ -110,8 +110,10 @@ class CrossedAtlas(Atlas):
         marks: Mapping[LaneId, Progress],
         backs: Mapping[TopicPartition, tuple[Way, Way] | str],
     ) -> None:
-        """`backs` holds both directions of each partition, or why its positions are unknown. Heartbeats have other
-        names."""
+        """`backs` holds both directions of each partition, or why its positions are unknown.
+
+        Heartbeats have other names.
+        """
         super().__init__(lanes, marks)
         self._backs = backs
 

@@ -60,7 +60,7 @@ class GroupLog:
         take: Callable[[OffsetKey, OffsetValue | None], None],
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`take` receives each record of a group that `passes`; `changed` receives groups whose newest commits are
+        """`take` receives each record of a group that `passes`; `changed` gets groups whose newest commits are
         known."""
         self.skipped = 0
         """Number of records that could not be read."""

@@ -178,8 +178,10 @@ class GroupRounds:
         atlas: Atlas,
         asked: Mapping[TopicPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
-        """Return the commits to make and update the statuses. `asked` holds the source's latest answer, if it was
-        asked."""
+        """Return the commits to make and update the statuses.
+
+        `asked` holds the source's latest answer, if it was asked.
+        """
         self._waiting.discard(group)
         if told.error in LATER:
             self._due.add(group)

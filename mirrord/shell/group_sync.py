@@ -86,8 +86,7 @@ class GroupSync:
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """Return all groups as they are now, with their lags at the target; or how they are synced back to the
-        source."""
+        """Return all groups as they are now, with their lags at the target; or how they are synced back."""
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
@@ -106,8 +105,10 @@ class GroupSync:
         )
 
     async def _check_again(self, rounds: GroupRounds) -> None:
-        """Compare all positions for a report, because a group that reads on at the target causes no news at the
-        source."""
+        """Compare all positions for a report.
+
+        A group that continues to read at the target causes no news at the source.
+        """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
         self._done.clear()
@@ -174,8 +175,10 @@ class GroupSync:
         await self._store.close()
 
     async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
-        """Return the maps. Marks and ends are taken first, because the ledger that is read next explains what is below
-        them."""
+        """Return the maps.
+
+        Marks and ends are taken first, because the ledger that is read next explains everything below them.
+        """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
         marks = dict(self._store.state.progress)
