@@ -1,7 +1,7 @@
 """Partitions whose response is larger than a connection accepts.
 
 A response holds at most half of what a frame may hold, except for its first batch, which is sent whole (KIP-74). So a
-single batch is too large, but the frame is refused before any of it is read, and all partitions of the request are
+single batch is to blame, but the frame is refused before any of it is read, and all partitions of the request are
 affected. Each of them is then fetched alone once. A partition that gets a response is fetched together with the others
 again. The partition with the large batch makes no progress, and is fetched alone again from time to time.
 """

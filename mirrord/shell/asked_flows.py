@@ -1,4 +1,4 @@
-"""Finds the flows that a user may mean by naming a partition, and what their ledgers record."""
+"""Finds the flows that a partition name given by a user may refer to, with the contents of their ledgers."""
 
 from collections.abc import Iterable
 

@@ -385,7 +385,7 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
     """Read the ledger with its marks, and every verdict that it still holds.
 
-    The marks are read first, because the ledger at that time explains everything below them.
+    The marks are read first: everything below them is explained by what the ledger already held then.
     """
     store = Surroundings(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)

@@ -1,6 +1,6 @@
 """Limits how many bytes of records a replicator holds, and how fast it may take more.
 
-Received frames count until their last batch is acknowledged. Python's overhead for the batches in them counts as well,
+Received frames count until their last batch is answered. Python's overhead for the batches in them counts as well,
 and so do the bytes that fetches in flight may bring.
 
 A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the

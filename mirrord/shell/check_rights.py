@@ -142,7 +142,8 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Return whether an operation is allowed, or None if unknown.
 
-    Only clients with DESCRIBE get the bits of allowed operations. To see configs, or to use a group, is tried instead.
+    Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be used
+    is found out by trying.
     """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
@@ -159,7 +160,7 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     """Return whether mirrord may use a group.
 
     Any broker checks the permission before it answers that another broker coordinates the group
-    (kafka.server.KafkaApis). To ask for the group's coordinator could create a topic. Raises EnvironmentFault.
+    (kafka.server.KafkaApis). Asking for the group's coordinator could create a topic. Raises EnvironmentFault.
     """
     node = any_node(cluster)
     if node is None:

@@ -46,7 +46,7 @@ class Claims:
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
-        """Announce that the flow's ledger will be read. Until then, other flows leave alone what may be its copies."""
+        """Announce that the flow's ledger will be read. Until then, other flows do not touch topics that may be its copies."""
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target
 
@@ -57,7 +57,7 @@ class Claims:
         self._news.set()
 
     async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
-        """Wait until the ledgers of all other flows into the same cluster are read, but at most `patience_s`."""
+        """Wait until the ledgers of all other flows into the same cluster are read, but for at most `patience_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._unread_beside(flow):

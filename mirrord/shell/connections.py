@@ -1,4 +1,4 @@
-"""Connections to brokers. aiokafka opens, version-negotiates and authenticates them; a frame pipe then takes over.
+"""Connections to brokers: aiokafka opens, authenticates and negotiates versions; then a frame pipe takes over.
 
 aiokafka handles SASL and TLS well, but its way of sending requests costs too much. So an aiokafka connection does the
 handshake, and then its transport gets another protocol. Nothing of aiokafka's object is used after that.
@@ -51,7 +51,7 @@ class AuthenticationFailed(EnvironmentFault):
 class TlsFailed(EnvironmentFault):
     """Raised when no TLS session was established.
 
-    A certificate is untrusted or missing, or the peer does not use TLS.
+    The reason is a certificate that is untrusted or missing, or a peer that does not use TLS.
     """
 
 

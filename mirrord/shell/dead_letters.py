@@ -66,7 +66,7 @@ class Lying(NamedTuple):
     at: int
     """The offset of the first of them in the topic; -1 if there is none."""
     offsets: tuple[int, ...] = ()
-    """Source offsets, if the source was read: the records that exist there and are in the topic."""
+    """Source offsets of the records that exist there and are in the topic, if the source was read."""
     lacks: int = -1
     """The first source offset whose record is not in the topic; -1 if there is none, or if the source was not read."""
 

@@ -44,7 +44,7 @@ _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
 """Returns the configs with which the copies of these source topics are created; omitted topics get no configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""Records the chosen names in the ledger. After that, the flow's ledger as `Claims` knows it decides on names."""
+"""Records the chosen names in the ledger. After that, the flow's ledger as `Claims` knows it is decisive."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
 """Receives the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
 done for them. If it raises EnvironmentFault, this refresh does nothing."""

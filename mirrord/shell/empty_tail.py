@@ -17,7 +17,7 @@ _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """Return the offset below which there are no records from this position on. Records of open transactions count too.
+    """Return the offset below which there are no records from this position on; open transactions count as records.
 
     Return -1 if there are records, or if the leader does not say. Raises EnvironmentFault, WireError.
     """

@@ -47,7 +47,7 @@ from mirrord.shell.tasks import tell_failure
 from mirrord.shell.wanted import Wanted
 
 REPEAT_S = 3.0
-"""A lane that was assigned to a replicator, but that it does not report after this time, is assigned again."""
+"""A lane that its replicator does not report within this time after the assignment is assigned again."""
 UNREACHABLE_S = 3.0
 """A replicator that was unreachable for this long is given up: its process or its node is gone, or cut off."""
 SILENT_S = 10.0

@@ -48,7 +48,7 @@ class FlowFigures:
         self._counts.note_deaths(deaths)
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
-        """Return the time until the source deletes uncopied records of the lane; None if no known limit is near."""
+        """Return the time until the source deletes uncopied records of the lane; None if no known limit approaches."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:

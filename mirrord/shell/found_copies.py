@@ -2,8 +2,8 @@
 
 A lane that begins would copy them again. So before a lane without a history begins, some places of both logs are
 examined. Records of the source are looked up at the target by their times, and records of the target in the source.
-Records that others write there are allowed: they do not exist in the source. Records that the source got from the
-target through an opposite flow are no copies either.
+Records that other clients write there do no harm: they do not exist in the source. Records that the source got from
+the target through an opposite flow are not copies either.
 """
 
 import asyncio

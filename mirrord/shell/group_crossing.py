@@ -89,7 +89,7 @@ def _copied_from(told: Translation, way: Way, mark: Progress) -> int:
 
 
 def _read_from(told: Translation, way: Way, mark: Progress) -> int:
-    """Return such an offset of the log that the lane reads."""
+    """Return the same kind of offset for the log that the lane reads."""
     offset = told.offset or 0
     return max(offset, mark.source_offset) if told.kind == "at_end" and _is_all(way.lane, mark) else offset
 
