@@ -188,7 +188,7 @@ class Asks:
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
         self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
-        # A broker refuses two questions about one partition in one request, so each of these questions has a separate kind.
+        # A broker refuses two questions about one partition in one request, so each one has a separate kind.
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)

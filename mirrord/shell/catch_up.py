@@ -42,7 +42,7 @@ class FlowProof(msgspec.Struct, frozen=True):
     counted: int
     """Number of partitions whose offsets could be counted from their beginning."""
     newer: int
-    """Number of source offsets that arrived after the last copied record, because a client still writes to the source."""
+    """Number of source offsets that arrived after the last copied record, because a client still writes there."""
     differences: tuple[str, ...]
 
     @property

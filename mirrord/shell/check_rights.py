@@ -142,8 +142,8 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
     """Return whether an operation is allowed, or None if unknown.
 
-    Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be used
-    is found out by trying.
+    Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be
+    used is found out by trying.
     """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)

@@ -46,7 +46,10 @@ class Claims:
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
-        """Announce that the flow's ledger will be read. Until then, other flows do not touch topics that may be its copies."""
+        """Announce that the flow's ledger will be read.
+
+        Until then, other flows do not touch topics that may be its copies.
+        """
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target
 
