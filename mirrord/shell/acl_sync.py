@@ -1,7 +1,7 @@
-"""Keeps rights on a flow's copies, and in exact mode those on groups, like the source's.
+"""Keeps the ACLs on a flow's target topics in sync with the source, and in exact mode also those on consumer groups.
 
-A right is told in the ledger before it is given: so a crash in between does not make mirrord's own a stranger's, which
-it would never take away again.
+An ACL is recorded in the ledger before it is created. Otherwise, a crash in between would make mirrord's own ACL look
+like one that another client set, and mirrord would never remove it again.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,13 +25,13 @@ from policies.flows import naming_of
 
 RULES_AT_ONCE = 1_000
 LONGEST_PAUSE_MS = 300_000
-"""Between two tries of what was refused."""
+"""Longest pause between two attempts to apply ACLs that the target refused."""
 
 log = structlog.get_logger()
 
 
 class Rights(NamedTuple):
-    """Where to look, and by which rule."""
+    """The clusters to compare, and the rule by which their ACLs are synced."""
 
     flow: FlowConfig
     policy: AclPolicy
@@ -41,11 +41,11 @@ class Rights(NamedTuple):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """What there is to do, or why nothing can be done."""
+    """The changes that are due, or the reason why nothing can be done."""
 
     plan: AclsPlan = AclsPlan()
     adopted: frozenset[AclRule] = frozenset()
-    """Rights at the target that a former holder was about to give: they are mirrord's."""
+    """ACLs that a former holder planned and that already exist at the target. They count as mirrord's own."""
     fault: str = ""
     remarks: tuple[str, ...] = ()
 
@@ -58,9 +58,10 @@ def rights_of(
     source: UpkeepAdmin,
     target: UpkeepAdmin,
 ) -> Rights | None:
-    """None for a flow that carries no ACLs. `copies` are its target topics, each with its source topic.
+    """Return what a sync of this flow's ACLs needs, or None if the flow does not sync ACLs.
 
-    Kafka knows a right by the topic's name, so it is for all copies of topics of that name.
+    `copies` maps the flow's target topics to their source topics. Kafka identifies an ACL by the topic's name, so it
+    applies to all copies of topics of that name.
     """
     if flow.sync.acls == "off":
         return None
@@ -71,13 +72,13 @@ def rights_of(
 
 
 async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Look:
-    """Both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
+    """Compare the ACLs of both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
     seen: list[frozenset[AclRule]] = []
     carried = rights.policy.resources
-    # Of other kinds there may be some that mirrord gave by another rule.
+    # mirrord may have added ACLs on other kinds of resources under an earlier rule.
     given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
     known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
-    # The rights of a target are of no interest where the source has none to carry over.
+    # The target's ACLs do not matter when the source has no ACLs that could be synced.
     for side, alias, admin, resources in (
         ("source", rights.flow.source, rights.source, carried),
         ("target", rights.flow.target, rights.target, known),
@@ -98,7 +99,7 @@ async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Lo
 
 
 class AclSync:
-    """The rights of one flow."""
+    """Syncs the ACLs of one flow."""
 
     def __init__(
         self, flow: FlowConfig, selects: Callable[[str], bool], source: UpkeepAdmin, target: UpkeepAdmin
@@ -111,25 +112,26 @@ class AclSync:
         self._wait_ms = 0
         self.fault = ""
         self.remarks: tuple[str, ...] = ()
-        """One line each, for people."""
+        """Remarks for operators, one line each."""
 
     async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
-        """Look once; give and take what differs. `copies` are the flow's target topics, each with its source topic.
+        """Compare both sides once, then add and remove the ACLs that differ.
 
-        Raises EnvironmentFault when a cluster does not answer.
+        `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault when a cluster does not
+        answer.
         """
         names = copy_names(ledger, self._flow)
         rights = rights_of(self._flow, self._selects, copies, names, self._source, self._target)
         if rights is None or self._is_early():
             return
         seen = await look(rights, copies, ledger)
-        # The rest has its turn in the next round: what is told becomes one record of the ledger.
+        # The rest follows in the next round, because the plan becomes one record of the ledger.
         plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
         refused: dict[AclRule, str] = {}
         if plan.add or plan.remove or ledger.planned_acls:
             told = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
             if plan.add and not await recorder.write([told]):
-                return  # without the ledger's word nothing is given
+                return  # no ACL is added before the ledger has recorded it
             refused |= await self._target.add_rules(plan.add) if plan.add else {}
             refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
             fact = AclsSynced(
@@ -150,7 +152,7 @@ class AclSync:
         self._pause_ms = self._wait_ms = longer if refused else 0
 
     def _tell(self, fault: str, remarks: tuple[str, ...]) -> None:
-        """Each line is logged when it comes up."""
+        """Log each line when it first appears."""
         if fault and fault != self.fault:
             log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
         elif self.fault and not fault:
@@ -176,7 +178,7 @@ def _refusal(refused: Mapping[AclRule, str]) -> str:
 
 
 def remarks_of(plan: AclsPlan) -> list[str]:
-    """What people should know of rights that are left as they are."""
+    """Return remarks for operators about ACLs that are left unchanged."""
     lines: list[str] = []
     if plan.foreign:
         count = len(plan.foreign)

@@ -1,7 +1,7 @@
-"""Replicators that an earlier process of this daemon left running: whether they go on as they are, and with what.
+"""Replicators that an earlier process of this daemon left running: whether they are kept, and with which lanes.
 
-Their own word counts. One that does not answer is taken to host what the ledger says, until it answers or is ended like
-any other that is silent.
+A replicator's own report is authoritative. One that does not answer is assumed to host the lanes that the ledger
+records for it, until it answers or is ended like any other silent replicator.
 """
 
 from typing import NamedTuple
@@ -21,18 +21,18 @@ log = structlog.get_logger()
 
 
 class Greeted(NamedTuple):
-    """What a replicator says of itself."""
+    """A replicator's report about itself."""
 
     lanes: frozenset[LaneId]
     leaving: frozenset[LaneId]
-    """Those of `lanes` that it was told to drain."""
+    """The lanes among `lanes` that the replicator is draining."""
     fits: bool
-    """It is of this program and works by this configuration."""
+    """Whether it runs this version of the program with this configuration."""
 
 
 async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
-    """Have a replicator take its orders from this process from now on. Raises ReplicatorDead and ReplicatorUnsure."""
-    assert member.handle is not None  # noqa: S101 - it was found by its handle
+    """Make a replicator take its commands from this process from now on. Raises ReplicatorDead and ReplicatorUnsure."""
+    assert member.handle is not None  # noqa: S101 -- it was found by its handle
     answer = await member.handle.greet()
     member.greeted = True
     try:
@@ -44,20 +44,20 @@ async def greet(member: Member, setup: FlowSetup, state: FlowState) -> Greeted:
         by_ledger = lanes_by_ledger(state, member.name)
         known = by_ledger if report is None else {lane.lane for lane in report.lanes if lane.phase != "gone"}
         return Greeted(frozenset(known), frozenset(), fits=False)
-    assert report is not None  # noqa: S101 - of the same program
+    assert report is not None  # noqa: S101 -- the same program sent it
     hosted = {lane.lane: lane.phase for lane in report.lanes if lane.phase != "gone"}
     leaving = frozenset(lane for lane, phase in hosted.items() if phase in {"draining", "drained"})
     return Greeted(frozenset(hosted), leaving, serves_as(answer, setup))
 
 
 def serves_as(answer: Greeting, setup: FlowSetup) -> bool:
-    """Whether who is at work does all as somebody who is started now would."""
+    """Return whether a running replicator behaves exactly as one that is started now would."""
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and not restarts(known.flow, setup.flow)
 
 
 async def left_running(engine: Engine, prefix: str) -> list[Member]:
-    """The replicators of a flow that somebody else started."""
+    """Return the replicators of a flow that an earlier process started."""
     found = [
         Member(name, slot, greeted=False) for name in await engine.found(prefix) if (slot := slot_of(name)) is not None
     ]
@@ -65,7 +65,7 @@ async def left_running(engine: Engine, prefix: str) -> list[Member]:
 
 
 async def end_all(engine: Engine, prefix: str) -> None:
-    """End what was left running by a daemon that is no more: it may not write, and nobody listens to it."""
+    """End the replicators that a dead daemon left running. They may not write, and no process reads their reports."""
     for name in await engine.found(prefix):
         log.info("leftover_ended", name=name)
         try:

@@ -1,8 +1,9 @@
 """Recognises a source cluster whose alias was changed in the configuration file.
 
-Names of copies carry the alias, so all topics would be copied again under other names. The ledger knows the cluster by
-its id, and it knows the names of the copies. A changed alias is refused rather than followed: flows of the other
-direction tell copies by the alias in the name, and would copy those with the former alias back to their origin.
+The names of target topics contain the alias, so all topics would be copied again under other names. The ledger knows
+the cluster by its id, and it knows the names of the target topics. A changed alias is refused rather than followed,
+because flows of the opposite direction recognise copies by the alias in the name. They would copy the topics that carry
+the former alias back to their origin.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from policies.naming import is_heartbeats
 
 
 def check_alias(flow: FlowConfig, state: FlowState) -> None:
-    """Raises AliasChanged if the newest copies have the names that another alias of the source gives."""
+    """Raise AliasChanged if the newest target topics have the names that another alias of the source produces."""
     lanes = [
         lane
         for lane in state.lanes.values()
@@ -27,7 +28,7 @@ def check_alias(flow: FlowConfig, state: FlowState) -> None:
     ]
     if not lanes:
         return
-    # Compactions and audits change lanes that are no longer in use, so both orders have to agree.
+    # Compactions and audits change lanes that are no longer in use, so both orderings must agree.
     newest, last_used = max(lanes, key=_opened), max(lanes, key=_used)
     former = _other_alias(flow, newest)
     if not former or _other_alias(flow, last_used) != former:
@@ -49,7 +50,7 @@ def _used(lane: LaneState) -> tuple[int, int]:
 
 
 def _other_alias(flow: FlowConfig, lane: LaneState) -> Alias:
-    """The alias that gives the copy its name; empty if the present one does, or none."""
+    """Return the alias that gives the target topic its name; empty if that is the current alias, or none."""
     alias = Alias(lane.target_topic.removesuffix(flow.separator + lane.source_topic))
     if alias in {"", lane.target_topic, flow.source}:
         return Alias("")

@@ -1,9 +1,9 @@
-"""Partitions whose answer is larger than a connection takes.
+"""Partitions whose response is larger than a connection accepts.
 
-A request brings at most half of what a frame may have, except for its first batch, which comes whole (KIP-74). So one
-batch is too large, but the frame is refused before anything of it is read, and with it go all partitions of the
-request. Each of them is fetched alone once. Whoever brings an answer returns to the others. The partition with the
-large batch stands, and is fetched alone again from time to time.
+A response holds at most half of what a frame may hold, except for its first batch, which is sent whole (KIP-74). So a
+single batch is to blame, but the frame is refused before any of it is read, and all partitions of the request are
+affected. Each of them is then fetched alone once. A partition that gets a response is fetched together with the others
+again. The partition with the large batch makes no progress, and is fetched alone again from time to time.
 """
 
 import asyncio
@@ -16,26 +16,26 @@ from mirrord.shell.tap import Tap
 from mirrord.wire.errors import Oversize
 
 RETRY_S = 30.0
-"""The batch may be deleted, or the lane may be moved on."""
+"""Pause before the partition is fetched again. By then the batch may be deleted, or the lane may be moved past it."""
 
 log = structlog.get_logger()
 
 
 def too_large(lost: ConnectionLost) -> str:
-    """What is said of a frame that was too large; empty when the connection ended for another reason."""
+    """Return the error of a frame that was too large; empty if the connection ended for another reason."""
     return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
 
 
 class Apart:
-    """Finds out whose batches are too large."""
+    """Finds the partitions whose batches are too large."""
 
     def __init__(self, cluster: str, place: Callable[[Tap], None]) -> None:
-        """`place` sends a tap's wish to where it belongs."""
+        """`place` sends a tap's fetch request to the right broker connection."""
         self._cluster = cluster
         self._place = place
 
     def blame(self, taps: Sequence[Tap], reason: str) -> Sequence[Tap]:
-        """An answer for these was too large. Returns those that are asked for again at once, each alone."""
+        """Handle a response for these taps that was too large. Return the taps to fetch again at once, each alone."""
         for tap in taps:
             tap.apart = True
         if len(taps) != 1:
@@ -53,5 +53,5 @@ class Apart:
 
 
 def passed(tap: Tap) -> None:
-    """An answer for this tap was read."""
+    """Record that a response for this tap was read."""
     tap.apart, tap.too_large = False, ""

@@ -1,4 +1,4 @@
-"""pyarrow, which ships no types: what is taken from it is typed where it enters."""
+"""pyarrow ships no types, so everything that is used from it gets its type here."""
 
 import importlib
 from typing import Any

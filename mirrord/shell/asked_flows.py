@@ -1,4 +1,4 @@
-"""The flows that somebody means who names a partition, with what their ledgers say."""
+"""Finds the flows that a partition name given by a user may refer to, with the contents of their ledgers."""
 
 from collections.abc import Iterable
 
@@ -13,9 +13,10 @@ from mirrord.shell.observe import PATIENCE_S, LedgerView, read_ledgers
 async def ledgers_meant(
     config: Config, name: str, flow: str | None
 ) -> tuple[str, dict[str, LedgerView | MirrordError]]:
-    """The name without its flow, and the ledgers of that flow (`FLOW:NAME`), of the one named beside it, or of all.
+    """Return the name without its flow, and the ledgers of the flows that it may belong to.
 
-    Raises ConfigError for a flow that is not there, and where those are two.
+    The flow is the one in the name (`FLOW:NAME`) or the one that is passed in addition to the name; without either, all
+    flows are read. Raises ConfigError for a flow that does not exist, and when the two differ.
     """
     prefix, _, name = name.rpartition(":")
     for chosen in filter(None, (flow, prefix)):
@@ -24,5 +25,5 @@ async def ledgers_meant(
 
 
 def of_several(name: str, flows: Iterable[str]) -> ConfigError:
-    """Nothing is guessed."""
+    """Return the error for an ambiguous name. mirrord does not guess the flow."""
     return ConfigError(f'"{name}" may mean that of {" or ".join(sorted(flows))}; choose with --flow')

@@ -1,10 +1,10 @@
-"""The rare questions: where a log begins and ends, what a leader remembers of producers, a new producer id.
+"""The rare requests: where a log begins and ends, what a leader remembers of producers, a new producer id.
 
-Questions of one tick of the event loop that go to the same broker share a request: a thousand lanes that start together
-must not make a thousand requests. An answer comes back through a callback, with a Kafka error code. A question that
-cannot be asked now waits for the next news of the cluster, for a short time; then the error is NETWORK_EXCEPTION when
-the broker could not be asked, LEADER_NOT_AVAILABLE when nobody is known to lead, UNKNOWN_TOPIC_ID when the topic is not
-there any more. UNSUPPORTED_VERSION: the broker is too old for the question.
+Questions from one tick of the event loop that go to the same broker share a request: a thousand lanes that start
+together must not send a thousand requests. The answer arrives through a callback, with a Kafka error code. A question
+that cannot be asked now waits a short time for the next metadata change of the cluster. After that the error is
+NETWORK_EXCEPTION if the broker could not be asked, LEADER_NOT_AVAILABLE if no leader is known, and UNKNOWN_TOPIC_ID if
+the topic no longer exists. UNSUPPORTED_VERSION means that the broker is too old for the question.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
 NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
 UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
 PATIENCE_S = 2.0
-"""How long a question waits to be asked."""
+"""How long a question may wait until it can be asked."""
 
 
 class PartitionAnswer(Protocol):
-    """What all answers about a partition have."""
+    """The fields that all answers about a partition have in common."""
 
     @property
     def topic(self) -> str: ...
@@ -81,7 +81,7 @@ class Question(Generic[Answer]):
     def __init__(self, partition: PartitionId, tell: Tell[Answer], leader_epoch: int = -1, time: int = 0) -> None:
         self.partition = partition
         self.tell = tell
-        """Gets the error and, when that is 0, the answer."""
+        """Receives the error and, if the error is 0, the answer."""
         self.give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
         self.leader = Leader(-1, -1)
         self.leader_epoch = leader_epoch
@@ -89,7 +89,7 @@ class Question(Generic[Answer]):
 
 
 class _Kind(Generic[Answer]):
-    """Questions of one kind: those that came within one tick, and those that wait to be asked."""
+    """Questions of one kind: those that were added within the current tick, and those that cannot be asked yet."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class _Kind(Generic[Answer]):
         self._waiting: list[Question[Answer]] = []
 
     def add(self, question: Question[Answer]) -> None:
-        """Ask, together with what else comes in this tick."""
+        """Ask the question, together with the others that are added in this tick."""
         if not self._fresh:
             self._loop.call_soon(self._flush)
         self._fresh.append(question)
 
     def again(self) -> None:
-        """There is news of the cluster: ask what waits."""
+        """Ask the waiting questions, because the cluster's metadata has changed."""
         waiting, self._waiting = self._waiting, []
         self._spread(waiting)
 
@@ -123,7 +123,7 @@ class _Kind(Generic[Answer]):
         self._spread(fresh)
 
     def _spread(self, questions: Sequence[Question[Answer]]) -> None:
-        """One request per leader."""
+        """Send one request to each leader."""
         by_node: dict[int, list[Question[Answer]]] = {}
         unknown: list[Question[Answer]] = []
         for question in questions:
@@ -139,7 +139,7 @@ class _Kind(Generic[Answer]):
             self._postpone(unknown, NO_LEADER)
 
     async def _ask_leader(self, node: int, questions: Sequence[Question[Answer]]) -> None:
-        # Of two questions about one partition the later one is asked; both get its answer.
+        # If there are two questions about one partition, only the later one is sent; both get its answer.
         asked = {(question.partition.topic, question.partition.partition): question for question in questions}
         api = self._api
         try:
@@ -188,7 +188,7 @@ class Asks:
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
         self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
-        # A broker refuses two questions about one partition in one request: each is of a kind of its own.
+        # A broker refuses two questions about one partition in one request, so each one has a separate kind.
         self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
         self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
@@ -197,23 +197,25 @@ class Asks:
         view.on_change.append(self._again)
 
     def close(self) -> None:
-        """Ask nothing more; open questions stay without an answer."""
+        """Stop asking. Open questions remain without an answer."""
         for task in self._tasks:
             task.cancel()
 
     def end(self, partition: PartitionId, tell: Callable[[int, int, int], None]) -> None:
-        """(error, leader epoch, end): the leader's own end of the log, replicated or not (KIP-320)."""
+        """Report (error, leader epoch, end): the leader's own log end, whether or not it is replicated (KIP-320)."""
 
         def told(error: int, answer: EpochEnd | None) -> None:
             if answer is not None and answer.epoch < 0:
-                error, answer = NO_LEADER, None  # a leader that has not yet recorded its own epoch
+                error, answer = NO_LEADER, None  # the leader has not recorded its own epoch yet
             tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
 
         self._ends.add(Question(partition, told))
 
     def shared(self, partition: PartitionId, epoch: int, tell: Callable[[int, int, int], None]) -> None:
-        """(error, epoch, end): the newest leader epoch of the log up to `epoch`, and where it ends (KIP-101, KIP-320).
-        -1 for both where the log knows of none."""
+        """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and its end (KIP-101, KIP-320).
+
+        Epoch and end are -1 if the log knows of none.
+        """
 
         def told(error: int, answer: EpochEnd | None) -> None:
             tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
@@ -223,18 +225,18 @@ class Asks:
     def producer(
         self, partition: PartitionId, producer_id: int, tell: Callable[[int, ActiveProducer | None], None]
     ) -> None:
-        """(error, entry): what the leader remembers of this producer (KIP-664); None when it remembers nothing."""
+        """Report (error, entry): what the leader remembers of this producer (KIP-664); None if it remembers nothing."""
 
         def told(error: int, answer: PartitionProducers | None) -> None:
             producers = answer.producers if answer is not None else ()
-            # Without a sequence the entry says nothing: the producer's state was begun by somebody else's marker.
+            # An entry without a sequence says nothing: another client's marker created the producer's state.
             known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
             tell(error, next(known, None))
 
         self._producers.add(Question(partition, told))
 
     def producers(self, partition: PartitionId, tell: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
-        """(error, entries): all that the leader remembers of producers (KIP-664)."""
+        """Report (error, entries): everything that the leader remembers of producers (KIP-664)."""
 
         def told(error: int, answer: PartitionProducers | None) -> None:
             tell(error, () if answer is None else answer.producers)
@@ -242,7 +244,7 @@ class Asks:
         self._producers.add(Question(partition, told))
 
     def bounds(self, partition: PartitionId, leader_epoch: int, tell: Callable[[int, int, int], None]) -> None:
-        """(error, high watermark, log start), from the leader of this epoch and no other; -1 as epoch asks any."""
+        """Report (error, high watermark, log start) from the leader of exactly this epoch; epoch -1 asks any leader."""
         found: dict[int, tuple[int, int]] = {}
 
         def told(time: int, error: int, answer: ListedOffset | None) -> None:
@@ -255,7 +257,10 @@ class Asks:
         self._earliest.add(Question(partition, partial(told, EARLIEST), leader_epoch, EARLIEST))
 
     def start(self, partition: PartitionId, start: Start, tell: Callable[[int, int], None]) -> None:
-        """(error, offset) where a lane without history begins. Behind the last record's time that is the end."""
+        """Report (error, offset): where a lane without history begins.
+
+        For a time after the last record, that is the log end.
+        """
         time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
 
         def told(error: int, answer: ListedOffset | None) -> None:
@@ -267,7 +272,7 @@ class Asks:
         self._starts.add(Question(partition, told, -1, time))
 
     def last_stable(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
-        """(error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
+        """Report (error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
 
         def told(error: int, answer: ListedOffset | None) -> None:
             tell(error, -1 if answer is None else answer.offset)
@@ -275,8 +280,10 @@ class Asks:
         self._stable.add(Question(partition, told, -1, LATEST))
 
     def local_start(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
-        """(error, offset): where the part of the log begins that is on the leader's own disks. Records below that are
-        in remote storage (KIP-405). UNSUPPORTED_VERSION before Kafka 3.4."""
+        """Report (error, offset): where the part of the log begins that is on the leader's own disks.
+
+        Records below that offset are in remote storage (KIP-405). The error is UNSUPPORTED_VERSION before Kafka 3.4.
+        """
 
         def told(error: int, answer: ListedOffset | None) -> None:
             tell(error, -1 if answer is None else answer.offset)
@@ -284,7 +291,7 @@ class Asks:
         self._local_starts.add(Question(partition, told, -1, EARLIEST_LOCAL))
 
     def producer_id(self, tell: Callable[[int, int, int], None]) -> None:
-        """(error, producer id, epoch): a new producer without a transactional id, from any broker."""
+        """Report (error, producer id, epoch): a new producer without a transactional id, from any broker."""
         self.begin(self._ask_producer_id(tell))
 
     async def _ask_producer_id(self, tell: Callable[[int, int, int], None]) -> None:
@@ -299,7 +306,7 @@ class Asks:
         tell(identity.error, identity.producer_id, identity.producer_epoch)
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
-        """Run until `close`."""
+        """Run the coroutine until it ends or `close` cancels it."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -336,7 +343,7 @@ def _encode_producers(questions: Iterable[Question[PartitionProducers]]) -> byte
 
 
 def _encode_visible(questions: Iterable[Question[ListedOffset]]) -> bytes:
-    # Uncommitted included: the high watermark is wanted, not the last stable offset.
+    # Uncommitted records are included, because the high watermark is needed, not the last stable offset.
     return encode_list_offsets(map(_offset_question, questions), read_committed=False)
 
 

@@ -1,4 +1,4 @@
-"""The place for the runs that a process has no room for (`mirrord.model.run_memory`): a file without a name."""
+"""An unnamed temporary file for the runs that do not fit in a process's memory (`mirrord.model.run_memory`)."""
 
 import os
 import tempfile
@@ -23,33 +23,33 @@ log = structlog.get_logger()
 
 
 class AtticLost(EnvironmentFault):
-    """What was put away cannot be read any more."""
+    """Raised when runs that were moved to the temporary file can no longer be read."""
 
 
 class FileAttic:
-    """An `Attic` in a temporary file, which is made when it is first needed and gone with the process.
+    """An `Attic` in a temporary file, which is created on first use and disappears with the process.
 
-    Space that was freed is used again for what takes as many units.
+    Freed space is reused for data that takes the same number of units.
     """
 
     def __init__(self, folder: str | None = None) -> None:
-        """`folder` None: the one of `TMPDIR`, or else /var/tmp: what lies in /tmp is in memory on many systems."""
+        """`folder` defaults to `TMPDIR`, or else to /var/tmp, because /tmp is in memory on many systems."""
         self._folder = folder
         self._file: IO[bytes] | None = None
         self._end = 0
         self._sizes: dict[int, int] = {}
-        """Bytes by the unit at which they begin."""
+        """Size of each entry in bytes, by the unit at which it begins."""
         self._free: defaultdict[int, list[int]] = defaultdict(list)
-        """Units where there is room, by how many follow each other."""
+        """First units of free ranges, by the length of the range in units."""
         self._is_full = False
 
     @property
     def file_bytes(self) -> int:
-        """How large the file is."""
+        """The size of the file in bytes."""
         return self._end * UNIT_BYTES
 
     def put(self, data: bytes) -> int | None:
-        """Write. When the disk does not take it, that is told once."""
+        """Write the data and return its unit. If the disk does not accept it, log that once and return None."""
         size = _CHECKSUM_BYTES + len(data)
         units = _units(size)
         spare = self._free[units]
@@ -70,7 +70,7 @@ class FileAttic:
         return unit
 
     def get(self, number: int) -> bytes:
-        """Read. Raises AtticLost."""
+        """Read the data at this unit. Raises AtticLost."""
         size = self._sizes[number]
         data = b""
         with suppress(OSError):
@@ -81,7 +81,7 @@ class FileAttic:
         return data[_CHECKSUM_BYTES:]
 
     def free(self, number: int) -> None:
-        """Let others write there."""
+        """Release the space of this entry, so that it can be reused."""
         self._free[_units(self._sizes.pop(number))].append(number)
         if not self._sizes and self._file is not None:
             self._free.clear()
@@ -106,7 +106,7 @@ _of_flows: WeakValueDictionary[str, RunMemory] = WeakValueDictionary()
 
 
 def run_memory(flow: FlowConfig) -> RunMemory:
-    """The room for the runs of this flow; all of its ledger's readers in this process share it."""
+    """Return the memory for the runs of this flow. All readers of its ledger in this process share it."""
     limit_bytes = flow.limits.map_bytes
     memory = _of_flows.get(flow.name)
     if memory is None:

@@ -1,4 +1,4 @@
-"""What there is to audit, by a flow's ledger: the lanes, their ranges, and what is to be known to read them."""
+"""Plans an audit from a flow's ledger: the lanes, their ranges, and what must be known to read them."""
 
 import asyncio
 import re
@@ -33,59 +33,59 @@ from mirrord.shell.topics import KafkaTopicAdmin
 
 PATIENCE_S = 10.0
 RANGE_RECORDS = 100_000
-"""Of one range: when its records have to be compared, those of both sides are held at once."""
+"""Largest range, in records. If its records must be compared, those of both sides are held in memory at once."""
 BEGIN_S = 5.0
 """A running daemon has twice this time to begin with a partition before the audit reports it as not copied."""
 _POLICY = "cleanup.policy"
 
 
 class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane that is audited, or why it is not."""
+    """A lane to audit, or the reason why it is not audited."""
 
     lane: LaneId
     audited: AuditedLane
     ranges: tuple[AuditRange, ...] = ()
     verdicts_are_known: bool = False
-    """All that the ledger ever told of this lane; else it was trimmed."""
+    """Whether the ledger still holds every verdict that it ever recorded for this lane; if not, it was trimmed."""
     target_log: tuple[int, int] = (0, 0)
-    """Where it begins and ends; looked at after the ledger."""
+    """Where the target log begins and ends; it is read after the ledger."""
     source_start: int = 0
     """Where the source's log begins."""
     skipped: str = ""
-    """Why nothing of it is audited; empty when it is."""
+    """Why nothing of the lane is audited; empty if it is audited."""
     proven: RangeAudited | None = None
-    """What earlier audits have proven; the ranges go on behind it."""
+    """The result of earlier audits; the ranges begin after it."""
     is_from_begin: bool = True
-    """The first range goes on where the lane is proven to, or is the first one of the lane."""
+    """Whether the first range begins where the lane is proven up to, or at the lane's first record."""
     left_out: int = 0
-    """Ranges that this audit was not asked to look at (`since_ms`)."""
+    """Number of ranges that this audit was not asked to check (`since_ms`)."""
     lost: int = 0
-    """Records that were copied into a target topic that is not there any more."""
+    """Number of records that were copied into a target topic that no longer exists."""
     uncopied: tuple[int, int] = (0, 0)
-    """Source offsets [start, end) of a partition of which nothing is copied."""
+    """The source offsets [start, end) of a partition of which nothing is copied."""
     losses: tuple[Explained, ...] = ()
-    """What the ledger says was lost outside of the ranges."""
+    """Losses outside of the ranges, as the ledger records them."""
     waiting: int = 0
-    """Newer source offsets that are not copied yet."""
+    """Number of newer source offsets that are not copied yet."""
     beyond: int = 0
-    """Target offsets after the last record that the ledger knows."""
+    """Number of target offsets after the last record that the ledger knows."""
     has_nothing: bool = False
-    """The source partition has nothing that could be copied."""
+    """Whether the source partition has nothing that could be copied."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """What of its source offsets lies in a topic of its own."""
+    """The source offsets of this lane whose records a repair has copied into a separate topic."""
 
 
 class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A flow that is audited."""
+    """A flow to audit."""
 
     flow: str
     source: Alias
     target: Alias
     lanes: tuple[PlannedLane, ...]
     history: tuple[RangeAudited, ...] = ()
-    """What audits have proven before, as far as the ledger still tells."""
+    """What earlier audits have proven, if the ledger still holds it."""
     trouble: str = ""
-    """Why the flow cannot be audited, one line for people; empty when it is."""
+    """Why the flow cannot be audited, in one line for operators; empty if it can be."""
 
 
 async def plan_flow(
@@ -97,11 +97,15 @@ async def plan_flow(
     *,
     again: bool = False,
 ) -> FlowPlan:
-    """What of a flow is to be audited: all below its marks, and every selected partition of which nothing is copied; of
-    topics that match one of the regexes, if there are any. Of a topic that was created again the newest copy alone.
+    """Return the parts of a flow that have to be audited.
 
-    What earlier audits have proven as closely as `level` would is left out, if that is "digest" or "records" and not
-    `again`. With `since_ms` only what the source held after its first record of that time. Raises EnvironmentFault.
+    These are all offsets below the flow's marks, and every selected partition of which nothing is copied. `topics` are
+    regexes that limit this to the topics that match one of them. Of a topic that was created again, only the newest
+    copy is audited.
+
+    Ranges that earlier audits have proven at least as closely as `level` are skipped, if `level` is "digest" or
+    "records" and `again` is false. With `since_ms`, only offsets after the source's first record of that time are
+    audited. Raises EnvironmentFault.
     """
     for tries_left in (2, 1, 0):
         plan, may_begin = await _plan_now(config, flow, level, topics, since_ms, again=again)
@@ -115,7 +119,7 @@ async def plan_flow(
 async def _plan_now(
     config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
 ) -> tuple[FlowPlan, bool]:
-    """The plan, and whether partitions that are not copied may be begun at any moment."""
+    """Return the plan, and whether uncopied partitions may begin to be copied at any moment."""
     try:
         state, gaps, history = await read_told(config, flow)
     except LedgerMissing:
@@ -150,7 +154,7 @@ async def _plan_now(
 
 
 def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) -> list[PlannedLane]:
-    """The same, with what is known of partitions without a copied record."""
+    """Return the same lanes, with what is known of partitions without a copied record added."""
     rows = {each.audited.source: each for each in planned}
     for each in missing:
         audited = AuditedLane(source=each.source, target=each.target, committed=True)
@@ -167,7 +171,7 @@ def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) 
 def _former_losses(
     state: FlowState, planned: Sequence[PlannedLane], verdicts: Mapping[LaneId, Sequence[Verdict]]
 ) -> dict[TopicPartition, list[Explained]]:
-    """By source partition what was lost of former topics of that name, or by way of former copies."""
+    """Return the losses of former topics of the same name, or of former copies, by source partition."""
     newest = {each.lane for each in planned}
     found: dict[TopicPartition, list[Explained]] = {}
     for lane in state.lanes.values():
@@ -187,7 +191,7 @@ def _with_losses(
     former: Mapping[TopicPartition, Sequence[Explained]],
     since: Mapping[TopicPartition, int] | None,
 ) -> PlannedLane:
-    """The same, with the losses that none of its ranges contains and no earlier audit has counted."""
+    """Return the same lane, with the losses that none of its ranges contains and that no earlier audit has counted."""
     proven_to = lane.proven.source_offset if lane.proven else 0
     begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
     looked = [(each.source_start, each.source_end) for each in lane.ranges]
@@ -203,7 +207,7 @@ def _with_losses(
 
 
 def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
-    """The same, and it is known what was brought back to this very copy."""
+    """Return the same lane, with the offsets of the records that were brought back to this very copy."""
     there = [each.standing for each in returned]
     offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
     if not offsets:
@@ -220,7 +224,7 @@ def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
 
 
 def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
-    """What the ledger alone proves."""
+    """Return what the ledger alone proves."""
     return [
         RangeResult(
             lane=lane.lane,
@@ -240,7 +244,7 @@ def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
 
 
 class _Clusters(msgspec.Struct, frozen=True):
-    """What both clusters say of the lanes' topics."""
+    """What both clusters report about the lanes' topics."""
 
     source_ids: Mapping[str, str]
     target_ids: Mapping[str, str]
@@ -254,12 +258,12 @@ class _Clusters(msgspec.Struct, frozen=True):
 
     @staticmethod
     async def look(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
-        """Ask both. Raises EnvironmentFault."""
+        """Ask both clusters. Raises EnvironmentFault."""
         sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
         targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
         source_ids = await _ids(config, flow.source, {each.topic for each in sources})
         target_ids = await _ids(config, flow.target, {each.topic for each in targets})
-        # The marks were read before: the target's end is behind them, or something is lost.
+        # The marks were read earlier, so the target's log end is above them unless something is lost.
         starts = await log_offsets(config.clusters[flow.target], targets, "start")
         ends = await log_offsets(config.clusters[flow.target], targets, "end")
         since = None
@@ -275,7 +279,7 @@ class _Clusters(msgspec.Struct, frozen=True):
             await log_offsets(config.clusters[flow.source], sources, "start"),
             await log_offsets(config.clusters[flow.source], sources, "end"),
             since,
-            # Under the same names both ways the target has writers of its own.
+            # If two flows copy the same names in opposite directions, the target also has other writers.
             any(goes_back(flow, other) for other in config.all_flows),
         )
 
@@ -354,7 +358,7 @@ def _plan(
 
 
 def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
-    """The offsets up to which an earlier audit has proven a lane."""
+    """Return the source and target offsets up to which an earlier audit has proven a lane."""
     if proven is None:
         return None, None
     last = lane.target_runs.offset_of(proven.end - 1)
@@ -362,7 +366,7 @@ def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
 
 
 def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:
-    """Whether the ledger held verdicts by which records were left out that the source may hold, and was trimmed."""
+    """Return whether the ledger was trimmed and lacks verdicts on records that the source may still have."""
     withheld = WITHHELD.union({"compacted"} if audited.source_compacted else ())
     withheld = withheld.union(() if audited.committed else {"aborted"})
     known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason in withheld)
@@ -379,8 +383,10 @@ def _is_enough(proven: RangeAudited | None, level: str) -> bool:
 
 
 async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
-    """The ledger with its marks, and every verdict that it still holds. The marks come first: what lies below them is
-    explained by what the ledger held by then."""
+    """Read the ledger with its marks, and every verdict that it still holds.
+
+    The marks are read first: everything below them is explained by what the ledger already held then.
+    """
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
     await store.open(read_only=True)
     try:

@@ -1,4 +1,4 @@
-"""Tells the ledger what an audit has proven (`RangeAudited`)."""
+"""Records in the ledger what an audit has proven (`RangeAudited`)."""
 
 from collections.abc import Iterable, Sequence
 
@@ -16,10 +16,11 @@ log = structlog.get_logger()
 
 
 async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence[RangeAudited]) -> None:
-    """Append what is proven, as far as the map is still the one that was audited.
+    """Append what is proven, if the map is still the one that was audited.
 
-    The map is looked at right before. Were ordinals below the mark told anew in the moment between, the next audit
-    would not look at them: it takes a target that loses its end just then. Raises EnvironmentFault.
+    The map is checked right before the append. If ordinals below the mark were mapped again in the moment between, the
+    next audit would not check them. That can only happen if the target loses its log end at exactly that time. Raises
+    EnvironmentFault.
     """
     planned = {lane.lane: lane for lane in plan.lanes}
     store = ClusterAccess(config, PATIENCE_S).ledger(flow)
@@ -41,7 +42,7 @@ async def tell(config: Config, flow: FlowConfig, plan: FlowPlan, facts: Sequence
 
 
 def _joined(found: Iterable[Piece]) -> list[Piece]:
-    """Pieces that go on with each other as one: ranges cut them."""
+    """Merge adjacent pieces that continue each other, because ranges split them."""
     joined: list[Piece] = []
     for piece in found:
         last = joined[-1] if joined else None

@@ -1,7 +1,7 @@
-"""What an audit found, kept: Parquet files in a folder, and the sums for people.
+"""The stored results of an audit: Parquet files in a folder, and the totals for people.
 
-A file is written whole under another name and then renamed, so a reader sees whole files only, and an audit that was
-broken off can go on with what is there (`--resume`).
+A file is written completely under another name and then renamed, so a reader only ever sees complete files. An
+interrupted audit can continue with the files that are there (`--resume`).
 """
 
 import hashlib
@@ -56,11 +56,11 @@ _MAP_BYTES = 16
 Level = Literal["ledger", "digest", "records"]
 
 RangeKey = tuple[str, LaneId, int, int, str]
-"""A range as it was audited: flow, lane, ordinals, and a digest of the map that told what belongs together."""
+"""A range as it was audited: flow, lane, ordinals, and a digest of the map that says which records correspond."""
 
 
 def range_key(flow: str, wanted: AuditRange) -> RangeKey:
-    """Of a range that is to be audited."""
+    """Return the key of a range that is to be audited."""
     told = hashlib.blake2b(msgspec.msgpack.encode(wanted), digest_size=_MAP_BYTES).hexdigest()
     return flow, wanted.lane, wanted.first, wanted.end, told
 
@@ -84,9 +84,9 @@ class Results:
         self.folder = folder
 
     def known(self, level: str) -> dict[RangeKey, RangeResult]:
-        """What an audit that was broken off has found at this level.
+        """Return what an interrupted audit has found at this level.
 
-        Raises ConfigError when the folder is not there, EnvironmentFault when it cannot be read.
+        Raises ConfigError if the folder does not exist, and EnvironmentFault if it cannot be read.
         """
         if not self.folder.is_dir():
             raise ConfigError(f"--resume: {self.folder} is no folder of an audit")
@@ -98,7 +98,7 @@ class Results:
         return found
 
     def found(self) -> list[FoundThen]:
-        """What all audits that kept their results here have found, minute by minute. Raises EnvironmentFault."""
+        """Return what all audits that stored results here have found, minute by minute. Raises EnvironmentFault."""
         equal: Counter[tuple[int, str]] = Counter()
         kinds: dict[tuple[int, str], Counter[str]] = {}
         for row in self._rows(["flow", "audited_at_ms", "equal", "differences"]):
@@ -117,15 +117,17 @@ class Results:
             yield from table.to_pylist()
 
     def begin(self) -> None:
-        """An audit keeps its results here: there is a folder to go on with, however soon it is broken off. Raises
-        EnvironmentFault."""
+        """Create the folder, so that an audit can be resumed however soon it is interrupted.
+
+        Raises EnvironmentFault.
+        """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise EnvironmentFault(f"nothing can be written to {self.folder}: {error.strerror}") from error
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Keep some results, all of them or none. Raises EnvironmentFault."""
+        """Store some results, all of them or none. Raises EnvironmentFault."""
         if not rows:
             return
         table = arrow.Table.from_pylist([_plain(row) for row in rows], schema=_SCHEMA)
@@ -180,14 +182,14 @@ def _result(row: Mapping[str, Any]) -> RangeResult:
 
 
 def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_ms: int) -> RangeAudited | None:
-    """What a lane's results prove, with what was proven before; None: nothing more."""
+    """Return what a lane's results prove together with earlier audits, or None if they prove nothing new."""
     found = {(result.first, result.end): result for result in results}
     first: AuditRange | None = None
     last: AuditRange | None = None
     newest_ms = lane.proven.newest_ms if lane.proven else -1
     for wanted in lane.ranges if lane.is_from_begin else ():
         if not wanted.pieces:
-            break  # a proof names ordinals
+            break  # a proof names ordinals, so it needs pieces
         result = found.get((wanted.first, wanted.end))
         if result is None or result.compared.differences:
             break
@@ -207,7 +209,7 @@ def proven(lane: PlannedLane, results: Iterable[RangeResult], level: Level, at_m
 
 
 def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *, level: Level) -> LaneSummary:
-    """The sums of a lane's results. The level `ledger` proves nothing of records."""
+    """Return the totals of a lane's results. The level `ledger` proves nothing about records."""
     found = {(result.first, result.end): result for result in results}
     differences: Counter[str] = Counter()
     explained: Counter[str] = Counter()
@@ -251,7 +253,7 @@ def summary(flow: FlowPlan, lane: PlannedLane, results: Iterable[RangeResult], *
 
 
 def write_whole(path: Path, text: str) -> None:
-    """A file, whole or not at all. Raises EnvironmentFault."""
+    """Write a file completely or not at all. Raises EnvironmentFault."""
     unfinished = path.with_name(f"{path.name}.unfinished")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

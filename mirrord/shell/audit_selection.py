@@ -1,4 +1,4 @@
-"""Which selected partitions have no copy at all: by the configuration, both clusters and the flow's ledger."""
+"""Finds selected partitions that have no copy at all, from the configuration, both clusters and the flow's ledger."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,17 +25,20 @@ class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
     source: TopicPartition
     target: TopicPartition
     start: int
-    """The source offsets [start, end) are not copied; not every offset need have a record."""
+    """The source offsets [start, end) are not copied; not every one of these offsets needs to hold a record."""
     end: int
     why: str
-    """Empty when no reason is known: a daemon may be about to begin."""
+    """Why the partition is not copied. Empty if no reason is known: a daemon may be about to begin."""
 
 
 async def uncopied(
     config: Config, flow: FlowConfig, state: FlowState | None, topics: Sequence[str], patience_s: float
 ) -> list[Uncopied]:
-    """The partitions of selected topics that match one of the regexes, if there are any. `state` is None without a
-    ledger. Raises EnvironmentFault."""
+    """Return the uncopied partitions of selected topics.
+
+    `topics` are regexes that limit this to the topics that match one of them, if there are any. `state` is None if the
+    flow has no ledger. Raises EnvironmentFault.
+    """
     survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
@@ -65,7 +68,7 @@ async def uncopied(
 
 
 def _selected(looked: Looked) -> Iterator[TopicPartition]:
-    """Every partition that the configuration selects, also of topics that cannot be copied."""
+    """Yield every partition that the configuration selects, including those of topics that cannot be copied."""
     plan, there = looked.plan, looked.source.topics
     for name in sorted({*plan.targets.values(), *plan.faults, *plan.unanswered} & there.keys()):
         for partition in range(there[name].partitions):
@@ -73,7 +76,7 @@ def _selected(looked: Looked) -> Iterator[TopicPartition]:
 
 
 def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
-    """The source partitions of which the ledger contains a copied record."""
+    """Return the source partitions of which the ledger contains a copied record."""
     if state is None:
         return ()
     return {
@@ -84,7 +87,10 @@ def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
 
 
 def _positions(state: FlowState | None, looked: Looked) -> dict[TopicPartition, int]:
-    """Where lanes stand that have copied nothing: everything below has a verdict, or is not to be copied."""
+    """Return the positions of lanes that have copied nothing.
+
+    All offsets below them have verdicts or are not to be copied.
+    """
     ids = {topic.topic_id for topic in looked.source.topics.values()}
     found: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state is not None else ():

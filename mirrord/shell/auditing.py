@@ -1,4 +1,4 @@
-"""Reads both logs of a range and compares them: first by batches, and by records where that proves nothing."""
+"""Reads both logs of a range and compares them: first by batches, then by records where batches prove nothing."""
 
 import hashlib
 from collections.abc import AsyncGenerator
@@ -21,17 +21,17 @@ from mirrord.shell.records import decode
 from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
 
 TRIES = 3
-"""How often a range is begun anew because retention was at work meanwhile."""
+"""How often a range is read again because retention deleted records in the meantime."""
 _KEY_BYTES = 16
 
 
 class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be known of a lane to read it."""
+    """What must be known of a lane in order to read it."""
 
     source: TopicPartition
     target: TopicPartition
     committed: bool
-    """The source was copied so."""
+    """Whether the source was read with the isolation level `read_committed` when it was copied."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
@@ -41,7 +41,7 @@ class RangeReader:
     """Compares ranges of the lanes of one flow."""
 
     def __init__(self, source: LogReader, target: LogReader, *, by_records: bool, pace: Pace | None = None) -> None:
-        """With `by_records` no batch is taken for proven by its header."""
+        """With `by_records`, a batch header never counts as proof."""
         self._source = source
         self._target = target
         self._pace = pace or Pace(None)
@@ -59,8 +59,10 @@ class RangeReader:
     async def keys(
         self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
     ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
-        """The newest record of each key in a range, what is to be known of the target, and how many bytes were read.
-        Raises EnvironmentFault when a log cannot be read."""
+        """Return the newest record of each key in a range, the target's properties, and the number of bytes read.
+
+        Raises EnvironmentFault when a log cannot be read.
+        """
         for _ in range(TRIES):
             try:
                 return await self._keys(lane, wanted, with_source=with_source)
@@ -109,23 +111,23 @@ class _Both:
         self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
 
     def keyed_copy(self) -> KeyedCopy:
-        """The target, as its keys are judged."""
+        """Return the properties of the target by which its keys are judged."""
         return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
 
     @property
     def read_bytes(self) -> int:
-        """Of both logs, so far."""
+        """Number of bytes read from both logs so far."""
         return self._read_bytes
 
     @property
     def is_whole(self) -> bool:
-        """Whether both logs still reach over the whole range."""
+        """Whether both logs still cover the whole range."""
         source, target, wanted = self._source_bounds, self._target_bounds, self._wanted
         inside = source[0] <= wanted.source_start and wanted.source_end <= source[1]
         return inside and target[0] <= wanted.target_start and wanted.target_end <= target[1]
 
     def result(self, by: Literal["batches", "records"], compared: Compared) -> RangeResult:
-        """What was found."""
+        """Return the result for this range."""
         return RangeResult(
             lane=self._wanted.lane,
             first=self._wanted.first,
@@ -137,13 +139,13 @@ class _Both:
         )
 
     async def batches(self) -> Compared | None:
-        """What the batches prove; None when they do not prove the range."""
+        """Return what the batches prove, or None if they do not prove the range."""
         source = [_header(batch) async for batch in self._source_batches()]
         target = [_header(batch) async for batch in self._target_batches()]
         return compare_batches(self._wanted, source, target, others_write=self._lane.others_write)
 
     async def records(self) -> Compared:
-        """The comparison record by record."""
+        """Compare the range record by record."""
         keyed = self._lane.target_compacted
         source = [seen async for batch in self._source_batches() for seen in self._seen(batch, keyed=keyed)]
         target = [seen async for batch in self._target_batches() for seen in self._seen(batch, keyed=keyed)]
@@ -158,19 +160,19 @@ class _Both:
         return compare_records(self._wanted, source, target, around)
 
     async def source_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """The keys of the range at the source."""
+        """Yield the keys of the range at the source."""
         async for batch in self._source_batches():
             for row in source_rows(self._wanted, self._inside(batch, self._wanted.source_start)):
                 yield row
 
     async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
-        """The keys of the range at the target."""
+        """Yield the keys of the range at the target."""
         async for batch in self._target_batches():
             for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
                 yield row
 
     def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
-        """Without what precedes the range in its first batch: the range before counts that."""
+        """Return the records without those before the range in its first batch. The preceding range counts these."""
         return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
 
     async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:
@@ -233,5 +235,5 @@ def _key(key: bytes) -> bytes:
 
 
 def is_compacted(policy: str) -> bool:
-    """Whether a topic with this cleanup.policy is compacted."""
+    """Return whether a topic with this cleanup.policy is compacted."""
     return any(word.strip() == "compact" for word in policy.split(","))

@@ -1,4 +1,4 @@
-"""How old what is to be copied is, against how long the target remembers producers, and what clocks can be compared."""
+"""Compares the age of the backlog with how long the target remembers producers, and compares clocks where possible."""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from mirrord.shell.log_offsets import log_offsets, offsets_at
 from mirrord.shell.survey import FlowSurvey
 
 AHEAD_MS = 2_000
-"""Less is not worth a word."""
+"""Smaller clock differences are not reported."""
 _HOUR_MS = 3_600_000
 
 
 async def backlog_findings(
     config: Config, survey: FlowSurvey, state: FlowState | None, remembered_ms: int, now_ms: int
 ) -> list[Finding]:
-    """Whether lanes will copy records that are older than half of the time that the target remembers producers by.
+    """Return findings about lanes that will copy records older than half of the target's producer expiry.
 
-    Raises Unreachable.
+    The target forgets a producer after that time. Raises Unreachable.
     """
     flow = survey.flow
     partitions = _selected(survey)
@@ -53,7 +53,7 @@ async def backlog_findings(
 
 
 async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
-    """What Kafka tells of clocks: only the times of records. Raises Unreachable."""
+    """Return what Kafka reveals about clocks, which is only the timestamps of records. Raises Unreachable."""
     flow = survey.flow
     findings: list[Finding] = []
     ahead = await offsets_at(config.clusters[flow.source], _selected(survey), now_ms + AHEAD_MS)
@@ -73,7 +73,7 @@ async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> lis
         )
     own = TopicPartition(state_topic(flow.name), 0)
     if own.topic in survey.looked.target.topics:
-        # mirrord's own topics have the times of their appends: the broker's clock, not later than now.
+        # Timestamps in mirrord's own topics are append times from the broker's clock, so they are not later than now.
         (found,) = (await offsets_at(config.clusters[flow.target], [own], now_ms + AHEAD_MS)).values() or (None,)
         if found is not None:
             what = f"its clock is at least {(found[1] - now_ms) / 1000:.0f} s ahead of this machine's"
@@ -100,7 +100,7 @@ def _selected(survey: FlowSurvey) -> set[TopicPartition]:
 async def _positions(
     config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
 ) -> Mapping[TopicPartition, int]:
-    """Where each lane goes on, or where it will begin."""
+    """Return the position where each lane resumes, or where it will begin."""
     flow, source = survey.flow, survey.looked.source.topics
     known: dict[TopicPartition, int] = {}
     for lane in state.lanes.values() if state else ():

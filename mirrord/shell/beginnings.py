@@ -1,4 +1,4 @@
-"""Where each lane of a flow would begin if it were started now: looks at both clusters, and alters nothing."""
+"""Finds where each lane of a flow would begin if it were started now. Reads from both clusters and changes nothing."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -30,40 +30,42 @@ from mirrord.shell.survey import FlowSurvey
 from mirrord.wire.batch import HeaderTuple
 
 LANE_S = 60.0
-"""For one lane, and all that are looked at in front of it: both clusters have answered already."""
+"""Time limit for one lane and all lanes that are examined before it. Both clusters have answered by then."""
 
 By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
 
 DOES_NOT_BEGIN: frozenset[By] = frozenset(("trouble", "strange", "unknown"))
-"""Such a partition waits for somebody to decide."""
+"""Causes for which a partition does not begin until an operator decides."""
 
 
 class Beginning(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition."""
+    """Where one partition begins."""
 
     flow: str
     topic: str
     partition: int
     target_topic: str
     by: By
-    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how that was found.
-    "unknown": the target holds copies that the ledger knows nothing of."""
+    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how it was found.
+
+    "unknown" means that the target holds copies that the ledger does not know.
+    """
     position: int | None = None
-    """The source offset at which it begins; None for a lane with a history, and where there is trouble."""
+    """The source offset at which the lane begins; None for a lane with a history, and if there is trouble."""
     said: int | None = None
-    """The source offset behind the last one that MirrorMaker 2 wrote down."""
+    """The source offset after the last one that MirrorMaker 2 recorded."""
     target_end: int | None = None
     doubled_records: int = 0
-    """Source offsets whose records stand in the target more than once, among those that were compared."""
+    """Number of compared source offsets whose records are in the target more than once."""
     lacking_records: int = 0
     note: str = ""
 
 
 async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
-    """For every lane whose target topic exists. Raises EnvironmentFault.
+    """Return the beginning of every lane whose target topic exists. Raises EnvironmentFault.
 
-    `by_start`: also ForeignFlow, where a start is refused: the ledger is of other clusters, or the source had another
-    alias.
+    With `by_start`, ForeignFlow is also raised where a start would be refused: the ledger belongs to other clusters, or
+    the source had another alias.
     """
     flow = survey.flow
     try:
@@ -100,7 +102,7 @@ async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool 
 
 
 class _Look:
-    """At the lanes of one flow."""
+    """Examines the lanes of one flow."""
 
     def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance, found: FoundCopies) -> None:
         self._flow = survey.flow
@@ -140,7 +142,7 @@ class _Look:
         )
 
     def _rule(self, lane: PlannedLane, before: Before) -> str:
-        """What replaces the configured start, if anything does."""
+        """Return the rule that replaces the configured start, or an empty string if none does."""
         if self._flow.start_at(lane.source_topic) == "earliest":
             return ""
         if before.began_at is not None:
@@ -150,7 +152,7 @@ class _Look:
         return "" if before.fixed is None else f"begins at {before.fixed.offset}, its `start` when it was first seen"
 
     async def _before(self, lane: PlannedLane) -> tuple[Legacy, str]:
-        """What MirrorMaker 2 left, and what stands there that nobody knows of."""
+        """Return what MirrorMaker 2 left, and a line about records in the target that the ledger does not know."""
         source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
         target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
         backoff, fault = Backoff(), EnvironmentFault("no answer")
@@ -161,7 +163,7 @@ class _Look:
                         legacy = await self._inheritance.of(lane.lane, source, target)
                         known = legacy is not NO_LEGACY
                         return legacy, "" if known else await self._found.of(lane.lane, source, target)
-                    except EnvironmentFault as error:  # leaders and coordinators that are not there yet
+                    except EnvironmentFault as error:  # leaders and coordinators that are not available yet
                         fault = error
                     await asyncio.sleep(backoff.next_s())
         except TimeoutError:

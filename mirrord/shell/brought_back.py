@@ -1,4 +1,4 @@
-"""Which records that were left out stand in the target after all: told by receipts in the dead-letter topic."""
+"""Finds skipped records that are in the target after all, from the receipts in the dead-letter topic."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -13,15 +13,18 @@ from mirrord.shell.dead_letters import DeadLetters
 
 
 class BroughtBack(NamedTuple):
-    """What is known of it."""
+    """The records that were brought back, if they are known."""
 
     lanes: Mapping[LaneId, list[Returned]]
     trouble: str = ""
-    """Why it is not known; one line."""
+    """Why the records are not known, in one line."""
 
 
 async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> BroughtBack:
-    """Nothing is asked for where the ledger knows of no parked record."""
+    """Return the records of a flow that were brought back.
+
+    The dead-letter topic is not read if the ledger knows of no parked record.
+    """
     first = parked_from(state)
     if first is None:
         return BroughtBack({})
@@ -33,10 +36,10 @@ async def brought_back(config: Config, flow: FlowConfig, state: FlowState) -> Br
 
 
 def parked_from(state: FlowState) -> int | None:
-    """Where in the dead-letter topic the records begin that the ledger knows to be parked; None: it knows of none."""
+    """Return where in the dead-letter topic the records known as parked begin; None if the ledger knows of none."""
     entries = [each for lane in state.lanes.values() for each in lane.quarantine if each.letters > 0]
     if not entries:
         return None
-    # Of a lane with more entries the first ones are forgotten.
+    # If a lane has more entries than are kept, the first ones are forgotten.
     is_all = all(len(lane.quarantine) < KEPT for lane in state.lanes.values())
     return min(each.letters_at for each in entries) if is_all else -1

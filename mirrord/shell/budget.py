@@ -1,7 +1,10 @@
-"""How many bytes of records a replicator holds, and how fast it may take more: received frames until their last batch
-is answered, with what Python needs for the batches in them, and what fetches that are under way may bring.
+"""Limits how many bytes of records a replicator holds, and how fast it may take more.
 
-Who was refused comes before who asks later: a broker whose partitions catch up must not keep the others' from moving.
+Received frames count until their last batch is answered. Python's overhead for the batches in them counts as well,
+and so do the bytes that fetches in flight may bring.
+
+A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the
+partitions of other brokers from making progress.
 """
 
 import asyncio
@@ -11,11 +14,14 @@ from collections.abc import Callable
 from mirrord.shell.frames import Frame
 
 BATCH_BYTES = 384
-"""Of Python's objects for one batch. It is more than a batch has that holds a single small record."""
+"""Size of Python's objects for one batch. This is more than the size of a batch that holds a single small record."""
 
 
 class Rate:
-    """Lets so many bytes a second pass, in the long run exactly; after a pause a second's worth at once."""
+    """Allows a number of bytes per second.
+
+    The rate is exact in the long run; after a pause, one second's worth is allowed at once.
+    """
 
     def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
         self.bytes_per_s = float(bytes_per_s)
@@ -24,12 +30,12 @@ class Rate:
         self._at = now()
 
     def spend(self, size: int) -> None:
-        """So many have passed. They may be more than there were left: then the next ones wait longer."""
+        """Count these bytes as passed. If they exceed the remaining bytes, the following ones wait longer."""
         self._fill()
         self._left -= size
 
     def wait_s(self) -> float:
-        """How long until more may pass; 0: now."""
+        """Return the number of seconds until more bytes may pass; 0 means now."""
         self._fill()
         return max(0.0, -self._left / self.bytes_per_s)
 
@@ -40,42 +46,44 @@ class Rate:
 
 
 class Budget:
-    """Counts bytes; whoever wants to fetch asks first."""
+    """Counts bytes. A caller that wants to fetch asks for permission first."""
 
     def __init__(self, limit_bytes: int, rate_bytes_per_s: int | None = None) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
-        """Of frames in use."""
+        """Bytes of frames in use."""
         self.promised_bytes = 0
-        """What requests under way may bring."""
+        """Bytes that requests in flight may bring."""
         self.on_room: Callable[[], None] | None = None
-        """Called when bytes come free after somebody was refused. It must not fetch at once: a lane may be deciding."""
+        """Called when bytes become free after a caller was refused. It must not fetch at once, because a lane may be
+        deciding something at that moment."""
         self._waiting: dict[object, None] = {}
-        """Who was refused, in that order."""
+        """The callers that were refused, in that order."""
         self._whole_rate = rate_bytes_per_s
         self._rate = None if rate_bytes_per_s is None else Rate(rate_bytes_per_s)
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def most_bytes(self) -> int:
-        """What one request should bring at most: a second's worth."""
+        """Largest number of bytes that one request should bring: one second's worth."""
         return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
 
     def share(self, parts: int) -> None:
-        """The flow's rate is divided among so many replicators."""
+        """Divide the flow's rate among this number of replicators."""
         if self._rate is not None and self._whole_rate is not None:
             self._rate.bytes_per_s = self._whole_rate / max(parts, 1)
 
     def promise(self, size: int, who: object) -> bool:
-        """Whether a request for so many bytes may go out; if so they are counted until `settle`.
+        """Return whether a request for this number of bytes may be sent; if so, they are counted until `settle`.
 
-        Who is refused keeps its place until it asks again or says that it wants nothing any more (`leave`).
+        A caller that is refused keeps its place until it asks again or calls `leave` because it no longer wants
+        anything.
         """
         fits = self._fits(size)
         if next(iter(self._waiting), who) is not who:
             self._waiting[who] = None
             if fits:
-                self._tell()  # the first one takes it, or leaves
+                self._tell()  # the first caller takes the bytes, or leaves
             return False
         if not fits:
             self._waiting[who] = None
@@ -94,28 +102,28 @@ class Budget:
         return wait_s <= 0
 
     def leave(self, who: object) -> None:
-        """It wants nothing now, or has got it."""
+        """Give up the caller's place, because it wants nothing now or has got its bytes."""
         if who in self._waiting:
             del self._waiting[who]
             self._tell()
 
     def settle(self, size: int) -> None:
-        """The request that these bytes were promised to is over."""
+        """Release the bytes that were promised to a request that has ended."""
         self.promised_bytes -= size
         self._tell()
 
     def hold(self, frame: Frame) -> "HeldFrame":
-        """Count a frame's bytes for as long as anything refers to what this returns."""
+        """Count a frame's bytes for as long as anything refers to the returned object."""
         self.held_bytes += len(frame.buffer)
         if frame.pool is not None:
-            # Buffers that are kept for later are memory as well.
+            # Buffers that are kept for later use occupy memory as well.
             frame.pool.keep_within(max(0, self.limit_bytes - self.held_bytes))
         if self._rate is not None:
             self._rate.spend(frame.end - frame.start)
         return HeldFrame(frame, self)
 
     def give_back(self, size: int) -> None:
-        """A frame is free again."""
+        """Release the bytes of a frame that is free again."""
         self.held_bytes -= size
         self._tell()
 
@@ -129,7 +137,7 @@ class Budget:
 
 
 class HeldFrame:
-    """A received frame in use. Its buffer goes back to the pool when the last batch in it is forgotten.
+    """A received frame in use. Its buffer returns to the pool when the last batch in it is released.
 
     That is why a batch refers to its frame, and why a produce request refers to its batches until it is answered: the
     transport may still be reading the bytes.
@@ -140,11 +148,11 @@ class HeldFrame:
     def __init__(self, frame: Frame, budget: Budget) -> None:
         self.frame = frame
         self.beside_bytes = 0
-        """What is held for the batches in it, beside the buffer."""
+        """Bytes held for the batches in the frame, in addition to the buffer."""
         self._budget = budget
 
     def count(self, batches: int) -> None:
-        """So many batches are in it, about."""
+        """Count the approximate number of batches in the frame."""
         size = batches * BATCH_BYTES
         self.beside_bytes += size
         self._budget.held_bytes += size

@@ -1,7 +1,7 @@
-"""Copying until caught up: which source ends have to be reached, whether they are, and the proof when all is drained.
+"""Copies until caught up: which source ends must be reached, whether they are, and the proof when all is drained.
 
-The ends are asked for twice. When the first ones are reached, what came in meanwhile is short; the ends of that moment
-are those that count. If nobody writes to the source any more, they are its last ones.
+The ends are requested twice. When the first ends are reached, only a short range has arrived in the meantime, and the
+ends at that moment are the ones that count. If no client writes to the source any more, they are its final ends.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ from mirrord.shell.log_offsets import log_offsets
 from mirrord.shell.survey import FlowSurvey, survey_flows
 
 UNCOVERED_S = 30.0
-"""How long a selected partition may be without a lane while its flow runs (its target topic cannot be created), or its
-lane tell why it does not begin."""
+"""How long a selected partition may have no lane while its flow runs (its target topic cannot be created), or have a
+lane that reports why it does not begin."""
 
 HALTED_S = 10.0
-"""How long a lane may be halted before it counts as one that stays so."""
+"""How long a lane may be halted before it counts as permanently halted."""
 
 Ends = Mapping[TopicPartition, int]
 
@@ -36,18 +36,18 @@ class FlowProof(msgspec.Struct, frozen=True):
     flow: str
     partitions: int
     records: int
-    """Copied since the lanes were opened."""
+    """Number of records copied since the lanes were opened."""
     uncopied: Mapping[Reason, int]
-    """Source offsets without a copy, by the reason."""
+    """Number of source offsets without a copy, by reason."""
     counted: int
-    """Partitions whose offsets could be counted from their beginning."""
+    """Number of partitions whose offsets could be counted from their beginning."""
     newer: int
-    """Source offsets that are not copied: they came in after the last copied record, and somebody still writes."""
+    """Number of source offsets that arrived after the last copied record, because a client still writes there."""
     differences: tuple[str, ...]
 
     @property
     def losses(self) -> dict[Reason, int]:
-        """What of it the target lacks."""
+        """The uncopied offsets that are losses: records that the target lacks."""
         return {reason: count for reason, count in self.uncopied.items() if reason in LOSSES}
 
 
@@ -61,12 +61,12 @@ class CatchUp:
         self._final = False
         self._since: dict[str, float] = {}
         self._halted: dict[tuple[str, str, int], float] = {}
-        """Since when a lane has been halted without a break."""
+        """The time since when each lane has been halted without interruption."""
 
     async def reached(self, status: Status) -> bool:
-        """Whether every selected partition has been copied up to the ends that count.
+        """Return whether every selected partition has been copied up to the ends that count.
 
-        Raises EnvironmentFault when that cannot come true: a lane is halted or paused, a topic is not copied.
+        Raises EnvironmentFault when that is impossible: a lane is halted or paused, or a topic is not copied.
         """
         if not self._ends and not await self._look():
             return False
@@ -79,11 +79,11 @@ class CatchUp:
         return False
 
     async def prove(self) -> list[FlowProof]:
-        """Compares the ledgers with the ends that counted and with the target's. Raises EnvironmentFault."""
+        """Compare the ledgers with the ends that count and with the target's ends. Raises EnvironmentFault."""
         return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
 
     async def _look(self) -> bool:
-        """Ask for the ends of every selected partition; whether all could be asked."""
+        """Request the ends of every selected partition; return whether all of them answered."""
         surveys = await survey_flows(self._config, self._access)
         ends: dict[str, Ends] = {}
         for flow in self._config.flows:
@@ -107,7 +107,7 @@ class CatchUp:
         return True
 
     def reached_by(self, flow: FlowStatus | None, ends: Ends) -> bool:
-        """Whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
+        """Return whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
         if flow is None or flow.state != "running":
             return False
         uncovered = [str(each) for each in missing(flow.lanes, ends)]
@@ -124,7 +124,10 @@ class CatchUp:
         return not uncovered and not behind(flow.lanes, ends)
 
     def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
-        """A lane that a former run left halted tries again, and what a policy decides takes a moment."""
+        """Return whether a lane is halted for too long.
+
+        A lane that an earlier run left halted tries again first, and a policy needs a moment to decide.
+        """
         where = (flow, lane.topic, lane.partition)
         if lane.state != "halted":
             self._halted.pop(where, None)
@@ -166,12 +169,15 @@ class CatchUp:
 
 
 def missing(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
-    """Selected partitions that no lane copies."""
+    """Return the selected partitions that no lane copies."""
     return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
 
 
 def behind(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
-    """Partitions that are not known to be copied up to their end. A lane that does not copy now is not known to be."""
+    """Return the partitions that are not known to be copied up to their end.
+
+    A partition whose lane is not copying now is one of them.
+    """
     return sorted(
         partition
         for lane in lanes

@@ -1,4 +1,4 @@
-"""`mirrord check`: everything that can be known before a start, asked of both clusters. Nothing is altered."""
+"""`mirrord check`: finds out everything that can be known before a start from both clusters, and changes nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Iterator, Mapping
@@ -29,24 +29,24 @@ from mirrord.shell.survey import FlowSurvey, survey_flows
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was found."""
+    """The result of a check."""
 
     clusters: tuple[ClusterSeen, ...]
     rights: tuple[RightSeen, ...]
-    """All that are needed, held or not."""
+    """All ACLs that are needed, whether held or not."""
     findings: tuple[Finding, ...]
-    """The worst first."""
+    """The findings, the worst first."""
 
     @property
     def would_start(self) -> bool:
-        """Nothing was found that keeps a start from doing what the configuration asks for."""
+        """Whether nothing was found that keeps a start from doing what the configuration asks for."""
         return not any(finding.severity == "error" for finding in self.findings)
 
 
 async def check(config: Config, access: ClusterAccess, *, probe: bool) -> Report:
-    """Looks at every cluster and flow; what cannot be asked becomes a finding.
+    """Examine every cluster and flow. If a cluster or flow cannot be asked, that becomes a finding.
 
-    `probe` also writes into the probe topic of each flow, and removes it again.
+    With `probe`, also write to the probe topic of each flow and remove it again.
     """
     timeout_s = config.runtime.request_timeout_ms / 1000
     used = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
@@ -115,7 +115,7 @@ async def _check_flow(
         "clocks": clock_findings(config, survey, access.clock.wall_ms()),
         "where partitions begin": _beginnings(config, survey, ledger),
     }
-    # At once: most of the time goes by while a broker is waited for.
+    # These run concurrently, because most of the time is spent waiting for brokers.
     answers = await asyncio.gather(*parts.values(), return_exceptions=True)
     for what, answer in zip(parts, answers, strict=True):
         if isinstance(answer, EnvironmentFault):
@@ -131,7 +131,7 @@ async def _check_flow(
 
 
 async def _ledger(access: ClusterAccess, survey: FlowSurvey) -> tuple[FlowState | None, list[Finding]]:
-    """What the flow's ledger says, empty when it is not begun; None when that cannot be known."""
+    """Return what the flow's ledger says, empty if it has not begun; None if that cannot be known."""
     flow, looked = survey.flow, survey.looked
     if looked.source.cluster_id == looked.target.cluster_id:
         same = Finding(
@@ -173,7 +173,7 @@ async def _backlog(
 
 
 async def _beginnings(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> list[Finding]:
-    """Partitions that would wait for somebody to decide, topic by topic."""
+    """Return findings for the partitions that would wait for a decision, grouped by topic."""
     if ledger is None:
         return []
     waiting: dict[str, list[Beginning]] = {}

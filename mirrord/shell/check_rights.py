@@ -1,4 +1,4 @@
-"""The part of `mirrord check` that is about rights: all that a flow needs, and what is missing of them."""
+"""The part of `mirrord check` about permissions: all that a flow needs, and which of them are missing."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ from mirrord.wire.transactions import decode_end_txn, encode_end_txn
 from policies.flows import selection_of
 
 _ANYBODY = "mirrord-check"
-"""In place of a pattern's open end: nobody else calls a group or a transaction so."""
+"""Replaces the wildcard of a pattern: no other client gives a group or a transactional id this name."""
 _NO_TOPIC = ":"
 """No topic can have this name (org.apache.kafka.common.internals.Topic), so nothing can be committed for it."""
 
@@ -46,9 +46,9 @@ async def rights_findings(
     ledger: FlowState | None,
     seen: Mapping[Alias, ClusterSeen],
 ) -> tuple[list[RightSeen], list[Finding]]:
-    """All rights that are needed, and a finding for each that is missing. Raises EnvironmentFault.
+    """Return all permissions that are needed, and a finding for each one that is missing. Raises EnvironmentFault.
 
-    `ledger` is None when it cannot be read: then nothing is known of what was copied before.
+    `ledger` is None if it cannot be read; then it is not known what was copied before.
     """
     flow, plan = survey.flow, survey.looked.plan
     admins = {alias: admin(alias) for alias in dict.fromkeys((flow.source, flow.target))}
@@ -89,7 +89,7 @@ def _missing(seen: RightSeen) -> Finding:
 def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
     return [
         Finding(
-            # The factor is taken back to what the brokers allow; anything else stands in the way.
+            # mirrord lowers the replication factor to what the brokers allow; any other error prevents the creation.
             severity="warning" if "INVALID_REPLICATION_FACTOR" in line else "error",
             flow=flow.name,
             where=f"{flow.target}: topic {topic}",
@@ -100,7 +100,10 @@ def _not_created(flow: FlowConfig, refused: Mapping[str, str]) -> list[Finding]:
 
 
 async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdmin) -> list[str]:
-    """Source topics that were copied, would still be, and may not be seen: a pattern names none of them."""
+    """Return source topics that were copied and are still selected, but may not be described.
+
+    A configured pattern does not name them, so they are found through the ledger.
+    """
     there, copies = survey.looked.source.topics, survey.looked.target.topics
     selection = selection_of(survey.flow)
     ids = {topic.topic_id for topic in copies.values()}
@@ -114,7 +117,7 @@ async def _hidden(survey: FlowSurvey, ledger: FlowState | None, source: TopicAdm
 
 
 async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | None) -> LeftByMm2 | None:
-    """None when no lane would ask what MirrorMaker 2 left (`mirrord.shell.inheritance`)."""
+    """Return what MirrorMaker 2 left, or None if no lane would ask for that (`mirrord.shell.inheritance`)."""
     flow = survey.flow
     if flow.from_mm2.takeover == "off" or ledger is None:
         return None
@@ -127,7 +130,7 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
     try:
         ends = await log_offsets(config.clusters[flow.target], fresh, "end") if fresh else {}
     except EnvironmentFault:
-        ends = dict.fromkeys(fresh, 1)  # not known, so there may be records
+        ends = dict.fromkeys(fresh, 1)  # unknown, so there may be records
     if not any(ends.values()):
         return None
     return LeftByMm2(
@@ -137,7 +140,11 @@ async def _left_by_mm2(config: Config, survey: FlowSurvey, ledger: FlowState | N
 
 
 async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Bits are told only to those who may DESCRIBE; to see settings, or to use a group, is tried."""
+    """Return whether an operation is allowed, or None if unknown.
+
+    Only clients with DESCRIBE are sent the bits of allowed operations. Whether configs can be seen or a group can be
+    used is found out by trying.
+    """
     if right.resource == "group":
         return await _may_use_group(config, right, cluster)
     if right.resource == "transactional-id":
@@ -150,8 +157,11 @@ async def _told(config: Config, right: Right, cluster: ClusterSeen) -> bool | No
 
 
 async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> bool | None:
-    """Any broker looks at the right before it says that another one keeps the group (kafka.server.KafkaApis). To ask
-    for the group's own broker could create a topic. Raises EnvironmentFault."""
+    """Return whether mirrord may use a group.
+
+    Any broker checks the permission before it answers that another broker coordinates the group
+    (kafka.server.KafkaApis). Asking for the group's coordinator could create a topic. Raises EnvironmentFault.
+    """
     node = any_node(cluster)
     if node is None:
         return None
@@ -159,7 +169,7 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
     timeout_s = config.runtime.request_timeout_ms / 1000
     if right.operation == "DESCRIBE":
         async with Admin(config.clusters[right.cluster], timeout_s) as admin:
-            # The client's answers come without types.
+            # The client's answers are untyped.
             (answer,) = cast(Any, await admin.describe_consumer_groups([group], node))
         return answer.groups[0][0] != ErrorCode.GROUP_AUTHORIZATION_FAILED
     asker = Asker(config.clusters[right.cluster], timeout_s)
@@ -174,8 +184,12 @@ async def _may_use_group(config: Config, right: Right, cluster: ClusterSeen) -> 
 
 
 async def _may_write_under(config: Config, right: Right) -> bool | None:
-    """To end the transaction of an id that nobody has changes nothing: a broker looks at the right first, and then says
-    that it is not the coordinator, or knows no such producer (kafka.server.KafkaApis, TransactionCoordinator)."""
+    """Return whether mirrord may write with a transactional id.
+
+    Ending a transaction of an id that no client uses changes nothing. A broker checks the permission first, and then
+    answers that it is not the coordinator, or that it knows no such producer (kafka.server.KafkaApis,
+    TransactionCoordinator).
+    """
     asker = Asker(config.clusters[right.cluster], config.runtime.request_timeout_ms / 1000)
     body = encode_end_txn(right.name.replace("*", _ANYBODY))
     try:

@@ -1,4 +1,4 @@
-"""Gathers effective settings for `mirrord check`."""
+"""Gathers effective configs for `mirrord check`."""
 
 from mirrord.cluster.own_settings import MIN_IN_SYNC, ledger_findings
 from mirrord.cluster.refusals import BROKER_NAMES, TopicPair, refusals
@@ -13,7 +13,10 @@ from mirrord.shell.survey import FlowSurvey
 
 
 async def settings_findings(config: Config, survey: FlowSurvey, target_seen: ClusterSeen) -> list[Finding]:
-    """What the target would refuse or rewrite. A missing topic will have the brokers' settings. Raises Unreachable."""
+    """Return what the target would refuse or rewrite.
+
+    A topic that does not exist yet will have the brokers' configs. Raises Unreachable.
+    """
     flow, looked = survey.flow, survey.looked
     timeout_s = config.runtime.request_timeout_ms / 1000
     targets = looked.plan.targets
@@ -42,7 +45,7 @@ async def settings_findings(config: Config, survey: FlowSurvey, target_seen: Clu
 
 
 async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
-    """How long the target remembers a producer; None when it may not be seen. Raises Unreachable."""
+    """Return how long the target remembers a producer; None if that may not be seen. Raises Unreachable."""
     node = any_node(target)
     if node is None:
         return None
@@ -51,7 +54,7 @@ async def expiry_ms(config: Config, target: ClusterSeen) -> int | None:
 
 
 async def own_topics_findings(cluster: ClusterConfig, survey: FlowSurvey, timeout_s: float) -> list[Finding]:
-    """What `check` tells of them. Raises Unreachable."""
+    """Return the findings of `check` about mirrord's own topics. Raises Unreachable."""
     flow, target = survey.flow, survey.looked.target
     needed = needed_settings(flow)
     del needed[dead_letter_topic(flow.name)]

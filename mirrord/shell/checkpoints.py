@@ -1,7 +1,8 @@
-"""Writes where groups stand into MirrorMaker 2's checkpoints topic on the target (`mirrord.cluster.checkpoints`).
+"""Writes the offsets of groups to MirrorMaker 2's checkpoints topic on the target (`mirrord.cluster.checkpoints`).
 
-Whoever knows where groups stand tells it by `tell`, as often as it likes; written is only what is new, once per
-interval, after the data that it is about. What stands in the topic is read first: a checkpoint must not go back.
+A caller that knows the positions of groups passes them to `tell`, as often as it likes. Only new positions are
+written, once per interval, and after the data that they refer to. The topic is read first, because a checkpoint must
+not go back.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ RETRY_S = 5.0
 
 
 class Checkpoints:
-    """The checkpoints of one flow."""
+    """Writes the checkpoints of one flow."""
 
     def __init__(self, flow: FlowConfig, target: ClusterConfig, timeout_s: float) -> None:
         self._flow = flow
@@ -32,21 +33,21 @@ class Checkpoints:
         self._troubles = Troubles("checkpoints", flow=flow.name)
 
     def tell(self, positions: Iterable[Translated]) -> None:
-        """Groups stand here now; their records are acknowledged at the target."""
+        """Record the current positions of groups. Their records are acknowledged at the target."""
         for position in positions:
             self._book.tell(position)
 
     def forget(self, target_topic: str) -> None:
-        """The target topic is another one of the same name."""
+        """Forget a target topic that was replaced by another one of the same name."""
         self._book.forget(target_topic)
 
     @property
     def remarks(self) -> list[str]:
-        """What does not succeed."""
+        """Remarks about operations that do not succeed."""
         return self._troubles.lines
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Write checkpoints until cancelled."""
         topic = Mm2Topic(self._name, self._target, self._timeout_s)
         try:
             while True:
@@ -79,7 +80,7 @@ class Checkpoints:
 
 
 def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
-    """Checkpoints with their bytes, and a group whose checkpoint has none."""
+    """Return checkpoints with their bytes, and the name of a group whose checkpoint cannot be encoded."""
     encoded: list[tuple[Checkpoint, bytes, bytes]] = []
     unfit = ""
     for checkpoint in due:

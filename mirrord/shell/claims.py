@@ -1,8 +1,8 @@
-"""Which flow copies into which target topic, so that no two of one daemon ever copy into the same one.
+"""Decides which flow copies into which target topic, so that no two flows of one daemon ever copy into the same topic.
 
-A topic belongs to the flow whose ledger has a lane into it, whether or not that flow runs at the moment: else a
-restart, or a minute without its ledger, would let another flow write into its copy. One that no ledger knows belongs to
-the first flow that plans to copy into it.
+A topic belongs to the flow whose ledger has a lane into it, whether or not that flow currently runs. Otherwise a
+restart, or a minute without its ledger, would let another flow write into its copy. A topic that no ledger knows
+belongs to the first flow that plans to copy into it.
 """
 
 import asyncio
@@ -20,44 +20,47 @@ from mirrord.model.names import Alias, ClusterId, TopicId
 
 
 class Ledger(Protocol):
-    """What tells a flow's present state."""
+    """An object that provides a flow's current state."""
 
     @property
     def state(self) -> FlowState:
-        """It may be another object each time."""
+        """The state, which may be another object each time."""
         ...
 
 
 class Claims:
-    """What the flows of one daemon, or of one configuration, copy into."""
+    """The target topics of all flows of one daemon, or of one configuration."""
 
     def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
-        """`flows` as `know` takes them."""
+        """`flows` is passed to `know`."""
         self.know(flows)
         self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
-        """Cluster and target topic to flow and source topic."""
+        """Maps cluster and target topic to flow and source topic."""
         self._ledgers: dict[str, Ledger] = {}
         self._unread: dict[str, Alias] = {}
-        """Flows whose ledger is not known yet, and where it is."""
+        """Flows whose ledger is not known yet, and the cluster that it is on."""
         self._news = asyncio.Event()
 
     def know(self, flows: Sequence[FlowConfig]) -> None:
-        """All flows of the configuration, also those that run elsewhere."""
+        """Set all flows of the configuration, including those that run elsewhere."""
         self._flows = {flow.name: flow for flow in flows}
 
     def expect(self, flow: FlowConfig) -> None:
-        """The flow's ledger will be read: what may be its copy is left alone until then."""
+        """Announce that the flow's ledger will be read.
+
+        Until then, other flows do not touch topics that may be its copies.
+        """
         if flow.name not in self._ledgers:
             self._unread[flow.name] = flow.target
 
     def read(self, flow: str, ledger: Ledger) -> None:
-        """The flow's ledger is read, or is known not to exist."""
+        """Record that the flow's ledger is read, or is known not to exist."""
         self._unread.pop(flow, None)
         self._ledgers[flow] = ledger
         self._news.set()
 
     async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
-        """Until the ledgers of all other flows into the same cluster are read, or so long."""
+        """Wait until the ledgers of all other flows into the same cluster are read, but for at most `patience_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(patience_s):
                 while self._unread_beside(flow):
@@ -65,36 +68,36 @@ class Claims:
                     await self._news.wait()
 
     def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
-        """From now on the flow plans to copy into exactly these target topics (target to source)."""
+        """Record that the flow plans to copy into exactly these target topics from now on (target to source)."""
         self._forget_plan(flow)
         for topic, source in targets.items():
             self._planned.setdefault((cluster, topic), (flow, source))
 
     def forget(self, flow: str) -> None:
-        """The flow is not in the configuration any more."""
+        """Forget a flow that is no longer in the configuration."""
         self._forget_plan(flow)
         self._ledgers.pop(flow, None)
         self._unread.pop(flow, None)
         self._news.set()
 
     def of_flow(self, flow: str) -> "Claims":
-        """As if there were no other flow."""
+        """Return the claims of this flow alone, as if there were no other flow."""
         alone = Claims()
         if flow in self._ledgers:
             alone.read(flow, self._ledgers[flow])
         return alone
 
     def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
-        """The ids under which the flow has copied into target topics, by source topic and name."""
+        """Return the ids under which the flow has copied into target topics, by source topic and name."""
         ledger = self._ledgers.get(flow)
         return {} if ledger is None else former_copies(ledger.state)
 
     def flow_back(self, flow: FlowConfig) -> str:
-        """A flow that copies the same names back; empty: there is none."""
+        """Return a flow that copies the same names in the opposite direction, or an empty string if there is none."""
         return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
 
     def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
-        """Source topics of the flow into which a flow back has copied topics of the target cluster."""
+        """Return the flow's source topics into which an opposite flow has copied topics of the target cluster."""
         found: dict[TopicId, str] = {}
         for name, other in self._flows.items():
             if goes_back(flow, other) and name in self._ledgers:
@@ -102,14 +105,14 @@ class Claims:
         return found
 
     def names(self, flow: FlowConfig) -> CopyNames:
-        """How the flow's copies are named beside its naming."""
+        """Return the names of the flow's copies that deviate from its naming."""
         ledger = self._ledgers.get(flow.name)
         return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
 
     def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
-        """The target topics that the flow must not copy into, and why. `topics` are those that the cluster has.
+        """Return the target topics that the flow must not copy into, with the reasons.
 
-        The reason goes on after "would be copied into X, which".
+        `topics` are all topics of the cluster. The reason continues the sentence "would be copied into X, which".
         """
         own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
         copied = {
@@ -151,5 +154,5 @@ class Claims:
 
 
 def _copies(ledger: FlowState) -> dict[TopicId, str]:
-    """Target topics that the flow has a lane into, and of which source topic."""
+    """Return the target topics that the flow has a lane into, with their source topics."""
     return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}

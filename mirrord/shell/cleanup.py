@@ -1,4 +1,4 @@
-"""Answers lanes that ask whether the source's topic is compacted, and tells it of the target's."""
+"""Answers lanes that ask whether a source topic is compacted, and answers the same question about target topics."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -14,12 +14,12 @@ from mirrord.wire.errors import ErrorCode
 
 _POLICY = "cleanup.policy"
 KNOWN_S = 10.0
-"""For so long the policy of a target topic is not asked for again: its partitions are taken over together."""
+"""The policy of a target topic is cached for this long, because its partitions are taken over together."""
 Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
 
 
 class Cleanup:
-    """Asks one cluster."""
+    """Asks one cluster about source topics."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float, begin: Begin) -> None:
         self._cluster = cluster
@@ -27,7 +27,7 @@ class Cleanup:
         self._begin = begin
 
     def ask(self, hosted: Hosted, effect: AskCleanup) -> None:
-        """Answer when the cluster has."""
+        """Ask the cluster, and pass its answer to the lane."""
         self._begin(self._ask(hosted, effect.question))
 
     async def _ask(self, hosted: Hosted, question: int) -> None:
@@ -42,7 +42,7 @@ class Cleanup:
 
 
 class TargetCleanup:
-    """Whether topics of the target cluster are compacted."""
+    """Answers whether topics of the target cluster are compacted."""
 
     def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
         self._cluster = cluster
@@ -51,7 +51,10 @@ class TargetCleanup:
         self._known: dict[str, tuple[float, bool | None]] = {}
 
     async def compacts(self, topic: str) -> bool | None:
-        """None without the right to read it. Raises ReadFailed when the cluster does not answer."""
+        """Return whether the topic is compacted; None without the permission to read it.
+
+        Raises ReadFailed when the cluster does not answer.
+        """
         now = asyncio.get_running_loop().time
         async with self._lock:
             known = self._known.get(topic)

@@ -1,4 +1,4 @@
-"""Time, behind one door, so that tests can turn the clock."""
+"""A single interface for time, so that tests can control the clock."""
 
 import asyncio
 import time
@@ -6,14 +6,14 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What waits and what looks at the time asks a clock; a time of one clock means nothing to another."""
+    """The clock for all code that waits or reads the time. Times of different clocks cannot be compared."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment. It never jumps, and it goes on while the machine sleeps."""
+        """Return seconds since an arbitrary moment. The value never jumps, and it advances while the machine sleeps."""
         ...
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970, for people: the clock on the wall may jump."""
+        """Return milliseconds since 1970, for people: the wall clock may jump."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -24,16 +24,16 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clocks.
 
-    `monotonic` is CLOCK_BOOTTIME. `time.monotonic` and the event loop's time stand still while the machine is
-    suspended: by them a lease would seem to be valid afterwards.
+    `monotonic` is CLOCK_BOOTTIME. `time.monotonic` and the event loop's time stop while the machine is suspended, so a
+    lease would still seem to be valid after that.
     """
 
     def monotonic(self) -> float:
-        """Seconds since the machine was started."""
+        """Return seconds since the machine was started."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         return time.time_ns() // 1_000_000
 
     async def sleep(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
-"""What time it is at a cluster, by the word of its active controller (`mirrord.wire.quorum`).
+"""Reads the time of a cluster from its active controller (`mirrord.wire.quorum`).
 
-Only the controller tells; its brokers' clocks are taken to agree with it, as Kafka itself expects of them.
+Only the controller reports its time. The brokers' clocks are assumed to agree with it, as Kafka itself expects.
 """
 
 from mirrord.cluster.beats import ClockEstimate, ClockSample, clock_sample
@@ -16,11 +16,11 @@ from mirrord.wire.quorum import QuorumTime, decode_describe_quorum, encode_descr
 
 
 class ClusterClock:
-    """The clock of one cluster, compared with ours."""
+    """The clock of one cluster, compared with this machine's clock."""
 
     def __init__(self, alias: Alias, config: ClusterConfig, timeout_s: float, clock: Clock) -> None:
         self.why_unknown = ""
-        """One line for people."""
+        """Why the clock is not known, in one line for operators."""
         self._alias = alias
         self._asker = Asker(config, timeout_s)
         self._clock = clock
@@ -28,15 +28,15 @@ class ClusterClock:
 
     @property
     def ahead(self) -> ClockSample | None:
-        """How far it is ahead of ours; None when that is not known."""
+        """How far the cluster's clock is ahead of this machine's; None if that is not known."""
         return self._estimate.best
 
     async def look(self) -> None:
-        """Ask once more."""
+        """Ask for the time again."""
         asked_ms: list[int] = []
 
         def encode(_: int) -> bytes:
-            asked_ms.append(self._clock.wall_ms())  # a connection is there by now, so only the question itself counts
+            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so only the request itself counts
             return encode_describe_quorum()
 
         def decode(_: int, reader: Reader) -> tuple[QuorumTime, int]:
@@ -59,5 +59,5 @@ class ClusterClock:
         self._estimate.add(sample)
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._asker.close()

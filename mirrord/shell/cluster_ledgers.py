@@ -1,4 +1,4 @@
-"""All ledgers on one cluster, of whichever daemons and configurations their flows are, read along."""
+"""Follows all ledgers on one cluster, regardless of the daemons and configurations that their flows belong to."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,33 +15,40 @@ Marks = dict[LaneId, Progress]
 
 
 class ClusterLedgers:
-    """Found anew with each reading."""
+    """The ledgers of one cluster. The set of ledgers is determined again on each read."""
 
     def __init__(
         self, cluster: str, admin: TopicAdmin, open_ledger: Callable[[str, bool], LedgerStore], leave_out: str = ""
     ) -> None:
-        """`cluster` is its alias. `open_ledger` makes a store of the flow of this name there, not yet open; if the
-        second argument is true, of its ledger topic alone. The flow `leave_out` is not read."""
+        """`cluster` is the cluster's alias.
+
+        `open_ledger` returns a store for the ledger of the flow with this name there, not opened yet. If its second
+        argument is true, the store reads the ledger topic alone. The flow `leave_out` is not read.
+        """
         self._cluster = cluster
         self._admin = admin
         self._open_ledger = open_ledger
         self._leave_out = leave_out
         self._stores: dict[str, LedgerStore] = {}
         self._alone: set[str] = set()
-        """Flows without a state topic. While nothing of the ledger was removed, it tells all their lanes."""
+        """Flows without a state topic. As long as no entries were removed from such a ledger, it contains all lanes of
+        the flow."""
         self._known: dict[str, LedgerMark | None] = {}
-        """How far each ledger was known to reach when its store ended."""
+        """How far each ledger was known to reach when its store was closed."""
 
     def states(self) -> dict[str, FlowState]:
-        """What the ledgers say, by flow, as they were read last."""
+        """Return the state of each ledger as it was read last, by flow."""
         return {flow: store.state for flow, store in self._stores.items()}
 
     def lanes(self) -> list[tuple[str, FlowState, LaneState]]:
-        """All lanes that they tell of, with their flows."""
+        """Return all lanes in these ledgers, with their flows."""
         return [(flow, state, lane) for flow, state in self.states().items() for lane in state.lanes.values()]
 
     async def read(self) -> dict[str, Marks]:
-        """Read all ledgers to their ends; the marks that were known before that, by flow. Raises MirrordError."""
+        """Read all ledgers to their ends; return the marks that were known before that, by flow.
+
+        Raises MirrordError.
+        """
         try:
             topics = (await self._admin.look()).topics
         except EnvironmentFault as error:
@@ -54,7 +61,7 @@ class ClusterLedgers:
         for flow in sorted(flows):
             try:
                 store = await self._store(flow)
-                # The marks first: what lies below them is explained by what the ledger says then.
+                # The marks are taken first, because the ledger that is read after that explains everything below them.
                 marks[flow] = dict(store.state.progress)
                 await store.read_to_end()
             except MirrordError as error:
@@ -63,7 +70,7 @@ class ClusterLedgers:
         return marks
 
     async def close(self) -> None:
-        """End all reading."""
+        """Stop reading and close all ledgers."""
         await self._forget(set(self._stores))
         await self._admin.close()
 

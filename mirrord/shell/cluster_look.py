@@ -1,4 +1,4 @@
-"""A cluster from outside: can each of its brokers be reached where the cluster says it is, and what is it like."""
+"""Examines a cluster from outside: whether each broker can be reached at its advertised address, and its properties."""
 
 import asyncio
 from functools import partial
@@ -19,34 +19,34 @@ from mirrord.wire.errors import WireError
 
 
 class BrokerSeen(msgspec.Struct, frozen=True):
-    """A broker at the address that the cluster tells of it."""
+    """A broker at the address that the cluster advertises for it."""
 
     node: int
     address: str
     release: str = ""
-    """The Kafka release that it is like, by the requests that it takes."""
+    """The Kafka release that the broker resembles, judged by the requests that it accepts."""
     error: str = ""
-    """Why it cannot be reached."""
+    """Why the broker cannot be reached."""
 
 
 class ClusterSeen(msgspec.Struct, frozen=True):
-    """A cluster; `error` is set, and the rest empty, when none of the configured addresses leads to it."""
+    """A cluster. If none of the configured addresses leads to it, `error` is set and the other fields are empty."""
 
     alias: Alias
     cluster_id: ClusterId | None = None
     brokers: tuple[BrokerSeen, ...] = ()
     allowed: int | None = None
-    """What we may do with the cluster (`wire.cluster.ClusterRights.allowed`); None when that is not told."""
+    """The operations that we may use on the cluster (`wire.cluster.ClusterRights.allowed`); None if not reported."""
     error: str = ""
 
 
 def any_node(cluster: ClusterSeen) -> int | None:
-    """A broker that can be reached; None when there is none."""
+    """Return a broker that can be reached; None if there is none."""
     return next((broker.node for broker in cluster.brokers if not broker.error), None)
 
 
 async def look_at(alias: Alias, config: ClusterConfig, timeout_s: float) -> ClusterSeen:
-    """Connects to every broker, once. Never raises EnvironmentFault."""
+    """Connect to every broker once. Never raises EnvironmentFault."""
     options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
     pool = BufferPool(limit_bytes=0)
     try:
@@ -67,7 +67,10 @@ async def look_at(alias: Alias, config: ClusterConfig, timeout_s: float) -> Clus
 
 
 async def _first(config: ClusterConfig, pool: BufferPool, options: ConnectionOptions) -> Connection:
-    """To the first configured address that answers. Raises EnvironmentFault with what each of them said."""
+    """Connect to the first configured address that answers.
+
+    Raises EnvironmentFault with the errors of all addresses.
+    """
     errors: list[str] = []
     for text in config.bootstrap:
         try:

@@ -1,11 +1,11 @@
-"""Moves older runs of a flow's map from the ledger into a dataset, so that a crash at any point costs a rerun at most.
+"""Moves older runs of a flow's map from the ledger into a dataset. A crash at any point costs at most a rerun.
 
-1. `CompactionBegan` is told: from here on this compaction alone can move runs, and the ledger notes what is told anew.
-2. The runs are written to a new generation and read back; the manifest comes last and makes it whole.
-3. `MapCompacted` is told, for each lane. Until then nobody needs the generation, from then on everybody reads it.
-4. The next cut of the ledger leaves the runs out. Whoever holds the lease makes it; when it was given back, we do.
+1. `CompactionBegan` is recorded. Now only this compaction can move runs, and the ledger notes runs recorded again.
+2. The runs are written to a new generation and read back. The manifest comes last and completes the generation.
+3. `MapCompacted` is recorded for each lane. No process needs the generation before that; every process reads it after.
+4. The next trim of the ledger omits the runs. The lease holder trims it, or this compaction if the lease was released.
 
-What an earlier run left behind at any of these steps is finished or removed by the next one.
+The next compaction finishes or removes what an earlier run left behind at any of these steps.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ from mirrord.shell.map_archive import (
 )
 
 FILE_PARTS = 16
-"""Of one file, which one task writes: a million runs."""
+"""Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
 FILES_AT_ONCE = 32
-"""Their packed runs are on the way together, some megabytes."""
+"""Number of files in progress. Their packed runs are in memory together, which takes some megabytes."""
 TOLD_AT_ONCE = 10_000
-"""Parts in one entry of the ledger."""
+"""Largest number of parts in one entry of the ledger."""
 
 log = structlog.get_logger()
 
@@ -51,15 +51,15 @@ class PartWork(msgspec.Struct, frozen=True):
     """Runs that become a row group."""
 
     told: ArchivedRuns
-    """Without their checksum."""
+    """The archived runs, without their checksum."""
     pieces: tuple[bytes, ...]
 
 
 class FileWork(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is to be written, as a task is given it."""
+    """A file that a task has to write."""
 
     folder: str
-    """Of the generation."""
+    """The folder of the generation."""
     topic: str
     partition: int
     lane: LaneId
@@ -68,21 +68,21 @@ class FileWork(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
-"""Writes some files, wherever there are hands to do it."""
+"""Writes some files, wherever there are workers for it."""
 Tell = Callable[[int, int], None]
-"""Is called with how many runs of how many are written."""
+"""Called with the number of runs written so far and the total number of runs."""
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be moved."""
+    """The runs that are to be moved."""
 
     topics: tuple[str, ...] = ()
-    """Source topics, by regexes that match the whole name; none: all."""
+    """Source topics, as regexes that match the whole name; empty means all topics."""
     least: int = PART_RUNS
-    """A partition gives what it has when that is so many runs of a side."""
+    """Smallest number of runs of one side that are worth moving from a partition."""
 
     def parts(self, state: FlowState) -> list[Part]:
-        """What there is."""
+        """Return the runs that can be moved."""
         patterns = [re.compile(pattern) for pattern in self.topics]
         return [
             part
@@ -92,19 +92,19 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction did."""
+    """The result of a compaction."""
 
     flow: str
     generation: int | None
-    """None: there was nothing to be moved."""
+    """The number of the generation; None if there was nothing to move."""
     runs: int
     lanes: int
     files: int
     size_bytes: int
     left: int
-    """Lanes whose runs were told anew meanwhile: they stay in the ledger until the next compaction."""
+    """Lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next compaction."""
     trimmed: bool
-    """Else whoever holds the lease trims the ledger."""
+    """Whether the ledger has been trimmed. If not, the lease holder will trim it."""
 
 
 def write(work: FileWork) -> ArchiveFile:
@@ -133,7 +133,7 @@ def write(work: FileWork) -> ArchiveFile:
 
 
 async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spread, tell: Tell) -> Compacted:
-    """Compact the flow of an open ledger into a folder. Raises EnvironmentFault; nothing is half-moved then."""
+    """Compact the flow of an open ledger into a folder. Raises EnvironmentFault; in that case nothing is half-moved."""
     await store.read_to_end()
     flow = store.state.flow
     if not wanted.parts(store.state):
@@ -178,7 +178,10 @@ async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spre
 
 
 async def _begin(store: LedgerStore, folder: Path) -> int:
-    """The number of a compaction that is ours alone. A folder may hold generations of a ledger that was lost."""
+    """Return the number of a compaction that is ours alone.
+
+    The folder may hold generations of a ledger that was lost, so their numbers count as well.
+    """
     state = store.state
     number = 1 + max([state.compaction, *await asyncio.to_thread(_numbers, folder)])
     (bound,) = await store.append(state.lease_epoch, [CompactionBegan(number, SystemClock().wall_ms())])
@@ -201,7 +204,7 @@ async def _write(found: Sequence[Part], target: Path, number: int, spread: Sprea
 
 
 def _groups(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
-    """Those of one file."""
+    """Yield the parts of each file."""
     group: list[Part] = []
     for part in found:
         if group and (len(group) >= FILE_PARTS or (group[0].lane, group[0].side) != (part.lane, part.side)):
@@ -225,7 +228,7 @@ def _work(group: Sequence[Part], target: Path, number: int) -> FileWork:
 
 
 def _finish(target: Path, manifest: Manifest) -> None:
-    """The manifest, when all files are there. Raises EnvironmentFault."""
+    """Write the manifest when all files are there. Raises EnvironmentFault."""
     try:
         for path in missing_files(target, manifest.files):
             where = "the folder of [compact] path has to be one for all of Spark's executors"
@@ -249,7 +252,7 @@ def _first(part: ArchivedRuns) -> int:
 
 
 async def _tell(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
-    """Those that bound."""
+    """Record these facts; return those that took effect."""
     told: list[MapCompacted] = []
     some: list[MapCompacted] = []
     for fact in facts:
@@ -262,14 +265,17 @@ async def _tell(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCo
 
 
 async def _trim(store: LedgerStore) -> bool:
-    """Shorten the ledger of a lease that was given back: nobody else does. Whether nothing is left to be trimmed."""
+    """Trim a ledger whose lease was released, because no other process does.
+
+    Return whether nothing is left to be trimmed.
+    """
     if store.has_moved_runs and store.state.released:
         await store.trim()
     return not store.has_moved_runs
 
 
 def _used(state: FlowState) -> set[int]:
-    """The generations that the ledger refers to."""
+    """Return the generations that the ledger refers to."""
     return {
         piece.archived.generation
         for lane in state.lanes.values()
@@ -287,8 +293,10 @@ def _numbers(folder: Path) -> list[int]:
 
 
 def _sweep(folder: Path, number: int, used: set[int], ledger: str) -> None:
-    """Remove what compactions before this one left unfinished, and what nobody refers to any more. Whole generations of
-    another ledger stay. Raises EnvironmentFault."""
+    """Remove generations that earlier compactions left unfinished, and those that the ledger no longer refers to.
+
+    Complete generations of another ledger stay. Raises EnvironmentFault.
+    """
     try:
         for generation, path in generations(folder).items():
             if generation < number and generation not in used and _is_ours(path, ledger):

@@ -19,7 +19,7 @@ from mirrord.wire.batch import CONTROL, LOG_APPEND_TIME
 from mirrord.wire.errors import ErrorCode
 
 Pairs = list[tuple[int, int]]
-"""(ordinal, source offset)."""
+"""Pairs of (ordinal, source offset)."""
 
 LOST = Finding("unverifiable", "the source has lost some of the records and uses their offsets again")
 _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -28,7 +28,7 @@ _OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
 class Comparison:
     """One comparison of a lane's batches at the target with the source.
 
-    Ordinals that stand in no batch of the lane are not missed here: the lane finds holes by itself.
+    It does not report ordinals that are in no batch of the lane, because the lane finds holes by itself.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Comparison:
         wanted: AskCheck,
         changing: Callable[[Record], Record] | None = None,
     ) -> None:
-        """`changing`: what a policy of the flow makes of a record; it may raise PolicyFault."""
+        """`changing` applies the flow's record policy to a record; it may raise PolicyFault."""
         self._target = target
         self._target_partition = target_partition
         self._record = record
@@ -53,8 +53,11 @@ class Comparison:
         self._originals = _Originals(source, source_partition, last)
 
     async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> Finding:
-        """The outcome. `source` is where the source's log ends and where it begins: what is missing behind its end was
-        not removed. Raises ReadFailed when either side cannot be read at present."""
+        """Return the outcome of the comparison.
+
+        `source` holds the end and the start of the source's log. A record that is missing after that end was not
+        removed. Raises ReadFailed when either side cannot be read now.
+        """
         self._source_end, self._source_begin = source
         wanted = self._wanted
         findings: list[Finding] = []
@@ -102,7 +105,7 @@ class Comparison:
         same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
         if len(same) == len(pairs):
             return self._compare_records(batch, first, originals, pairs)
-        # Where the source uses an offset again for the very same record, nothing is lost.
+        # If the source reuses an offset for the very same record, nothing is lost.
         finding = self._compare_records(batch, first, originals, pairs)
         if finding.outcome == "equal":
             return finding
@@ -123,12 +126,13 @@ class Comparison:
         except PolicyFault as fault:
             return Finding("unverifiable", str(fault))
         finding = same_records(pairs, copies, changed, timed=timed)
-        # Nobody else can have written it: a lane with policies waits until a former holder cannot (`flow.resume`).
+        # No other process can have written it: a lane with policies waits until a former holder cannot write
+        # (`flow.resume`).
         doubt = f"the transform makes another record of it now: {finding.note}"
         return Finding("unverifiable", doubt) if finding.outcome == "different" else finding
 
     def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
-        """The offset still is that of the record that was copied from it."""
+        """Return whether the offset still belongs to the record that was copied from it."""
         if is_cut(self._record, ordinal, offset):
             return False
         known = epoch_at(self._wanted.epochs, ordinal)
@@ -137,9 +141,9 @@ class Comparison:
 
 
 async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
-    """The leader epoch of the source batch in front of a position, and the log's end if that is in front of it too.
+    """Return the leader epoch of the source batch before a position, and the log's end if that is before it too.
 
-    -1 where there is none. Raises ReadFailed when the source cannot be read at present.
+    Each is -1 if there is none. Raises ReadFailed when the source cannot be read now.
     """
     if position <= 0:
         return -1, -1
@@ -157,7 +161,7 @@ async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, pos
 
 
 async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
-    """(end, begin) of what a consumer can read of a log. Raises ReadFailed when nobody tells."""
+    """Return (end, begin) of what a consumer can read of a log. Raises ReadFailed when no broker answers."""
     answer: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
 
     def told(error: int, end: int, begin: int) -> None:
@@ -180,7 +184,7 @@ def _decode(batch: ReadBatch) -> list[Record]:
 
 
 class _Originals:
-    """The source's batches, mostly asked for in ascending order; what was passed is forgotten."""
+    """Reads the source's batches, mostly in ascending order, and drops those that were passed."""
 
     def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
         self._source = source
@@ -192,7 +196,7 @@ class _Originals:
         self._read_to = -1
 
     async def covering(self, first: int, last: int) -> list[ReadBatch]:
-        """The data batches that hold offsets of [first, last]."""
+        """Return the data batches that hold offsets of [first, last]."""
         if self._reading is None or first < self._read_from:
             await self.close()
             self._held.clear()

@@ -1,7 +1,7 @@
-"""Connections to brokers: opened, version-negotiated and authenticated by aiokafka, then handed to a frame pipe.
+"""Connections to brokers: aiokafka opens, authenticates and negotiates versions; then a frame pipe takes over.
 
-aiokafka knows SASL and TLS well, its way of sending requests costs too much. So one of its connections does what comes
-first, and then its transport gets another protocol; of aiokafka's object nothing is used any more.
+aiokafka handles SASL and TLS well, but its way of sending requests costs too much. So an aiokafka connection does the
+handshake, and then its transport gets another protocol. Nothing of aiokafka's object is used after that.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -32,41 +32,45 @@ from mirrord.wire.apis import Api, choose
 from mirrord.wire.primitives import Reader
 
 PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
-"""What is used of aiokafka's AIOKafkaConnection beyond its documented methods; a test holds it against the library."""
+"""The private attributes of aiokafka's AIOKafkaConnection that are used here. A test checks them against the
+library."""
 
 _REPLACE_AT = 0.85
-"""The share of a SASL session's lifetime after which Kafka's own client, too, authenticates anew (at the earliest:
-SaslClientAuthenticator)."""
+"""Share of a SASL session's lifetime after which a new connection replaces this one. Kafka's own client, too,
+reauthenticates after this share at the earliest (SaslClientAuthenticator)."""
 
 
 class Unreachable(EnvironmentFault):
-    """No broker could be talked to at that address."""
+    """Raised when no broker could be reached at an address."""
 
 
 class AuthenticationFailed(EnvironmentFault):
-    """The broker did not accept who we say we are."""
+    """Raised when the broker did not accept mirrord's credentials."""
 
 
 class TlsFailed(EnvironmentFault):
-    """No TLS session came about: a certificate that is not trusted, a missing one, or no TLS at the other end."""
+    """Raised when no TLS session was established.
+
+    The reason is a certificate that is untrusted or missing, or a peer that does not use TLS.
+    """
 
 
 class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a connection behaves. Times in seconds."""
+    """The behaviour of a connection. Times are in seconds."""
 
     client_id: str = "mirrord"
     connect_timeout_s: float = 10.0
-    """For connecting, TLS, version look-up and authentication together."""
+    """Time limit for connecting, TLS, version lookup and authentication together."""
     request_timeout_s: float = 30.0
-    """How long the oldest request may wait for its answer; must be above a fetch's max_wait_ms."""
+    """How long the oldest request may wait for its response; must be longer than a fetch's max_wait_ms."""
     user_timeout_s: float | None = None
-    """TCP_USER_TIMEOUT."""
+    """The value of TCP_USER_TIMEOUT."""
     reset_on_close: bool = False
-    """The kernel delivers nothing more once the connection is closed or the process has ended."""
+    """Reset the connection, so that the kernel delivers nothing more once it is closed or the process has ended."""
     frame_limit: int = FRAME_LIMIT
     socket_buffer_bytes: int | None = None
     unsent_bytes: int = 4 << 20
-    """More than this in the process itself makes `pipe.writable` false."""
+    """Above this number of unsent bytes in the process itself, `pipe.writable` is false."""
 
 
 class Connection:
@@ -81,17 +85,17 @@ class Connection:
         self.port = port
         self.pipe = pipe
         self.versions = versions
-        """What the broker speaks: API key to (least, greatest) version."""
+        """The versions that the broker supports: API key to (lowest, highest) version."""
         self.replace_before = replace_before
-        """When to have another connection instead, on the event loop's clock: the broker ends the SASL session soon
-        after, and with it the connection (KIP-368). None: it never does."""
+        """When to replace this connection, on the event loop's clock; None means never. Soon after that, the broker
+        ends the SASL session and with it the connection (KIP-368)."""
 
     def version(self, api: Api, at_most: int | None = None) -> int:
-        """The version to speak. Raises UnsupportedBroker."""
+        """Return the version to use. Raises UnsupportedBroker."""
         return choose(api, self.versions, at_most)
 
     async def call(self, api: Api, body: bytes, version: int) -> Reader:
-        """Send a request that is not on the hot path and wait for its answer. Raises ConnectionLost."""
+        """Send a request that is not on the hot path and wait for its response. Raises ConnectionLost."""
         answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
 
         def take(end: Frame | ConnectionLost) -> None:
@@ -106,14 +110,14 @@ class Connection:
         return (await answer).reader()
 
     def close(self) -> None:
-        """End the connection now; requests without an answer are told."""
+        """Close the connection now. Requests without a response get an error."""
         self.pipe.close()
 
 
 async def connect(
     host: str, port: int, security: Security, pool: BufferPool, options: ConnectionOptions | None = None
 ) -> Connection:
-    """A connection that is ready for requests.
+    """Return a connection that is ready for requests.
 
     Raises Unreachable, TlsFailed, AuthenticationFailed, and EnvironmentFault for a secret that cannot be read.
     """
@@ -148,15 +152,18 @@ async def connect(
 
 
 class _Opening(AIOKafkaConnection):
-    """aiokafka's connection for as long as it is being opened."""
+    """aiokafka's connection while it is being opened."""
 
     replace_before: float | None = None
     bearer = False
-    """The mechanism is OAUTHBEARER."""
+    """Whether the mechanism is OAUTHBEARER."""
 
     async def send(self, request: Any, expect_response: bool = True) -> Any:
-        """As aiokafka's, which overlooks two things in the answers to SaslAuthenticate: how long the session lasts, and
-        that a token was refused, which the broker tells in the payload first (RFC 7628 §3.2.3)."""
+        """Send a request as aiokafka does, and also evaluate the responses to SaslAuthenticate.
+
+        aiokafka overlooks two things in them: how long the session lasts, and that a token was refused, which the
+        broker first reports in the payload (RFC 7628 §3.2.3).
+        """
         send = cast(Any, super()).send
         started = asyncio.get_running_loop().time()
         answer = await send(request, expect_response)
@@ -166,16 +173,16 @@ class _Opening(AIOKafkaConnection):
             answer = await send(SaslAuthenticateRequest(b"\x01"))
             if answer.error_code == 0:
                 raise SaslAuthenticationFailed("the broker refuses the token")
-        lifetime_ms: int = getattr(answer, "session_lifetime_ms", 0)  # told from version 1 on; 0 means for ever
+        lifetime_ms: int = getattr(answer, "session_lifetime_ms", 0)  # sent from version 1 on; 0 means no limit
         if lifetime_ms > 0:
             self.replace_before = started + lifetime_ms / 1000 * _REPLACE_AT
         return answer
 
     async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
-        """Give the transport to the pipe; what the broker speaks."""
+        """Give the transport to the pipe; return the versions that the broker supports."""
         private = cast(Any, self)
         writer, reading = private._writer, private._read_task
-        # Without a reader this object takes itself for closed, and leaves the transport alone when it is collected.
+        # Without a reader this object considers itself closed, and leaves the transport alone when it is collected.
         private._reader = private._writer = private._read_task = None
         reading.cancel()
         with suppress(asyncio.CancelledError, OSError, EOFError):
@@ -193,7 +200,7 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
 def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
     sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
     if isinstance(error, (*sasl, ValueError)):
-        # ValueError: the server's part of a SCRAM exchange is wrong.
+        # A ValueError means that the server's part of a SCRAM exchange is wrong.
         who = f"{security.username!r}" if security.username else "the token"
         told = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
         return AuthenticationFailed(f"{peer} does not let {who} in by {security.mechanism}: {told}")

@@ -1,4 +1,4 @@
-"""Security settings as the client library wants them. Secrets are read here, right before they are used."""
+"""Builds the security settings that the client library expects. Secrets are read here, right before they are used."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -20,7 +20,7 @@ _PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----E
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments that every client class of aiokafka takes, and its connections."""
+    """Keyword arguments that every client class of aiokafka accepts, and its connections as well."""
 
     security_protocol: str
     ssl_context: ssl.SSLContext
@@ -31,9 +31,9 @@ class ClientOptions(TypedDict, total=False):
 
 
 def client_options(security: Security) -> ClientOptions:
-    """What lets an aiokafka client, producer, consumer, admin client or connection into the cluster.
+    """Return the options that let an aiokafka client, producer, consumer, admin client or connection into the cluster.
 
-    Holds secrets in plain text: it is for passing on, not for keeping or showing. Raises EnvironmentFault.
+    The options hold secrets in plain text: pass them on, but do not store or show them. Raises EnvironmentFault.
     """
     options = ClientOptions(security_protocol=security.protocol)
     if security.protocol.endswith("SSL"):
@@ -49,15 +49,16 @@ def client_options(security: Security) -> ClientOptions:
 
 
 def tls_context(security: Security) -> ssl.SSLContext:
-    """Trust in the authorities of the settings, or in the machine's; our certificate, if there is one.
+    """Return a TLS context.
 
-    Raises EnvironmentFault when what the settings name cannot be used.
+    It trusts the configured authorities, or else those of the machine, and holds our certificate, if there is one.
+    Raises EnvironmentFault when a configured file or value cannot be used.
     """
     authorities = _authorities(security)
     if authorities is None:
         context = ssl.create_default_context()
     else:
-        # Authorities of one's own mean those alone.
+        # If authorities are configured, only those are trusted.
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
     context.check_hostname = security.check_hostname
@@ -70,7 +71,7 @@ def tls_context(security: Security) -> ssl.SSLContext:
 
 
 def client_chain(security: Security) -> tuple[str, str] | None:
-    """Our certificate with its chain and key, as PEM, and the key's password; None when there is none.
+    """Return our certificate with its chain and key, as PEM, and the key's password; None if there is none.
 
     Raises EnvironmentFault.
     """
@@ -88,8 +89,11 @@ def client_chain(security: Security) -> tuple[str, str] | None:
 
 
 def pem_lines(text: str) -> str:
-    """PEM as OpenSSL wants it. In a properties file it often stands in one line, which Kafka takes, too."""
-    if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines have to stay
+    """Return PEM in the form that OpenSSL requires.
+
+    In a properties file it is often a single line, which Kafka also accepts.
+    """
+    if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines must stay
         return text
     blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]
     return "".join(blocks) or text
@@ -108,11 +112,12 @@ def _authorities(security: Security) -> str | None:
 
 
 def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
-    # OpenSSL reads a client's chain from files only, and what may come from the environment shall not touch a disk.
+    # OpenSSL reads a client's chain from files only, and a chain that may come from the environment must not reach a
+    # disk.
     descriptor = os.memfd_create("client-certificate")
     try:
         os.write(descriptor, pem.encode())
-        # With a password given, even an empty one, OpenSSL never asks at the terminal.
+        # If a password is given, even an empty one, OpenSSL never prompts at the terminal.
         context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
     finally:
         os.close(descriptor)

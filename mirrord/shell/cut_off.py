@@ -1,7 +1,7 @@
-"""Replicators that nobody can reach and that may go on all the same: their node is cut off, or their end is not known.
+"""Replicators that cannot be reached and that may still run: their node is cut off, or it is unknown if they ended.
 
-Their lanes are others' by now. They are told of as long as one of these lanes has not been taken in the ledger: from
-there such a replicator learns of it, and ends.
+Their lanes have been given to others. Such a replicator is reported as long as the ledger still records one of these
+lanes under its name. It learns from the ledger that its lanes were taken, and then it ends.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,22 +14,22 @@ from mirrord.shell.members import Member, lanes_by_ledger
 
 
 class CutOff:
-    """Of one flow, under one lease."""
+    """The unreachable replicators of one flow, under one lease."""
 
     def __init__(self, ledger: Callable[[], FlowState]) -> None:
         self._ledger = ledger
         self._members: dict[str, tuple[Member, frozenset[LaneId]]] = {}
 
     def add(self, member: Member) -> None:
-        """It is no longer among those that are at work; what it has is given to others."""
+        """Add a replicator that is no longer among the active ones; its lanes are given to others."""
         self._members[member.name] = (member, frozenset(member.lanes))
 
     def ended(self, name: str) -> None:
-        """It is known to have ended."""
+        """Remove a replicator that is known to have ended."""
         self._members.pop(name, None)
 
     def look(self, wanted: Iterable[LaneId]) -> None:
-        """Forget those whose lanes stand under other names in the ledger, or are wanted no longer."""
+        """Forget replicators whose lanes the ledger records under other names, or whose lanes are no longer wanted."""
         wanted = frozenset(wanted)
         for name, (_, lanes) in list(self._members.items()):
             if not lanes & wanted & lanes_by_ledger(self._ledger(), name):
@@ -37,10 +37,10 @@ class CutOff:
 
     @property
     def reports(self) -> list[ReplicatorReport]:
-        """Their last words."""
+        """The last reports of these replicators."""
         return [member.report for member, _ in self._members.values() if member.report is not None]
 
     def states(self) -> dict[str, HostState]:
-        """As people are told."""
+        """Return their states as operators see them."""
         state: HostState = "unknown"
         return dict.fromkeys(self._members, state)

@@ -1,9 +1,9 @@
-"""The dead-letter topic of a flow: what is left out lies there, until somebody brings it back.
+"""The dead-letter topic of a flow. Skipped records are kept there until an operator brings them back.
 
-Whoever writes does so in transactions under an id of the lane. So a second writer ends the first one's, nothing is half
-done, and what was done before is decided from the moment on at which the writer has its producer id (KIP-98): nothing
-is parked twice, and nothing is brought back twice. Open transactions of other lanes may still hide it then; they are
-waited for.
+A writer uses transactions under a transactional id that belongs to the lane. So a second writer fences the first one,
+nothing is half done, and earlier writes are committed or aborted once the writer has its producer id (KIP-98). Nothing
+is parked twice, and nothing is brought back twice. Open transactions of other lanes may still hide earlier writes then,
+so the writer waits for them.
 """
 
 # pyright: reportMissingTypeStubs=false
@@ -33,9 +33,9 @@ from mirrord.wire.old_messages import NO_TIME
 
 PATIENCE_S = 30.0
 _OPEN_MS = 10_000
-"""The longest that a transaction is open; the broker looks once in 10 s whether one is for longer."""
+"""Longest time for which a transaction is open. The broker checks every 10 s for transactions that are open longer."""
 RECORD_BYTES = 100 << 20
-"""The largest batch that the topic takes; a broker's socket.request.max.bytes is as much by default."""
+"""Largest batch that the topic accepts; a broker's socket.request.max.bytes has the same default."""
 _NEVER_MS = str((1 << 63) - 1)
 SETTINGS = {
     "cleanup.policy": "delete",
@@ -46,33 +46,36 @@ SETTINGS = {
     "unclean.leader.election.enable": "false",
 }
 _TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
-"""A time out of bounds may be why the record was left out. Brokers before 3.6 do not know these (KIP-937)."""
+"""A timestamp out of bounds may be the reason why the record was skipped. Brokers before 3.6 lack these configs
+(KIP-937)."""
 _UNBOUNDED = 1 << 30
 
 
 There = dict[tuple[int, bytes], int]
-"""Source offset and content of records that lie in the topic, and where."""
+"""Source offset and content of the records in the topic, and the offset of each."""
 
 
 class NotParked(EnvironmentFault):
-    """Records cannot be put into the topic; the text says why."""
+    """Raised when records cannot be put into the topic; the text says why."""
 
 
 class Lying(NamedTuple):
-    """What is parked of a range."""
+    """The parked records of a range."""
 
     letters: int
     at: int
-    """Where the first of them stands; -1: there is none."""
+    """The offset of the first of them in the topic; -1 if there is none."""
     offsets: tuple[int, ...] = ()
-    """Of the source, when it was read: the records that are there and lie in the topic."""
+    """Source offsets of the records that exist there and are in the topic, if the source was read."""
     lacks: int = -1
-    """The first offset of the source whose record does not lie in the topic; -1: there is none, or it was not read."""
+    """The first source offset whose record is not in the topic; -1 if there is none, or if the source was not read."""
 
 
 class DeadLetters:
-    """The dead-letter topic of one flow, or another one of its kind. Whatever cannot be done raises an
-    EnvironmentFault."""
+    """The dead-letter topic of one flow, or another topic of its kind.
+
+    Every failure is raised as an EnvironmentFault.
+    """
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
         self.topic = topic or dead_letter_topic(flow.name)
@@ -80,19 +83,19 @@ class DeadLetters:
         self._source = source
         self._target = target
         self._is_there = False
-        # What is known of the topic of this id, so that not all of it is read again and again.
+        # Cached knowledge about the topic with this id, so that it is not read completely each time.
         self._topic_id: TopicId = TopicId("")
         self._read_to = 0
         self._seen: set[LaneId] = set()
-        """Of which lanes there is anything in front of that."""
+        """Lanes that have records before that offset."""
         self._last: dict[LaneId, int] = {}
-        """Where the record stands that was put there last."""
+        """The offset of the record that was put into the topic last, by lane."""
 
     async def park(self, place: Place, end: int, origin: Origin, behind: int = -1) -> Lying:
-        """See that all records of the source from `place` to `end` lie in the topic.
+        """Make sure that all source records from `place` to `end` are in the topic.
 
-        What may be there already lies at offset `behind` of the topic or behind it. Raises NotParked when the source
-        does not give the records, or the target does not take them.
+        Records that may already be there are at offset `behind` of the topic or later. Raises NotParked when the source
+        does not return the records, or the target does not accept them.
         """
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
@@ -103,9 +106,9 @@ class DeadLetters:
                     return await self._park(source, writer, place, end, origin, there)
 
     async def keep(self, place: Place, data: bytes, origin: Origin, behind: int = -1) -> int:
-        """See that the only record of the batch `data`, which was to be copied from `place`, lies in the topic; where.
+        """Make sure that the only record of the batch `data` is in the topic; return its offset there.
 
-        Raises NotParked.
+        The record was to be copied from `place`. Raises NotParked.
         """
         with _not_parked():
             (record,) = decode(data, 0, len(data))
@@ -123,10 +126,10 @@ class DeadLetters:
     async def bring_back(
         self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int = -1
     ) -> list[Returned]:
-        """Append the records from `place` to `end` to a partition of the target, each once; where all of them stand.
+        """Append the records from `place` to `end` to a target partition, each once; return where all of them are.
 
-        What was brought back before stays where it is, also where that is another topic. `since`: where the first of
-        them lies, if that is known.
+        A record that was brought back before stays where it is, even if that is another topic. `since` is the offset of
+        the first of these records in the topic, if it is known.
         """
         try:
             async with self._writer(place.lane) as writer:
@@ -142,11 +145,11 @@ class DeadLetters:
         return [returned[offset] for offset in sorted(returned)]
 
     async def returned(self, place: Place, end: int, since: int = -1) -> list[Returned]:
-        """What was brought back of the records from `place` to `end`; nothing where there is no topic."""
+        """Return which records from `place` to `end` were brought back; none if the topic does not exist."""
         return await self._receipts(place, end, since) if await self._exists() else []
 
     async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
-        """What was brought back of all lanes, as far as receipts stand at offset `since` or behind it."""
+        """Return which records of all lanes were brought back, from the receipts at offset `since` or later."""
         found: dict[LaneId, list[Returned]] = {}
         if await self._exists():
             async with aclosing(self._all(since)) as letters:
@@ -157,16 +160,16 @@ class DeadLetters:
         return {lane: sorted(each) for lane, each in found.items()}
 
     async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
-        """What lies in the topic of the records from `place` to `end`; nothing where there is no topic.
+        """Return which records from `place` to `end` are in the topic; none if the topic does not exist.
 
-        `compared`: where some of it lies there, the source is read as well. Raises NotParked when it does not give the
-        records.
+        If `compared` is set and some of the records are in the topic, the source is read as well. Raises NotParked when
+        it does not return the records.
         """
         there = await self._there(place, end, -1) if await self._exists() else {}
         lacks = await self._lacks(place, end, there) if compared and there else -1
         return Lying(len(there), min(there.values(), default=-1), lacks=lacks)
 
-    # how
+    # The implementation of the methods above.
 
     def _check(self, source: LogReader, place: Place) -> None:
         key = LaneKey.parse(place.lane)
@@ -174,7 +177,7 @@ class DeadLetters:
             raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
 
     async def _lacks(self, place: Place, end: int, there: There) -> int:
-        """The first offset of the source whose record is not `there`; -1: there is none."""
+        """Return the first source offset whose record is not in `there`; -1 if there is none."""
         with _not_parked():
             async with open_logs(self._flow.source, self._source, [place.topic]) as source:
                 self._check(source, place)
@@ -223,7 +226,11 @@ class DeadLetters:
         return where
 
     async def _receipts(self, place: Place, end: int, since: int, *, settled: bool = False) -> list[Returned]:
-        """Raises EnvironmentFault, ConfigError where no topic is seen: that is no word on what was done."""
+        """Return which records of this range were brought back.
+
+        Raises EnvironmentFault, and ConfigError if the topic is not visible, because that says nothing about what was
+        done.
+        """
         async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
             found = [
                 Returned(letter.place.offset, letter.returned) async for _, letter, _ in letters if letter.returned
@@ -231,8 +238,10 @@ class DeadLetters:
         return sorted(found)
 
     async def _there(self, place: Place, end: int, behind: int) -> There:
-        """Which records lie in the topic, by source offset and content: a source that was truncated has had others at
-        these offsets. Where they stand."""
+        """Return the offsets of the records in the topic, by source offset and content.
+
+        The content is part of the key because a truncated source has had other records at these offsets.
+        """
         found: There = {}
         async with aclosing(self._letters(place, end, behind, settled=True)) as letters:
             async for at, letter, record in letters:
@@ -243,9 +252,9 @@ class DeadLetters:
     async def _letters(
         self, place: Place, end: int, since: int, *, settled: bool
     ) -> AsyncGenerator[tuple[int, Letter, Record]]:
-        """Letters and receipts of these source offsets, in the order in which they were written, with where they stand.
+        """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
 
-        `settled`: all that is written by now, once it is decided whether it counts.
+        If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
         """
         async with aclosing(self._all(since, place.lane, settled=settled)) as letters:
             async for at, letter, record in letters:
@@ -255,7 +264,7 @@ class DeadLetters:
     async def _all(
         self, since: int, lane: LaneId | None = None, *, settled: bool = False
     ) -> AsyncGenerator[tuple[int, Letter, Record]]:
-        """The same of all lanes; of this one from where anything of it may stand."""
+        """Yield the same for all lanes. For a given lane, begin where its first record may be."""
         async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
             named = TopicPartition(self.topic, 0)
             start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
@@ -296,7 +305,7 @@ class DeadLetters:
             await admin.close()
 
     async def _create(self) -> None:
-        """See that the topic is there."""
+        """Create the topic if it does not exist."""
         if self._is_there:
             return
         admin = KafkaTopicAdmin(self._target, PATIENCE_S)
@@ -316,7 +325,11 @@ class DeadLetters:
 
     @asynccontextmanager
     async def _writer(self, lane: LaneId) -> AsyncGenerator[Any]:
-        """Nobody else writes of this lane from here on, and what others wrote is decided."""
+        """Provide a writer for this lane.
+
+        No other client can write for the lane from now on, and the transactions of earlier writers are committed or
+        aborted.
+        """
         writer: Any = AIOKafkaProducer(
             bootstrap_servers=",".join(self._target.bootstrap),
             client_id="mirrord",
@@ -334,7 +347,7 @@ class DeadLetters:
         except TimeoutError:
             raise EnvironmentFault(f"no answer from {self._flow.target} within {PATIENCE_S:g} s") from None
         except BaseException:
-            self._is_there = False  # that it was there is no word on whether it still is
+            self._is_there = False  # the topic may have been deleted since it was last seen
             raise
         finally:
             with suppress(Exception):
@@ -345,7 +358,10 @@ class DeadLetters:
 async def _records(
     logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
 ) -> AsyncGenerator[list[Record]]:
-    """Those of a batch at a time that a reader would see. Raises ValueError for one that cannot be read."""
+    """Yield the records that a reader would see, one batch at a time.
+
+    Raises ValueError for a batch that cannot be read.
+    """
     async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
         async for batch in batches:
             if not batch.aborted and not batch.header.attributes & CONTROL:
@@ -368,8 +384,8 @@ async def _transaction(writer: Any) -> AsyncGenerator[None]:
 
 
 async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Where it stands."""
-    # A batch of its own: aiokafka's `send` takes no record with neither key nor value.
+    """Send the record and return its offset."""
+    # This needs a separate batch, because aiokafka's `send` accepts no record with neither key nor value.
     batch = writer.create_batch()
     when = record.time_ms if record.time_ms != NO_TIME else None
     batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
@@ -380,7 +396,10 @@ async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequen
 
 
 def _content(record: Record, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
-    """Tells records apart. Times count for nothing: where the source has none, the letter has that of its parking."""
+    """Return a digest that distinguishes records.
+
+    Timestamps are ignored: if a source record has none, its letter has the time when it was parked.
+    """
     return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
 
 

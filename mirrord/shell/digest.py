@@ -1,4 +1,4 @@
-"""What a record holds, in a few bytes: to find the same record in two logs without keeping either."""
+"""A digest of a record's content in a few bytes, to find the same record in two logs without keeping either record."""
 
 import hashlib
 
@@ -8,7 +8,10 @@ _BYTES = 16
 
 
 def digest(record: Record, *, timed: bool) -> bytes:
-    """Of key, value and headers; of the time only if `timed`, for a target may set its own. Never of the offset."""
+    """Return the digest of key, value and headers.
+
+    The time is included only if `timed`, because a target may set its own time. The offset is never included.
+    """
     parts: list[bytes | None] = [record.key, record.value]
     for name, value in record.headers:
         parts += (name.encode(), value)

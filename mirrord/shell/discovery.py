@@ -1,9 +1,9 @@
-"""Which lanes a flow should have: looks at both clusters, creates and grows target topics.
+"""Finds out which lanes a flow should have: examines both clusters, creates target topics and adds partitions.
 
-A fault of one topic is told for that topic and stops no other one. What one look does not show is not believed gone: a
-broker that has just started may not know all topics yet, so a topic is gone when it is missing twice in a row. A broker
-answers that a topic is created before it shows the topic, with many topics by seconds: those that it shows are not held
-up by the others, and none of them is created again meanwhile.
+A fault of one topic is reported for that topic and does not affect any other. A topic that one response does not list
+is not considered deleted: a broker that has just started may not know all topics yet, so a topic is gone only if it is
+missing twice in a row. A broker reports a topic as created before it lists the topic; with many topics this takes
+seconds. Topics that are listed are not delayed by the others, and none of the others is created again in the meantime.
 """
 
 import asyncio
@@ -28,25 +28,26 @@ from policies.flows import naming_of, selection_of
 from policies.selecting import Selection
 
 SHOWN_WITHIN_S = 0.5
-"""So long a refresh waits for what it has done to be shown; what is shown later has its turn in the next one."""
+"""How long a refresh waits until the target lists its changes. Changes that appear later are handled by the next
+refresh."""
 NOT_SHOWN_AFTER_S = 10.0
-"""What is not shown by then is told for its topic."""
+"""A change that is not visible after this time is reported as a fault of its topic."""
 GIVEN_UP_AFTER_S = 60.0
-"""What is not shown by then was undone by somebody, or lost: it is done again."""
+"""A change that is not visible after this time was reverted by another client, or lost, so it is made again."""
 POLL_S = 0.1
 SOON_S = 0.5
-"""Until the next look when one is due soon."""
+"""Time until the next refresh when one is due soon."""
 REPEAT_S = 5.0
-"""Topics that are looked for only at the start are looked for again while that failed."""
+"""Interval at which a failed search for topics is repeated, if topics are only searched for at the start."""
 _TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
 
 SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
-"""With which settings the copies of these source topics are created; a topic that is left out gets none of its own."""
+"""Returns the configs with which the copies of these source topics are created; omitted topics get no configs."""
 Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
-"""Tells the ledger the names that were chosen; afterwards the flow's ledger, as `Claims` knows it, says what counts."""
+"""Records the chosen names in the ledger. After that, the flow's ledger as `Claims` knows it is decisive."""
 Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
-"""Takes the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
-done for them. Raises EnvironmentFault: then this refresh does nothing."""
+"""Receives the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
+done for them. If it raises EnvironmentFault, this refresh does nothing."""
 
 log = structlog.get_logger()
 
@@ -56,31 +57,31 @@ class Discovered(msgspec.Struct, frozen=True):
 
     lanes: tuple[PlannedLane, ...]
     facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
-    """What was done, to be written into the ledger."""
+    """The changes that were made, to be written to the ledger."""
     faults: Mapping[str, str]
-    """Source topics that are not copied, or not wholly, and why."""
+    """Source topics that are not copied, or not completely, with the reasons."""
     remarks: Mapping[str, str]
     notice: str
-    """One line about the flow, for people; or nothing."""
+    """One line about the flow for operators, or an empty string."""
     source: ClusterTopics
     target: ClusterTopics
     unshown: bool = False
-    """The target does not show yet all that was done: a look is due soon."""
+    """Whether the target does not list all changes yet, so that another refresh is due soon."""
     names: Mapping[str, str] = {}
-    """Of the copies, by source topic."""
+    """The names of the copies, by source topic."""
 
     def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
-        """The same, with more topics that are not copied."""
+        """Return the same result with more topics that are not copied."""
         return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
 
     def note(self, more: Iterable[str]) -> str:
-        """The first of all faults and remarks, `more` among them, and how many others there are; empty: none."""
+        """Return the first of all faults and remarks, including `more`, and the number of others; empty if none."""
         lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
         return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
 
 
 def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
-    """The hazards that a running flow tells, one line each."""
+    """Return the hazards that a running flow reports, one line each."""
     known = ledger.lanes if ledger is not None else {}
     begins: dict[str, int] = {}
     for lane in found.lanes:
@@ -100,12 +101,12 @@ class Looked(NamedTuple):
 
 
 class Done(NamedTuple):
-    """A creation or growth that the target has answered and not shown yet."""
+    """A creation or partition increase that the target has confirmed but does not list yet."""
 
     step: CreateTopic | GrowTopic
     settings: Mapping[str, str]
     at: float
-    """When, on the event loop's clock."""
+    """The time of the change, on the event loop's clock."""
 
 
 class Discovery:
@@ -127,28 +128,32 @@ class Discovery:
         self._target_name: Callable[[str], str] = naming_of(flow).target_topic
         self._settings_of = settings_of
         self._done: dict[str, Done] = {}
-        """By target topic."""
+        """Changes that are not visible yet, by target topic."""
         self._told: dict[str, str] = {}
         self._noticed = ""
 
     @property
     def selection(self) -> Selection:
-        """Which topics are copied, and why the others are not."""
+        """The rule that says which topics are copied, and why the others are not."""
         return self._selection
 
     def go_on_from(self, former: "Discovery") -> None:
-        """Take over what another one of the same flow has done and not seen yet."""
+        """Take over the changes that another instance for the same flow has made but not seen yet."""
         self._done = former._done
 
     async def look(self) -> Looked:
-        """What there is, and what there is to do; nothing is done. Raises EnvironmentFault when there is no answer."""
+        """Return the topics of both clusters and the plan, without making changes.
+
+        Raises EnvironmentFault when a cluster does not answer.
+        """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         return Looked(source, target, self._plan(source, target))
 
     async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
-        """Look, create and grow what is missing, look again. Raises EnvironmentFault when a cluster does not answer.
+        """Read both clusters, create topics and partitions that are missing, and read again.
 
-        Without `bind` nothing is created whose name has to be in the ledger first.
+        Without `bind`, no topic is created whose name must be in the ledger first. Raises EnvironmentFault when a
+        cluster does not answer.
         """
         source, target = await asyncio.gather(self._source.look(), self._target.look())
         if note is not None:
@@ -171,7 +176,7 @@ class Discovery:
             self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
             target = await self._until_shown(target)
             plan = self._plan(source, target).without_unbound()
-            # Somebody else may have done it in the meantime.
+            # Another client may have made the change in the meantime.
             missing = {step.source.name for step in (*plan.create, *plan.grow)}
             faults = {topic: line for topic, line in faults.items() if topic in missing}
         facts = self._facts(target)
@@ -217,20 +222,20 @@ class Discovery:
         return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
 
     async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
-        """With which settings the target topics are created; or why that is not known, for each source topic."""
+        """Return the configs of the new target topics, or why they are unknown, for each source topic."""
         if not steps or self._settings_of is None:
             return {}, {}
         try:
             return await self._settings_of([step.source.name for step in steps]), {}
         except EnvironmentFault as fault:
-            # A copy without its source's settings could lose what it is given.
+            # A copy that is created without its source's configs could lose records that are written to it.
             line = "the target topic {} is not created yet, as its settings are not known: {}"
             return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
 
     async def _create(
         self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
     ) -> dict[str, str]:
-        """The source topics whose target topic was refused, and why."""
+        """Create the target topics; return the source topics whose target topic was refused, with the reasons."""
         rule = self._flow.replication_factor
         shapes = {
             step.target_topic: TopicShape(
@@ -241,7 +246,8 @@ class Discovery:
             for step in steps
         }
         refused = await self._target.admin.create(shapes) if shapes else {}
-        # A broker that is only away for a moment counts, so nothing is capped before it was refused.
+        # A broker that is only briefly unavailable counts, so the factor is not lowered before the target has refused
+        # it.
         smaller = {
             name: msgspec.structs.replace(shapes[name], replication_factor=factor)
             for name, reason in refused.items()
@@ -276,10 +282,10 @@ class Discovery:
             self._done[name] = Done(step, settings.get(step.source.name, {}), at)
 
     async def _until_shown(self, target: ClusterTopics) -> ClusterTopics:
-        """The target once it shows what was done, or what it shows when that takes too long."""
+        """Wait until the target lists the changes, but not too long; return what it lists."""
         deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
         while True:
-            # Those alone: thousands of topics need not be told again for the sake of one.
+            # Only these topics are read again: thousands of topics need not be listed again because of one.
             target = await self._target.look_for(target, list(self._done))
             shown = all(_is_shown(name, done, target) for name, done in self._done.items())
             if shown or asyncio.get_running_loop().time() > deadline:
@@ -287,7 +293,7 @@ class Discovery:
             await asyncio.sleep(POLL_S)
 
     def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
-        """What the target shows of what was done; that is over."""
+        """Return facts about the changes that the target lists now, and stop waiting for these changes."""
         facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
         for name, done in list(self._done.items()):
             if _is_shown(name, done, target):
@@ -308,7 +314,7 @@ class Discovery:
         self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
 
     def _tell(self, lines: dict[str, str]) -> None:
-        """Each fault and remark is logged when it comes up or changes, not at every refresh."""
+        """Log each fault and remark when it appears or changes, not at every refresh."""
         for topic, line in lines.items():
             if self._told.get(topic) != line:
                 log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
@@ -318,7 +324,10 @@ class Discovery:
 
 
 def next_look_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
-    """Until the next refresh; None: it needs none. `untold`: the ledger could not be told of something yet."""
+    """Return the time until the next refresh; None if none is needed.
+
+    `untold` means that a fact could not be written to the ledger yet.
+    """
     if last is not None and last.unshown:
         return SOON_S
     if flow.refresh_ms is not None:
@@ -327,7 +336,7 @@ def next_look_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> f
 
 
 class _Memory:
-    """A cluster's topics, where one that is missing once is still there."""
+    """A cluster's topics. A topic that is missing only once is still included."""
 
     def __init__(self, admin: TopicAdmin) -> None:
         self.admin = admin
@@ -339,7 +348,10 @@ class _Memory:
         return msgspec.structs.replace(view, topics={**before, **view.topics})
 
     async def look_for(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
-        """Right after a look, for these topics alone; what is missing now does not count as missing twice."""
+        """Look up these topics alone, right after `look`.
+
+        A topic that is missing now does not count as missing twice.
+        """
         found = (await self.admin.look(names)).topics
         self._seen = {**self._seen, **found}
         return msgspec.structs.replace(view, topics={**view.topics, **found})

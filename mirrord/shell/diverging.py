@@ -1,4 +1,4 @@
-"""Reads what stands on one side only, counts it, and keeps it as Parquet."""
+"""Reads the records that are on one side only, counts them, and stores them as Parquet."""
 
 import asyncio
 import importlib
@@ -51,7 +51,7 @@ _SCHEMA: Any = arrow.schema(
 
 
 class Diverging(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch of one side, with what it holds."""
+    """A stretch of one side, with the number of records in it."""
 
     flow: str
     side: Side
@@ -61,12 +61,12 @@ class Diverging(msgspec.Struct, frozen=True, kw_only=True):
     start: int
     """The first record's offset."""
     end: int
-    """Behind the last one."""
+    """The offset after the last record."""
     records: int
 
 
 class Rows:
-    """A Parquet file that appears whole or not at all."""
+    """A Parquet file that appears completely or not at all."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "divergence.parquet"
@@ -81,7 +81,7 @@ class Rows:
             raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
 
     def take(self, told: dict[str, object], record: Record) -> None:
-        """One record."""
+        """Add one record."""
         headers = [{"key": name, "value": value} for name, value in record.headers]
         row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
         self._rows.append({**told, **row, "headers": headers})
@@ -89,7 +89,7 @@ class Rows:
             self._flush()
 
     def finish(self) -> None:
-        """Nothing more comes: the file takes its name. Raises EnvironmentFault."""
+        """Finish the file and give it its final name. Raises EnvironmentFault."""
         try:
             self._flush()
             self._writer.close()
@@ -98,7 +98,7 @@ class Rows:
             raise EnvironmentFault(f"{self._path} cannot be written: {error.strerror or error}") from None
 
     def drop(self) -> None:
-        """Leave nothing behind, unless it is finished."""
+        """Remove the temporary file, unless `finish` has renamed it."""
         self._part.unlink(missing_ok=True)
 
     def _flush(self) -> None:
@@ -109,7 +109,7 @@ class Rows:
 async def diverge(
     config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: Rows | None
 ) -> list[Diverging]:
-    """What stands on one side only. Raises LedgerMissing and other EnvironmentFaults."""
+    """Return the stretches that are on one side only. Raises LedgerMissing and other EnvironmentFaults."""
     state, gaps, _ = await read_told(config, flow)
     verdicts: dict[LaneId, list[Verdict]] = {}
     for gap in gaps:
@@ -155,7 +155,7 @@ async def diverge(
 
 
 async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
-    """Source partitions that the flow is to copy, and of which nothing is copied. Raises EnvironmentFault."""
+    """Return source partitions that the flow should copy and of which nothing is copied. Raises EnvironmentFault."""
     survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
     if isinstance(survey, EnvironmentFault):
         raise survey
@@ -171,7 +171,7 @@ async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: S
 
 
 async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[LaneState]:
-    """Lanes whose topics are there on both sides, of topics that match one of the regexes, if any."""
+    """Return the lanes whose topics exist on both sides, limited to topics that match one of the regexes, if any."""
     patterns = [re.compile(pattern) for pattern in topics]
     wanted = [
         lane
@@ -197,7 +197,7 @@ async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
 
 
 def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
-    """Whoever copies into the same target topic: behind a mark, too, there may be copies."""
+    """Return the producer ids of all lanes into the same target topic, because copies may also be after a mark."""
     return frozenset(
         each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
     )
@@ -213,7 +213,7 @@ async def _since(
     waiting: Sequence[TopicPartition],
     since_ms: int | None,
 ) -> Since:
-    """The first record of that time or a later one, on both sides."""
+    """Return the first record of that time or later in each partition, on both sides."""
     if since_ms is None:
         return None, None
     source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)
@@ -243,7 +243,7 @@ async def _read(
     *,
     committed: bool,
 ) -> Diverging:
-    """What a reader finds there, without copies."""
+    """Read a stretch as a consumer does, without copies."""
     told: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
     told |= {"topic": named.topic, "partition": named.partition}
     count, first, last = 0, stretch.start, stretch.start - 1

@@ -1,4 +1,4 @@
-"""Where a daemon answers over HTTP."""
+"""The address at which a daemon answers over HTTP."""
 
 import ipaddress
 import socket
@@ -10,12 +10,15 @@ DEFAULT_PORT = 8182
 
 
 def configured(http: HttpConfig) -> str:
-    """The address of a daemon with this configuration; it is another port when the first one was taken."""
+    """Return the address of a daemon with this configuration. The daemon uses another port if this one was taken."""
     return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
 
 
 def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
-    """Where others find a daemon that listens there: "every address" is none that they could ask."""
+    """Return the address for clients of a daemon that listens there.
+
+    The wildcard address is replaced by the host name, because clients cannot connect to it.
+    """
     if given is not None:
         return given
     try:

@@ -1,4 +1,4 @@
-"""Effective settings of topics and brokers, for looking: whoever set them, the value that counts."""
+"""Reads the effective configs of topics and brokers: the values that apply, regardless of who set them."""
 
 # pyright: reportMissingTypeStubs=false
 
@@ -12,11 +12,11 @@ from mirrord.shell.topics import Admin
 
 TOPICS_AT_ONCE = 500
 _OF_TOPIC = 1
-"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as it travels."""
+"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as encoded in the protocol."""
 
 
 class Effective(NamedTuple):
-    """Settings by name, and which of them are set on the topic itself."""
+    """Configs by name, and the names of those that are set on the topic itself."""
 
     values: dict[str, str]
     own: frozenset[str]
@@ -25,7 +25,7 @@ class Effective(NamedTuple):
 async def topic_settings(
     cluster: ClusterConfig, topics: Sequence[str], keys: Iterable[str], timeout_s: float
 ) -> dict[str, Effective]:
-    """Of the topics that may be seen; the others are left out. Raises Unreachable."""
+    """Return the configs of the topics that may be described; other topics are omitted. Raises Unreachable."""
     wanted = dict.fromkeys(keys)
     found: dict[str, Effective] = {}
     async with Admin(cluster, timeout_s) as admin:
@@ -42,7 +42,7 @@ async def topic_settings(
 async def broker_settings(
     cluster: ClusterConfig, node: int, keys: Iterable[str], timeout_s: float
 ) -> dict[str, str] | None:
-    """Of one broker; None when they may not be seen. Raises Unreachable."""
+    """Return the configs of one broker; None if they may not be described. Raises Unreachable."""
     wanted = ConfigResource(ConfigResourceType.BROKER, str(node), dict.fromkeys(keys))
     async with Admin(cluster, timeout_s) as admin:
         for code, _, entries in _told(await admin.describe_configs([wanted])):
@@ -52,6 +52,6 @@ async def broker_settings(
 
 
 def _told(answers: object) -> list[tuple[int, str, list[tuple[Any, ...]]]]:
-    """Error code, resource and entries of each resource."""
+    """Return the error code, the name and the entries of each resource."""
     resources = (resource for answer in cast(Any, answers) for resource in answer.resources)
     return [(code, name, entries) for code, _, _, name, entries in resources]

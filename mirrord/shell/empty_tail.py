@@ -1,8 +1,8 @@
 """Whether a compacted partition ends without records: tombstones are removed, and offsets without a record remain.
 
-An answer without records proves nothing if other partitions were asked for in the same request: they may have used up
-its bytes, and then the broker returns nothing for the rest. So the partition is the only one in the request, without a
-session. Then the broker returns at least one batch if there is any below the end (KIP-74).
+A response without records proves nothing if the request includes other partitions. They may have used up its bytes, and
+then the broker returns nothing for the rest. So the partition is the only one in the request, without a session. Then
+the broker returns at least one batch if there is any below the end (KIP-74).
 """
 
 from mirrord.shell.links import ask
@@ -11,15 +11,15 @@ from mirrord.wire import fetch
 from mirrord.wire.apis import FETCH, FETCH_BY_TOPIC_ID
 
 ONE_BATCH = 1
-"""The first batch comes whole, whatever the limit is."""
+"""The first batch is sent completely, whatever the limit is."""
 _LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
 _NO_SESSION, _NOT_IN_A_SESSION = 0, -1
 
 
 async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
-    """The offset below which there are no records from this position on, transactions that are open included.
+    """Return the offset below which there are no records from this position on; open transactions count as records.
 
-    -1 when there are records, or when the leader does not say. Raises EnvironmentFault, WireError.
+    Return -1 if there are records, or if the leader does not say. Raises EnvironmentFault, WireError.
     """
     leader = view.leader(partition)
     if leader is None:
@@ -31,12 +31,12 @@ async def empty_until(view: ClusterView, partition: PartitionId, position: int) 
     step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
     body = fetch.encode(version, _LIMITS, step)
     response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))
-    # A broker that throttles the connection answers without partitions, or without records (KIP-219).
+    # A broker that throttles the connection responds without partitions, or without records (KIP-219).
     if response.error or response.throttle_ms or len(response.partitions) != 1:
         return -1
     (fetched,) = response.partitions
     if fetched.error or fetched.records_end > fetched.records_start or fetched.diverging_end >= 0:
         return -1
-    if fetched.preferred_read_replica >= 0:  # another replica is to be asked, so this one gives nothing (KIP-392)
+    if fetched.preferred_read_replica >= 0:  # another replica must be asked, as this one returns nothing (KIP-392)
         return -1
     return min(fetched.high_watermark, fetched.last_stable_offset)

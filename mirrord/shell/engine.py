@@ -1,7 +1,8 @@
-"""What runs replicators, as supervision sees it: processes on Ray (`actors.engine`) or tasks of this process.
+"""How supervision runs replicators: as processes on Ray (`actors.engine`) or as tasks of this process.
 
-Liveness is advice, the target log is truth: `ReplicatorDead` is said only when the process is known to have ended, and
-then nothing more can be written by it than what was already on its way. Everything else is `ReplicatorUnsure`.
+Liveness is advice; the target log is the truth. `ReplicatorDead` is raised only if the process is known to have ended.
+After that it can write nothing more, except for batches that were already in flight. Every other failure is
+`ReplicatorUnsure`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,61 +15,68 @@ from mirrord.model.names import LaneId
 
 
 class ReplicatorDead(EnvironmentFault):
-    """The replicator's process has ended."""
+    """Raised when the replicator's process has ended."""
 
 
 class ReplicatorUnsure(EnvironmentFault):
-    """The replicator did not answer in time, or cannot be reached; it may live and go on copying."""
+    """Raised when the replicator did not answer in time, or cannot be reached. It may be alive and continue to copy."""
 
 
 class ReplicatorUnreachable(ReplicatorUnsure):
-    """Nobody can be reached where the replicator ran."""
+    """Raised when nothing can be reached where the replicator ran."""
 
 
 class NodeLost(ReplicatorUnreachable):
-    """The node of the replicator counts as lost, and it will not be reached any more. A node that is only cut off goes
-    on, and so does the replicator."""
+    """Raised when the replicator's node counts as lost and will not be reached any more.
+
+    A node that is only cut off keeps running, and so does the replicator.
+    """
 
 
 class ReplicatorForeign(ReplicatorUnsure):
-    """The replicator lives, but speaks as another version does."""
+    """Raised when the replicator is alive, but uses the protocol of another version."""
 
 
 class ReplicatorHandle(Protocol):
-    """One replicator. Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else."""
+    """A handle to one replicator. Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else."""
 
     @property
     def name(self) -> str:
-        """Of this replicator and no other, ever: it stands in the ledger."""
+        """The name of this replicator, which is never used for another one, because it is recorded in the ledger."""
         ...
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Tell it of lanes that it will get. Returns when it is prepared; it may never get them."""
+        """Announce lanes to the replicator. Returns when it is prepared; it may never get these lanes."""
         ...
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Give it lanes; they start by themselves. A lane that it has already is left as it is."""
+        """Assign lanes to the replicator; they start by themselves. A lane that it already has is left as it is."""
         ...
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Let it drain lanes; for each how it was left."""
+        """Make the replicator drain lanes; return how it left each of them."""
         ...
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Let it fetch these lanes first, and those that it finds by itself; until told otherwise. Nothing rests on
-        that, and an older version does not do it."""
+        """Make the replicator fetch these lanes first, and those that it finds by itself, until the next call.
+
+        Correctness does not depend on this call, and an older version ignores it.
+        """
         ...
 
     async def report(self) -> ReplicatorReport:
-        """How it sees itself now."""
+        """Return the replicator's current view of itself."""
         ...
 
     async def greet(self) -> Greeting:
-        """Who it is and what it does; from then on it takes its orders from this process and no other."""
+        """Return what the replicator is and what it does.
+
+        From now on it takes commands from this process and no other.
+        """
         ...
 
     async def close(self, deadline_s: float) -> None:
-        """Let it drain what it has and end."""
+        """Make the replicator drain its lanes and end."""
         ...
 
     async def kill(self) -> None:
@@ -77,76 +85,87 @@ class ReplicatorHandle(Protocol):
 
 
 class GroupsHandle(Protocol):
-    """One follower of groups (`mirrord.shell.group_sync`). Calls raise ReplicatorDead or ReplicatorUnsure, and nothing
-    else."""
+    """A handle to one follower of consumer groups (`mirrord.shell.group_sync`).
+
+    Every call raises ReplicatorDead or ReplicatorUnsure, and nothing else.
+    """
 
     async def news(self) -> GroupsNews:
-        """What there is to say since it was last asked."""
+        """Return what has changed since the last call."""
         ...
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """All groups as they are now; with `reverse`, on their way back to the source."""
+        """Return all groups as they are now; with `reverse`, the groups that are synced back to the source."""
         ...
 
     async def greet(self) -> Greeting:
-        """Who it is and what it does; all positions are told anew."""
+        """Return what the follower is and what it does. After this call it reports all positions again."""
         ...
 
     async def kill(self) -> None:
-        """End it at once: it has nothing that is not known elsewhere. Raises ReplicatorUnsure when it may live on."""
+        """End it at once; all that it knows is also stored elsewhere.
+
+        Raises ReplicatorUnsure when it may still be alive.
+        """
         ...
 
 
 class Engine(Protocol):
-    """Where replicators run."""
+    """A place where replicators run."""
 
     @property
     def cores(self) -> int:
-        """How many replicators can work at the same time."""
+        """The number of replicators that can work at the same time."""
         ...
 
     @property
     def nodes(self) -> Mapping[str, int]:
-        """The nodes that replicators can run on now, and their cores; empty where there is only this process."""
+        """The nodes on which replicators can run now, with their cores; empty if there is only this process."""
         ...
 
     @property
     def hosts_all(self) -> bool:
-        """Its replicators are tasks of this process, and end with it."""
+        """Whether its replicators are tasks of this process, and end with it."""
         ...
 
     async def start(
         self, name: str, setup: FlowSetup, on_death: Callable[[], None], node: str = ""
     ) -> ReplicatorHandle:
-        """Start a replicator; `on_death` is called once, from the event loop, when it ended by itself. It runs on
-        `node` if that is possible.
+        """Start a replicator, on `node` if possible.
 
-        Raises EnvironmentFault when it does not start.
+        `on_death` is called once, from the event loop, if the replicator ends by itself. Raises EnvironmentFault when
+        it does not start.
         """
         ...
 
     async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> GroupsHandle:
-        """Start a follower of a flow's groups; the rest as `start`."""
+        """Start a follower of a flow's groups; otherwise like `start`."""
         ...
 
     async def found(self, prefix: str) -> list[str]:
-        """Who still runs that another process of this daemon started: the names that begin so."""
+        """Return the names with this prefix that another process of this daemon started and that still run."""
         ...
 
     def running(self, prefix: str) -> Sequence[ReplicatorHandle]:
-        """The replicators that this process has, and no other one has taken over: those whose names begin so."""
+        """Return the replicators with this name prefix that this process has and no other has taken over."""
         ...
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> ReplicatorHandle:
-        """A replicator that was found; the rest as `start`. Raises ReplicatorDead when it is there no more."""
+        """Attach to a replicator that was found; otherwise like `start`.
+
+        Raises ReplicatorDead when it no longer exists.
+        """
         ...
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> GroupsHandle:
-        """A follower of groups that was found; the rest as `attach`."""
+        """Attach to a follower of groups that was found; otherwise like `attach`."""
         ...
 
     async def end(self, name: str) -> None:
-        """End whoever was found under this name. Raises ReplicatorUnsure when it may live on."""
+        """End the replicator or follower that was found under this name.
+
+        Raises ReplicatorUnsure when it may still be alive.
+        """
         ...
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Replicators as tasks of this process: for tests, for small machines, and where Ray is not wanted."""
+"""Replicators as tasks of this process: for tests, for small machines, and for deployments without Ray."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,12 +21,12 @@ class ProcessEngine:
     """An `Engine` whose replicators share this event loop."""
 
     cores = 1
-    """One event loop is one core, however many the machine has."""
+    """One event loop uses one core, however many the machine has."""
     nodes: Mapping[str, int] = MappingProxyType({})
     hosts_all = True
 
     def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
-        """`topics` gives a new connection to the ledger of a flow, not opened yet."""
+        """`topics` returns a new, unopened connection to the ledger of a flow."""
         self._topics = topics
         self._running: dict[str, _Task] = {}
         self._groups: dict[str, _Groups] = {}
@@ -61,23 +61,23 @@ class ProcessEngine:
         return groups
 
     async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
-        """Nobody: what this process hosts ends with it."""
+        """Return nothing, because the replicators of another process have ended with it."""
         return []
 
     def running(self, prefix: str) -> "list[_Task]":
-        """Those that still run."""
+        """Return the replicators that still run."""
         return [task for name, task in self._running.items() if name.startswith(prefix)]
 
     async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
-        """Nobody was found. Raises ReplicatorDead."""
+        """Raise ReplicatorDead, because `found` never returns a name."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
-        """Nobody was found. Raises ReplicatorDead."""
+        """Raise ReplicatorDead, because `found` never returns a name."""
         raise ReplicatorDead(f"{name} has ended with its process")
 
     async def end(self, name: str) -> None:
-        """Nobody was found."""
+        """Do nothing, because `found` never returns a name."""
 
     async def close(self) -> None:
         """End everything that still runs."""
@@ -96,44 +96,44 @@ class _Task:
         self._running = running
 
     async def end_when_lost(self, on_death: Callable[[], None]) -> None:
-        """A replicator without a lease has nothing to do, ever: another one can take its place."""
+        """End the replicator when its lease is lost. It never has work again, and another one can take its place."""
         await self._replicator.until_lost()
         if self._running.pop(self.name, None) is not None:
             await self._replicator.close(0)
             on_death()
 
     async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Tell it of lanes to come."""
+        """Announce lanes to the replicator."""
         self._check()
         await self._replicator.prepare(lanes)
 
     async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
-        """Give it lanes."""
+        """Assign lanes to the replicator."""
         self._check()
         await self._replicator.assign(lanes)
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
-        """Let it drain lanes."""
+        """Make the replicator drain lanes."""
         self._check()
         return await self._replicator.part_with(lanes, deadline_s)
 
     async def hurry(self, lanes: Sequence[LaneId]) -> None:
-        """Let it fetch these first."""
+        """Make the replicator fetch these lanes first."""
         self._check()
         self._replicator.hurry(lanes)
 
     async def report(self) -> ReplicatorReport:
-        """How it is now."""
+        """Return the replicator's current view of itself."""
         self._check()
         return self._replicator.report()
 
     async def greet(self) -> Greeting:
-        """Who it is; another daemon asks."""
+        """Return what the replicator is and what it does, when another daemon asks."""
         report = msgspec.msgpack.encode(await self.report())
         return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
 
     async def close(self, deadline_s: float) -> None:
-        """Let it drain what it has and end."""
+        """Make the replicator drain its lanes and end."""
         self._check()
         del self._running[self.name]
         self._unwatch()
@@ -143,7 +143,7 @@ class _Task:
             raise ReplicatorUnsure(str(error)) from error
 
     async def kill(self) -> None:
-        """End it without waiting for what is on its way."""
+        """End it without waiting for batches in flight."""
         if self._running.pop(self.name, None) is not None:
             self._unwatch()
             await self._replicator.close(0)
@@ -166,12 +166,12 @@ class _Groups:
         self._running = running
 
     async def news(self) -> GroupsNews:
-        """What there is to say since it was last asked."""
+        """Return what has changed since the last call."""
         self._check()
         return self._sync.news()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """All groups as they are now."""
+        """Return all groups as they are now."""
         self._check()
         try:
             return await self._sync.report(reverse=reverse)
@@ -179,11 +179,11 @@ class _Groups:
             raise ReplicatorUnsure(str(error)) from error
 
     async def greet(self) -> Greeting:
-        """It never had another process to take orders from."""
+        """Raise ReplicatorUnsure, because the follower never took commands from another process."""
         raise ReplicatorUnsure(f"{self.name} is of this process")
 
     async def kill(self) -> None:
-        """End it."""
+        """End the follower."""
         if self._running.pop(self.name, None) is not None:
             await self._sync.close()
 

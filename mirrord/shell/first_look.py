@@ -1,7 +1,7 @@
-"""The first look at the source topics of a flow: resolves their start offsets and keeps them in the ledger.
+"""The first look at the source topics of a flow: resolves their start offsets and stores them in the ledger.
 
-This happens before target topics are created and before lanes open, so an outage of the target, a pause or a conflict
-does not move the offset at which a partition begins (`mirrord.ledger.first_seen`).
+This happens before target topics are created and before lanes open. So an outage of the target, a pause or a conflict
+does not change the offset at which a partition begins (`mirrord.ledger.first_seen`).
 """
 
 import asyncio
@@ -28,16 +28,16 @@ from mirrord.shell.recorder import Recorder
 from policies.flows import selection_of
 
 ANSWER_S = 5.0
-"""A partition whose offset is not known by then is asked for again at the next look."""
+"""A partition whose offset is not known after this time is asked for again in the next refresh."""
 RETRY_S = 0.2
 PARTITIONS_AT_ONCE = 10_000
-"""Of one question and one fact, which must fit into a record."""
+"""Largest number of partitions in one request and in one fact, which must fit into a record."""
 
 log = structlog.get_logger()
 
 
 class FirstLook:
-    """Of one flow under one configuration."""
+    """Resolves the start offsets of one flow under one configuration."""
 
     def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
         self._flow = flow
@@ -46,9 +46,9 @@ class FirstLook:
         self._selected = Selected(flow.topics, flow.exclude, policy)
 
     async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:
-        """Keep which of the selected topics are seen for the first time, and resolve their start offsets.
+        """Record which of the selected topics are seen for the first time, and resolve their start offsets.
 
-        Raises EnvironmentFault while the ledger does not take them: until then no lane of such a topic may open.
+        Raises EnvironmentFault while the ledger does not accept them; until then no lane of such a topic may open.
         """
         state = recorder.state
         if missing := resolvable(state, topics, self._flow.start_at):
@@ -93,7 +93,7 @@ class FirstLook:
         return TopicStarts(starts.topic, starts.topic_id, self._flow.start_at(starts.topic), tuple(offsets))
 
     async def _offsets(self, partitions: Iterable[PartitionId], cluster_id: ClusterId) -> dict[PartitionId, int]:
-        """The configured start offset of each partition whose leader answers in time."""
+        """Return the configured start offset of each partition whose leader answers in time."""
         options = ConnectionOptions(request_timeout_s=ANSWER_S)
         view = ClusterView(self._flow.source, self._source, BufferPool(), options, cluster_id)
         asks = Asks(view, read_committed=self._flow.isolation == "read_committed")
@@ -115,7 +115,7 @@ class FirstLook:
             async with asyncio.timeout(ANSWER_S):
                 await asyncio.gather(*map(find, partitions))
         except TimeoutError:
-            pass  # the others are asked for again
+            pass  # the other partitions are asked for again
         finally:
             asks.close()
             await view.close()
@@ -146,7 +146,7 @@ def _chunks(topics: Iterable[Topic]) -> Iterator[list[Topic]]:
     chunk: list[Topic] = []
     size = 0
     for topic in topics:
-        size += topic.partitions + 10  # the name and the id
+        size += topic.partitions + 10  # 10 accounts for the name and the id
         if chunk and size > PARTITIONS_AT_ONCE:
             yield chunk
             chunk, size = [], topic.partitions + 10

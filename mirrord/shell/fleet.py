@@ -1,7 +1,7 @@
-"""The replicators of one flow under one lease: carries out what `cluster.reconcile` plans, and watches over them.
+"""The replicators of one flow under one lease: carries out what `cluster.reconcile` plans, and monitors them.
 
-A lane stands with a replicator from the moment that the replicator is told of it until it gave the lane back or is
-gone. Calls run beside each other, so that a slow replicator holds up nobody else's lanes.
+A lane belongs to a replicator from the moment that it is assigned until the replicator has given it back or is gone.
+Calls run concurrently, so that a slow replicator does not hold up the lanes of others.
 """
 
 import asyncio
@@ -47,20 +47,21 @@ from mirrord.shell.tasks import tell_failure
 from mirrord.shell.wanted import Wanted
 
 REPEAT_S = 3.0
-"""A lane that a replicator was told of and does not report after so long is told again."""
+"""A lane that its replicator does not report within this time after the assignment is assigned again."""
 UNREACHABLE_S = 3.0
-"""A replicator that nobody could reach for so long is given up: its process or its node is gone, or cut off."""
+"""A replicator that was unreachable for this long is given up: its process or its node is gone, or cut off."""
 SILENT_S = 10.0
-"""A replicator that has not answered for so long, or whose loop has not come round, is ended: its lanes stand still."""
+"""A replicator that does not answer, or whose event loop hangs, for this long is ended: its lanes make no progress."""
 RETIRED_AT_ONCE = 16
 RETIRE_PAUSE_S = 0.5
-"""Lanes that leave a replicator that is to end, and the time that they have to go on elsewhere before the next ones."""
+"""Number of lanes that leave a retiring replicator at once, and the time for them to resume elsewhere before the next
+lanes leave."""
 
 log = structlog.get_logger()
 
 
 class Fleet:
-    """The replicators of one flow. `changed` is set whenever there may be another step to take."""
+    """The replicators of one flow. `changed` is set whenever another step may be due."""
 
     def __init__(
         self,
@@ -72,12 +73,12 @@ class Fleet:
         clock: Clock,
         lease: LeaseKeeper,
     ) -> None:
-        """`lease` is held."""
+        """`lease` must be held."""
         self.changed = asyncio.Event()
         self.note = ""
         """Why replicators do not start, or empty."""
         self.deaths = 0
-        """Replicators that were lost: they died, or were ended because they did not answer."""
+        """Number of replicators that were lost: they died, or were ended because they did not answer."""
         self._engine = engine
         self._setup = setup
         self._prefix = f"{instance}/{setup.flow.name}/"
@@ -97,31 +98,31 @@ class Fleet:
 
     @property
     def reports(self) -> Mapping[str, ReplicatorReport]:
-        """The last report of each replicator that serves."""
+        """The last report of each active replicator."""
         return {name: member.report for name, member in self._members.items() if member.report is not None}
 
     @property
     def last_words(self) -> list[ReplicatorReport]:
-        """The same, and the last reports of those that may go on somewhere though nobody can reach them."""
+        """The same reports, and the last ones of replicators that cannot be reached and may still be running."""
         return [*self.reports.values(), *self._cut_off.reports]
 
     def states(self) -> dict[str, HostState]:
-        """How each replicator is, by its name."""
+        """Return the state of each replicator, by its name."""
         now = self._clock.monotonic()
         return {**{name: member.health(now) for name, member in self._members.items()}, **self._cut_off.states()}
 
     def hosts(self) -> list[Host]:
-        """The replicators as they are known now."""
+        """Return the replicators as they are known now."""
         return [
             Host(each.name, each.slot, each.state, frozenset(each.lanes), frozenset(each.leaving), each.node)
             for each in self._members.values()
         ]
 
     def view(self) -> FlowView:
-        """The flow as orders go by it."""
+        """Return the view of the flow that operator commands are based on."""
         view = self._wanted.view(self._setup.flow.name, self.hosts(), self._clock.monotonic())
         lanes = [lane for report in self.reports.values() for lane in report.lanes]
-        # What a replicator tells is newer than the marks.
+        # A replicator's report is newer than the marks.
         standings = {
             lane.lane: view.standings[lane.lane]._replace(position=lane.source_offset)
             for lane in lanes
@@ -134,20 +135,20 @@ class Fleet:
         return view._replace(ends=ends, standings={**view.standings, **standings}, retrying=retrying)
 
     def place_by(self, config: ReplicatorsConfig) -> None:
-        """So many replicators from now on, and lanes placed so. Those that are too many give their lanes up first."""
+        """Set the number of replicators and the placement of lanes. Surplus replicators give up their lanes first."""
         self._wanted.place_by(config)
         self.changed.set()
 
     def want(self, lanes: Iterable[PlannedLane]) -> None:
-        """The lanes that there should be from now on."""
+        """Set the lanes that should exist from now on."""
         self._wanted.want(lanes)
         hosted = {lane for member in self._members.values() for lane in member.lanes}
         self._custody.keep(self._wanted.lanes.keys() | hosted)
         self.changed.set()
 
     def step(self) -> list[Step]:
-        """Begin the next steps, if there are any; they go on by themselves."""
-        # Until it is known what is wanted, lanes that are hosted are not taken for unwanted ones.
+        """Start the next steps, if there are any; they continue in the background."""
+        # Until the wanted lanes are known, hosted lanes must not be treated as unwanted.
         if self._closing or not self._wanted.is_known:
             return []
         hosts, now = self.hosts(), self._clock.monotonic()
@@ -172,7 +173,7 @@ class Fleet:
         return steps
 
     async def adopt(self) -> None:
-        """Take up the replicators that an earlier process of this daemon left running; their lanes go on meanwhile."""
+        """Adopt the replicators that an earlier process of this daemon left running. Their lanes continue meanwhile."""
         members = await left_running(self._engine, self._prefix)
         for member in members:
             try:
@@ -189,31 +190,34 @@ class Fleet:
         self._log.info("replicators_adopted", names=sorted(self._members), lanes=len(hosted))
 
     async def poll(self) -> None:
-        """Ask every replicator how it is. What it says of its lanes counts more than what it was told."""
+        """Ask every replicator for its state. Its report on its lanes overrides what was assigned to it."""
         asked = [member for member in self._members.values() if member.is_asked]
         await asyncio.gather(*(self._poll(member) if member.greeted else self._greet(member) for member in asked))
         self._cut_off.look(self._wanted.lanes)
 
     async def hurry(self, urgent: Collection[LaneId]) -> None:
-        """Tell every replicator which of its lanes are to be fetched first: each time, for a lane may have come back
-        to it, and once that there are none any more."""
+        """Tell every replicator which of its lanes must be fetched first.
+
+        This is repeated each time, because a lane may have returned to the replicator. It is also sent once when no
+        lane is urgent any more.
+        """
         told = {member: sorted(member.lanes.intersection(urgent)) for member in self._members.values()}
         await asyncio.gather(*(self._hurry(member, lanes) for member, lanes in told.items() if lanes or member.hurried))
 
     async def drain(self, deadline_s: float) -> None:
-        """Let all replicators drain their lanes and end; those that have not by then are ended."""
+        """Make all replicators drain their lanes and end; those that have not ended by the deadline are ended."""
         self._closing = True
         await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
         await self._end_tasks()
 
     async def abandon(self) -> None:
-        """End all replicators at once: the flow belongs to somebody else."""
+        """End all replicators at once, because the flow belongs to another daemon."""
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
         await self._end_tasks()
 
     async def part(self) -> None:
-        """Leave all replicators as they are: another process of this daemon has them."""
+        """Leave all replicators as they are, because another process of this daemon has taken them over."""
         self._closing = True
         await self._end_tasks()
         self._members.clear()
@@ -264,7 +268,7 @@ class Fleet:
         sending.add_done_callback(member.sending.discard)
 
     async def _send(self, member: Member, assignments: list[LaneAssignment]) -> None:
-        assert member.handle is not None  # noqa: S101 - only who serves is given lanes
+        assert member.handle is not None  # noqa: S101 -- only a serving replicator is given lanes
         try:
             await member.handle.assign(assignments)
         except ReplicatorDead:
@@ -284,7 +288,7 @@ class Fleet:
             return
         except ReplicatorUnsure as fault:
             self._log.warning("replicator_unsure", replicator=member.name, reason=str(fault))
-            # Asked again by the next step, if it is still wanted.
+            # The next step releases them again, if that is still wanted.
             member.leaving.difference_update(lanes)
             return
         for lane in lanes:
@@ -331,8 +335,8 @@ class Fleet:
         member.lanes.update(lanes)
 
     async def _retire(self, member: Member) -> None:
-        """Let a replicator of another program or configuration go when there are others; its lanes move in pieces."""
-        # When whatever came before it is through as well, nobody has to wait for it again.
+        """Retire a replicator of another program or configuration when there are others; its lanes move in portions."""
+        # Once the barrier of its predecessors has passed as well, no later holder has to wait for them again.
         moves_at = self._clock.monotonic() + self._custody.longest_s(member.lanes)
         while member.lanes and member.name in self._members:
             await self._poll(member)
@@ -354,7 +358,7 @@ class Fleet:
             self._died(member)
             return
         except ReplicatorForeign:
-            # It gives its lanes up; the ledger tells which ones those are.
+            # It gives up its lanes; the ledger says which lanes those are.
             member.heard = self._clock.monotonic()
             return
         except ReplicatorUnsure as fault:
@@ -372,14 +376,14 @@ class Fleet:
 
     async def _hurry(self, member: Member, lanes: Sequence[LaneId]) -> None:
         if member.handle is not None and member.is_asked and member.greeted:
-            with suppress(ReplicatorDead, ReplicatorUnsure):  # the next poll tells that
+            with suppress(ReplicatorDead, ReplicatorUnsure):  # the next poll detects that
                 await member.handle.hurry(lanes)
                 member.hurried = bool(lanes)
 
     async def _silent(self, member: Member, fault: ReplicatorUnsure) -> None:
         silent_s = self._clock.monotonic() - member.heard
         if isinstance(fault, NodeLost) or (isinstance(fault, ReplicatorUnreachable) and silent_s > UNREACHABLE_S):
-            # Whoever lives on there copies until the ledger shows it that others have its lanes.
+            # A replicator that is still alive there copies until the ledger shows that others have its lanes.
             self._give_up(member, str(fault))
             self._spawn(self._kill(member))
         elif silent_s > SILENT_S:
@@ -387,7 +391,7 @@ class Fleet:
             await self._quarantine(member)
 
     async def _quarantine(self, member: Member) -> None:
-        """It gets no more lanes and is ended. What it has stays its own until that is known, or cannot be known."""
+        """Assign no more lanes to it and end it. It keeps its lanes until its end is known, or cannot be known."""
         member.quarantined, member.state = True, "stopping"
         await self._kill(member)
 
@@ -418,13 +422,13 @@ class Fleet:
         self._ended(member)
 
     def _ended(self, member: Member) -> None:
-        """Its process has ended; what it had is without a host."""
+        """Handle a replicator whose process has ended; its lanes have no host now."""
         self._custody.ended(member.name)
         self._cut_off.ended(member.name)
         self._lost(member)
 
     def _give_up(self, member: Member, reason: str) -> None:
-        """Whether it has ended is not known; what it had is without a host."""
+        """Handle a replicator of which it is unknown whether it has ended; its lanes have no host now."""
         if member.name in self._members:
             self._log.error("replicator_cut_off", replicator=member.name, lanes=len(member.lanes), reason=reason)
             self._cut_off.add(member)

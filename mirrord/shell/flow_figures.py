@@ -1,5 +1,6 @@
-"""What the holder of a flow works out from its replicators' reports: rates, how far behind lanes are, and counters that
-never go back. All of it is bounded by what is reported now.
+"""Figures that the holder of a flow computes from its replicators' reports: rates, the lag of lanes, and counters.
+
+The counters never decrease. The size of all figures is bounded by the number of current reports.
 """
 
 from collections import Counter, deque
@@ -14,24 +15,28 @@ from mirrord.model.status import Api, CountsStatus, RequestsStatus
 from mirrord.shell.urgency import URGENT_S
 
 RATE_SECONDS = 5.0
-"""Rates are averages over this long."""
+"""Rates are averages over this time."""
 ENDS_KEPT = 64
-"""Of one source partition that the lane has not reached; then every second one is dropped."""
+"""Largest number of log ends kept for one source partition that the lane has not reached; above it, every second one is
+dropped."""
 
 
 class FlowFigures:
-    """Of one flow."""
+    """The figures of one flow."""
 
     def __init__(self) -> None:
         self.rates = Rates()
         self.behind = Behind()
         self.headroom = Headroom()
         self.retention: Mapping[str, Retention] = {}
-        """Of source topics whose settings are known."""
+        """Retention of the source topics whose configs are known."""
         self._counts = Counts()
 
     def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
-        """Take in what the replicators say now; all others are forgotten. `deaths`: of them, under this lease."""
+        """Process the replicators' current reports and forget all others.
+
+        `deaths` is the number of replicators that were lost under this lease.
+        """
         for host, report in reports.items():
             for lane in report.lanes:
                 self.rates.note(host, lane, now)
@@ -43,26 +48,29 @@ class FlowFigures:
         self._counts.note_deaths(deaths)
 
     def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
-        """Until the source deletes what the lane has not copied; None when nothing that is known comes nearer."""
+        """Return the time until the source deletes uncopied records of the lane; None if no known limit approaches."""
         return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
 
     def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
-        """The lanes that retention is about to reach, by all that is known of it."""
+        """Return the lanes that retention is about to reach, according to the limits that are known."""
         found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
         return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget how far behind all other lanes are. Those that have no host for a moment stay."""
+        """Forget the lag of all other lanes. Lanes that briefly have no host are kept."""
         self.behind.keep(lanes)
         self.headroom.keep(lanes)
 
     def adopt(self, replicators: Iterable[str]) -> None:
-        """These ran before this process began to count: what they have done by their first report is not its."""
+        """Register replicators that ran before this process began to count.
+
+        What they have done up to their first report does not count.
+        """
         self._counts.adopted.update(replicators)
 
     @property
     def counts(self) -> CountsStatus:
-        """All that was counted."""
+        """All counters."""
         return self._counts.status()
 
 
@@ -73,7 +81,10 @@ class Rates:
         self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
 
     def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
-        """Take in a report; the rates since the first one of the last few seconds, None when it is the only one."""
+        """Process a report; return the rates since the first report of the last few seconds.
+
+        The rates are None if it is the only report.
+        """
         seen = self._seen.setdefault((report.lane, host), deque())
         seen.append((now, report.copied_records, report.copied_bytes))
         while len(seen) > 2 and now - seen[0][0] > RATE_SECONDS:
@@ -81,7 +92,7 @@ class Rates:
         return self.of(host, report.lane)
 
     def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
-        """The rates as last noted."""
+        """Return the rates as of the last report."""
         seen = self._seen.get((lane, host), ())
         if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
             return None, None
@@ -89,13 +100,13 @@ class Rates:
         return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
 
     def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
-        """Forget the lanes that are hosted there no longer."""
+        """Forget the lanes that are no longer hosted there."""
         for key in self._seen.keys() - set(hosted):
             del self._seen[key]
 
 
 class _Trail:
-    """Ends of a source partition by when they were so, ascending, and when the lane had last reached one."""
+    """Log ends of a source partition with their times, in ascending order, and when the lane last reached one."""
 
     __slots__ = ("ends", "reached")
 
@@ -106,7 +117,7 @@ class _Trail:
     def note(self, at: float, end: int, position: int) -> None:
         ends = self.ends
         if ends and end < ends[-1][1]:
-            ends.clear()  # the source went back; what was reached was reached
+            ends.clear()  # the source went back; ends that were reached remain reached
         if ends and end == ends[-1][1]:
             ends[-1] = (max(at, ends[-1][0]), end)
         elif not ends or at > ends[-1][0]:
@@ -120,34 +131,34 @@ class _Trail:
 
 
 class Behind:
-    """Until when the target is known to have all that the source had, for each lane.
+    """The time up to which the target is known to have everything that the source had, for each lane.
 
-    An end of the source that was seen at some moment and is copied by now tells that every record that was there at
-    that moment is copied: so this needs no record's time, which producers set as they like.
+    If a source log end that was seen at some moment is copied by now, every record that existed at that moment is
+    copied. So this does not rely on record timestamps, which producers set as they like.
     """
 
     def __init__(self) -> None:
         self._trails: dict[LaneId, _Trail] = {}
 
     def note(self, report: LaneReport, now: float) -> None:
-        """Take in a report."""
+        """Process a report."""
         if report.source_end >= 0:
             trail = self._trails.setdefault(report.lane, _Trail())
             trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
 
     def held_s(self, lane: LaneId, now: float) -> float | None:
-        """How long ago that was; None while it was never seen."""
+        """Return how long ago that time was; None if no log end was reached yet."""
         trail = self._trails.get(lane)
         return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
 
     def keep(self, lanes: Collection[LaneId]) -> None:
-        """Forget all others."""
+        """Forget all other lanes."""
         for lane in self._trails.keys() - set(lanes):
             del self._trails[lane]
 
 
 class _Lane:
-    """What one host has told of one lane."""
+    """The last counters that one host has reported for one lane."""
 
     __slots__ = ("bytes", "raw", "rebuilt", "records")
 
@@ -163,7 +174,10 @@ class _Lane:
 
 
 class Counts:
-    """Counters of the whole flow, from those of replicators and lanes, which begin anew with each of them."""
+    """Counters of the whole flow.
+
+    They add up the counters of replicators and lanes, which restart with each of them.
+    """
 
     def __init__(self) -> None:
         self._records = self._bytes = self._raw = 0
@@ -171,12 +185,12 @@ class Counts:
         self._rebuilt: Counter[str] = Counter()
         self._requests: dict[Api, _Requests] = {}
         self.adopted: set[str] = set()
-        """Hosts whose next report is where counting begins."""
+        """Hosts whose next report is the starting point for counting."""
         self._lanes: dict[tuple[LaneId, str], _Lane] = {}
         self._seen: dict[tuple[str, Api], RequestsStatus] = {}
 
     def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
-        """Count what is new; forget who is not there any more."""
+        """Count the increase, and forget hosts and lanes that are gone."""
         lanes: dict[tuple[LaneId, str], _Lane] = {}
         seen: dict[tuple[str, Api], RequestsStatus] = {}
         for host, report in reports.items():
@@ -191,12 +205,12 @@ class Counts:
         self._lanes, self._seen = lanes, seen
 
     def note_deaths(self, told: int) -> None:
-        """So many replicators have died under the present lease; a new lease begins at zero."""
+        """Record the number of replicators that died under the current lease; a new lease begins at zero."""
         self._deaths += told - self._deaths_told if told >= self._deaths_told else told
         self._deaths_told = told
 
     def status(self) -> CountsStatus:
-        """As they are now."""
+        """Return the current values."""
         return CountsStatus(
             copied_records=self._records,
             copied_bytes=self._bytes,
@@ -217,7 +231,7 @@ class Counts:
 
     def _lane(self, known: _Lane, lane: LaneReport) -> _Lane:
         if lane.copied_records < known.records:
-            known = _Lane()  # it left and came back: its counters began anew
+            known = _Lane()  # it left and came back, so its counters restarted
         self._records += lane.copied_records - known.records
         self._bytes += lane.copied_bytes - known.bytes
         self._raw += lane.raw_batches - known.raw
@@ -228,7 +242,7 @@ class Counts:
 
 
 class _Requests:
-    """One kind of request of all replicators."""
+    """One kind of request, summed over all replicators."""
 
     def __init__(self) -> None:
         self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)

@@ -1,6 +1,6 @@
-"""One flow, from its ledger to its replicators: takes the lease, keeps the right lanes running, gives the lease back.
+"""One flow, from its ledger to its replicators: takes the lease, keeps the right lanes running, releases the lease.
 
-Nothing here ends on its own: what fails is told in the status and tried again. Another flow is not concerned.
+Nothing here ends by itself: a failure is reported in the status and retried. Other flows are not affected.
 """
 
 import asyncio
@@ -47,15 +47,15 @@ from mirrord.shell.watch import WatchedAdmin, both_ids
 
 RETRY_S = 1.0
 REFUSED_S = 30.0
-"""Between two tries when the ledger belongs to other clusters: only an operator can change that."""
+"""Pause between two attempts if the ledger belongs to other clusters: only an operator can change that."""
 POLL_S = 1.0
 STEP_S = 1.0
-"""Steps are looked for at least this often, and at once when something has changed."""
+"""Steps are looked for at least this often, and immediately after a change."""
 OTHERS_S = 5.0
-"""How long the other flows may take to read their ledgers before topics that may be theirs are told as faults."""
+"""How long other flows may take to read their ledgers before topics that may be theirs are reported as faults."""
 DRAIN_S = 5.5
 RELEASE_S = 1.5
-"""Drain and release together stay within what `supervise.STOP_S` leaves a flow."""
+"""Drain and release together stay within the time that `supervise.STOP_S` leaves a flow."""
 
 log = structlog.get_logger()
 
@@ -78,14 +78,14 @@ class FlowSupervisor:
         self._replicators = services.config.replicators
         self._ends = SourceEnds(services.clock)
         self._next: FlowConfig | None = None
-        """What is to be taken up instead of `flow`."""
+        """The configuration that will replace `flow`."""
         self._untold: list[str] = []
-        """What is new in it and not told to the ledger."""
+        """Changes in that configuration that the ledger does not contain yet."""
         self._drains = False
-        """All lanes have to be drained for it."""
+        """Whether all lanes have to be drained for that configuration."""
         self._changed = asyncio.Event()
         self._replaced = asyncio.Event()
-        """`_upkeep` is another one."""
+        """Set when `_upkeep` is replaced."""
         self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
         self._log = log.bind(flow=flow.name)
         self._state: FlowState = "starting"
@@ -101,12 +101,12 @@ class FlowSupervisor:
         self._lease = SeenLease(services.clock)
         self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics(services.clock)
         self._held_before = False
-        """This process has held the lease."""
+        """Whether this process has held the lease before."""
         self._known: LedgerMark | None = None
-        """How far an earlier try knew the ledger to reach."""
+        """How far an earlier attempt knew the ledger to reach."""
 
     async def run(self) -> None:
-        """Keeps the flow running until `stop`; then drains it."""
+        """Keep the flow running until `stop`, then drain it."""
         while not self._stopping.is_set() and not self._services.superseded.is_set():
             attempt = asyncio.create_task(self._attempt())
             stopping = asyncio.create_task(self._stopping.wait())
@@ -130,13 +130,13 @@ class FlowSupervisor:
         await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
 
     def stop(self) -> None:
-        """Begins to drain; `run` returns when that is done."""
+        """Begin to drain; `run` returns when that is done."""
         self._stopping.set()
 
     def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
-        """Go on by another configuration of the same flow; `lines` tell the ledger what is new.
+        """Switch to another configuration of the same flow; `lines` describe the changes for the ledger.
 
-        Lanes that stay wanted are not touched, unless all have to be drained for it.
+        Lanes that are still wanted are not touched, unless all have to be drained for the change.
         """
         self._next = flow
         self._untold += lines
@@ -144,7 +144,7 @@ class FlowSupervisor:
         self._changed.set()
 
     def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
-        """From now on so many replicators, and lanes placed so; `lines` tell the ledger what is new."""
+        """Set the number of replicators and the placement of lanes; `lines` describe the changes for the ledger."""
         self._replicators = replicators
         if self._fleet is not None:
             self._fleet.place_by(replicators)
@@ -152,41 +152,41 @@ class FlowSupervisor:
         self._changed.set()
 
     async def preview(self, flow: FlowConfig) -> list[str]:
-        """Which topics would be copied by another configuration and are not, or the other way round; for people.
+        """Return for operators which topics another configuration would start or stop copying.
 
         Raises EnvironmentFault.
         """
         return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
 
     def ready(self) -> str:
-        """Empty when the flow can serve, as its holder or as a standby; else why not."""
+        """Return an empty string if the flow can serve, as its holder or as a standby; else the reason."""
         if self._state in {"running", "standby"}:
             return ""
         return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
 
     def desk(self) -> Desk | str:
-        """Where orders are taken, or why they are not."""
+        """Return the desk that accepts operator commands, or the reason why there is none."""
         if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
             http = self.stands_by_for()
             return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
         return Desk(self._store, self._keeper, self._fleet)
 
     def refusal(self) -> str:
-        """Why it cannot be handed over to another daemon now, or empty."""
+        """Return why the flow cannot be handed over to another daemon now, or an empty string."""
         desk, succession = self.desk(), self._services.succession
         return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
 
     def stands_by_for(self) -> str:
-        """The address of the daemon whose end is waited for, or empty."""
+        """Return the address of the daemon that this standby waits for, or an empty string."""
         lease = self._lease_status() if self._shown_state() == "standby" else None
         return lease.http if lease else ""
 
     def hosts(self) -> list[str] | None:
-        """The replicators of a flow that runs."""
+        """Return the replicators of a running flow."""
         return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
 
     def status(self) -> FlowStatus:
-        """As it is now, from memory."""
+        """Return the current status, from memory."""
         lanes = self._lanes()
         promise, promise_note = self._mode.promise(self._store.state if self._store else None)
         return FlowStatus(
@@ -213,17 +213,17 @@ class FlowSupervisor:
             losses=lost_topics(self._store.state, self._discovered) if self._store else (),
         )
 
-    # one try
+    # The steps of one attempt.
 
     async def _outcome(self, attempt: asyncio.Task[None]) -> float:
-        """Waits for the end of a try; how long to wait before the next one."""
+        """Wait for the end of an attempt; return how long to wait before the next one."""
         try:
             await attempt
         except asyncio.CancelledError:
             running = asyncio.current_task()
             if running is not None and running.cancelling():
                 raise
-            # Not this flow was cancelled, but something below it that let that escape.
+            # The flow itself was not cancelled: a task below it was, and let the cancellation escape.
             if not self._stopping.is_set():
                 self._log.error("flow_failed", reason="cancelled from below")
         except ForeignFlow as fault:
@@ -235,13 +235,13 @@ class FlowSupervisor:
         except MirrordError as fault:
             clusters_answer = self._source.status().reachable and self._target.status().reachable
             self._tell(str(fault) if clusters_answer else "")
-        except Exception as error:  # noqa: BLE001 - one flow must not take the others with it
+        except Exception as error:  # noqa: BLE001 -- one flow must not take the others down with it
             self._log.error("flow_failed", exc_info=error)
             self._note = f"internal error: {error!r}"
         return RETRY_S
 
     async def _attempt(self) -> None:
-        """From opening the ledger to the end of the lease, or to the end of a drain."""
+        """Run from opening the ledger to the end of the lease, or to the end of a drain."""
         await self._take_up()
         source_id, target_id = await both_ids(self._source_admin, self._target_admin)
         self._store = store = self._services.ledger(self.flow)
@@ -285,7 +285,7 @@ class FlowSupervisor:
             self._discovered = None
 
     async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
-        """As the holder of the lease."""
+        """Run the flow as the holder of the lease."""
         services = self._services
         known = (services.config.instance, lambda: store.state, services.clock, keeper)
         self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
@@ -302,7 +302,7 @@ class FlowSupervisor:
                 services.watches[name].forget(f"{self.flow.name}/replicators")
 
     async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
-        """Until the lease is lost, or this is to end; and what then becomes of the replicators."""
+        """Work until the lease is lost or the flow must end; then decide what happens to the replicators."""
         recorder = Recorder(store, keeper)
         self._state = "running"
         self._log.info("flow_running", epoch=setup.lease_epoch)
@@ -346,7 +346,7 @@ class FlowSupervisor:
                 task.cancel()
 
     async def _stand_aside(self, store: LedgerStore) -> None:
-        """Another daemon has the flow, and its replicators here go by that one's orders."""
+        """Stand aside for another daemon that has the flow and commands its replicators here."""
         self._log.info("flow_handed_over", to=self.handover.successor)
         self._state = "draining"
         if not await self.handover.stand_aside(store, self._stopping):
@@ -365,7 +365,7 @@ class FlowSupervisor:
             self._log.info("flow_drained")
 
     def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
-        """What does a flow's work by its configuration, but for the lanes."""
+        """Return everything that depends on the flow's configuration, except for the lanes."""
         services, admins = self._services, (self._source_admin, self._target_admin)
         clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
         upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))
@@ -374,7 +374,7 @@ class FlowSupervisor:
         return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
 
     async def _take_up(self) -> None:
-        """Go on by the newest configuration."""
+        """Switch to the newest configuration."""
         self._drains = False
         if self._next is None:
             return
@@ -403,7 +403,7 @@ class FlowSupervisor:
             await upkeep.close()
 
     async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
-        """Ends when all lanes have to be drained for another configuration."""
+        """Refresh the lanes until all of them have to be drained for another configuration."""
         await self._services.claims.until_read(self.flow, OTHERS_S)
         while not self._drains:
             self._changed.clear()
@@ -413,11 +413,11 @@ class FlowSupervisor:
                 await recorder.write([ConfigChanged(tuple(untold))])
             try:
                 if self.flow.on_recreated == "fresh":
-                    await recorder.read()  # of what was copied before a topic was created again
+                    await recorder.read()  # find out what was copied before a topic was created again
                 note = partial(self._first_look.note, recorder=recorder)
                 self._discovered = await self._discovery.refresh(recorder.bind, note)
             except EnvironmentFault:
-                looked = None  # the watch of the cluster tells it; the lanes that are known go on
+                looked = None  # the cluster's watch reports that; known lanes continue
             else:
                 looked = self._discovered
                 fleet.want(self._discovered.lanes)
@@ -450,7 +450,7 @@ class FlowSupervisor:
                 self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
             await asyncio.sleep(POLL_S)
 
-    # what is told
+    # The parts of the status.
 
     def _lanes(self) -> tuple[LaneStatus, ...]:
         if self._store is None:
@@ -477,7 +477,7 @@ class FlowSupervisor:
         return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
 
     def _remark(self) -> str:
-        """The one line for people."""
+        """Return the one-line note for operators."""
         if self._note or self.handover.note:
             return self._note or self.handover.note
         if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:

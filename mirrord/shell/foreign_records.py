@@ -1,4 +1,4 @@
-"""Whether somebody else's records are in a copy: before it is deleted because its source topic is gone."""
+"""Checks whether a copy contains records of other writers, before it is deleted because its source topic is gone."""
 
 from collections.abc import Awaitable, Callable, Container
 from contextlib import aclosing
@@ -16,9 +16,9 @@ from mirrord.shell.log_reader import LogReader, open_logs
 
 
 async def foreign_record(alias: Alias, cluster: ClusterConfig, copy: Copy, ledger: FlowState) -> str:
-    """Where the first record is that no lane of the flow wrote; empty: all are copies, or the copy is gone.
+    """Return where the first record is that no lane of the flow wrote; empty if all are copies, or the copy is gone.
 
-    Reads what the ledger does not know as the flow's. Raises EnvironmentFault.
+    Reads the offsets that the ledger does not record as the flow's own. Raises EnvironmentFault.
     """
     ours = {lane.producer_id for lane in ledger.lanes.values() if lane.key.target_topic_id == copy.topic_id}
     try:
@@ -46,5 +46,5 @@ async def _first_of_others(logs: LogReader, named: TopicPartition, part: Interva
 def deletion_guards(
     flow: FlowConfig, config: Config, claims: Claims
 ) -> tuple[Callable[[Copy, FlowState], Awaitable[str]], Callable[[], str]]:
-    """What `Upkeep` asks before it deletes a copy: `foreign_record`, and for a flow that copies the same names back."""
+    """Return the checks before `Upkeep` deletes a copy: `foreign_record`, and a flow that copies the names back."""
     return partial(foreign_record, flow.target, config.clusters[flow.target]), partial(claims.flow_back, flow)

@@ -1,10 +1,10 @@
-"""Forgets copies of which nothing is left: neither the source topic nor its copy is there any more.
+"""Forgets copies of which nothing is left: neither the source topic nor its copy exists any more.
 
-Lanes of topics that come and go would else stay in the ledger for ever. What is forgotten by mistake would be copied
-anew from its beginning, so it is not enough that a look at all topics does not show a topic: a broker may be behind,
-and a topic that we may no longer see is not shown either. A copy is forgotten when both topics were missing for an hour
-and both clusters, asked for them by name, say that there is no such topic. A copy that lacks records is not forgotten:
-its verdicts would go with it.
+Otherwise, lanes of topics that come and go would stay in the ledger permanently. A copy that is forgotten by mistake
+would be copied again from its beginning. So it is not enough that a list of all topics lacks a topic: the broker may be
+outdated, and a topic that mirrord may no longer describe is not listed either. A copy is forgotten when both topics
+were missing for an hour, and both clusters, asked for them by name, answer that there is no such topic. A copy that
+lacks records is not forgotten, because its verdicts would be lost with it.
 """
 
 from collections.abc import Container, Iterable
@@ -24,14 +24,14 @@ from mirrord.wire.errors import ErrorCode
 
 FORGOTTEN_AFTER_S = 3600.0
 AT_ONCE = 100
-"""Copies that are looked for by name in one round."""
+"""Largest number of copies that are looked up by name in one round."""
 _NO_SUCH_TOPIC = ErrorCode.name_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 log = structlog.get_logger()
 
 
 class Copy(NamedTuple):
-    """A source topic and its target topic, each as it once was."""
+    """A source topic and its target topic, as they once were."""
 
     source_topic: str
     source_topic_id: TopicId
@@ -40,7 +40,7 @@ class Copy(NamedTuple):
 
 
 class Forgetting:
-    """Of one flow."""
+    """Forgets the copies of one flow."""
 
     def __init__(self, flow: str, source: TopicAdmin, target: TopicAdmin, clock: Clock) -> None:
         self._flow = flow
@@ -48,10 +48,10 @@ class Forgetting:
         self._target = target
         self._clock = clock
         self._missing: dict[Copy, float] = {}
-        """Since when neither topic was shown, on the monotonic clock."""
+        """The time since when neither topic has been listed, on the monotonic clock."""
 
     async def due(self, state: FlowState, seen: Discovered, reports: Iterable[ReplicatorReport]) -> list[CopyForgotten]:
-        """What is to be forgotten by now. A cluster that does not answer is asked again the next time."""
+        """Return the copies to forget now. A cluster that does not answer is asked again the next time."""
         now = self._clock.monotonic()
         hosted = {lane.lane for report in reports for lane in report.lanes}
         missing = _missing(state, seen, hosted)
@@ -63,7 +63,7 @@ class Forgetting:
             sources = await _gone(self._source, {(copy.source_topic, copy.source_topic_id) for copy in long})
             targets = await _gone(self._target, {(copy.target_topic, copy.target_topic_id) for copy in long})
         except EnvironmentFault:
-            return []  # the watch of the cluster tells it
+            return []  # the cluster's watch reports that
         gone = [copy for copy in long if copy.source_topic_id in sources and copy.target_topic_id in targets]
         for copy in gone:
             log.info("copy_forgotten", flow=self._flow, source_topic=copy.source_topic, target_topic=copy.target_topic)
@@ -84,13 +84,13 @@ def _missing(state: FlowState, seen: Discovered, hosted: Container[LaneId]) -> s
     opened = {copy.source_topic_id for copy in copies}
     for topic_id, named in state.named.items():
         if topic_id not in sources and topic_id not in opened:
-            # Its copy was never opened; whatever has the name now is not that.
+            # Its copy was never opened; a topic that has the name now is not that copy.
             copies.add(Copy(named.source_topic, topic_id, named.target_topic, TopicId("")))
     return copies - kept
 
 
 async def _gone(admin: TopicAdmin, topics: set[tuple[str, TopicId]]) -> set[TopicId]:
-    """Those of which the cluster says that they are not there, or that another topic has their name."""
+    """Return the topics that do not exist according to the cluster, or whose names belong to another topic now."""
     seen = await admin.look({name for name, _ in topics})
     return {
         topic_id

@@ -1,9 +1,9 @@
-"""Copies at the target that the ledger knows nothing of: it was lost, or the flow has another name than it had.
+"""Finds copies at the target that the ledger does not know: the ledger was lost, or the flow had another name.
 
-A lane that begins would copy them once more. So before one without a history begins, some places of both logs are
-looked at: records of the source are looked up at the target by their times, and those of the target in the source.
-What others write there is let pass: it does not stand in the source. What the source has got from the target by a flow
-back is no copy either.
+A lane that begins would copy them again. So before a lane without a history begins, some places of both logs are
+examined. Records of the source are looked up at the target by their times, and records of the target in the source.
+Records that other clients write there do no harm: they do not exist in the source. Records that the source got from
+the target through an opposite flow are not copies either.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ log = structlog.get_logger()
 
 LOOK_OFFSETS = 500
 LOOK_BYTES = 2 << 20
-"""A place is so large, whatever comes first."""
+"""A place is limited to this number of offsets or bytes, whichever is reached first."""
 PLACES = 4
-"""In each log, evenly spread: the first one is its beginning, the last one its end."""
+"""Number of places in each log, evenly spread: the first one is its beginning, the last one its end."""
 _AT_ONCE = 4
 
 BroughtBack = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
-"""Which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
+"""Returns which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
 
 
 class _Place:
-    """What stands at a place, as far as it can have to do with a copy."""
+    """The batches and records at one place that can be related to a copy."""
 
     def __init__(self, batches: Sequence[ReadBatch]) -> None:
         self.batches: list[ReadBatch] = []
@@ -50,7 +50,7 @@ class _Place:
             try:
                 self.records += decode(batch.buffer, batch.start, batch.end)
             except ValueError:
-                continue  # it agrees with nothing
+                continue  # an unreadable batch matches nothing
             self.batches.append(batch)
         self._rows: dict[What, list[FoundRow]] = {}
 
@@ -59,7 +59,7 @@ class _Place:
         return max((record.time_ms for record in self.records), default=-1)
 
     def rows(self, what: What) -> list[FoundRow]:
-        """What is compared."""
+        """Return the rows to compare."""
         if what not in self._rows:
             self._rows[what] = [_row(record, what) for record in self.records]
         return self._rows[what]
@@ -71,7 +71,7 @@ def _row(record: Record, what: What) -> FoundRow:
 
 
 class FoundCopies:
-    """Of the lanes of one flow."""
+    """Finds unknown copies for the lanes of one flow."""
 
     def __init__(self, flow: FlowConfig, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
         self._flow = flow
@@ -80,22 +80,22 @@ class FoundCopies:
         self._brought_back = brought_back
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._found: dict[LaneId, str] = {}
-        """Lanes ask again and again; what stands there once is not looked for each time."""
+        """Lines already found. Lanes ask repeatedly, and a copy that was found once is not searched for again."""
 
     async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """Why a lane without a history must not begin; empty when it may. Raises ReadFailed: then ask again."""
+        """Return why a lane without a history must not begin; empty if it may. Raises ReadFailed: then ask again."""
         if self._flow.on_unknown_copies == "begin":
             return ""
         return await self.line(lane, source, target)
 
     async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
-        """What was found, whether or not the lane may begin. Raises ReadFailed."""
+        """Return what was found, whether or not the lane may begin. Raises ReadFailed."""
         end, begin = await bounds(self._sides[1].asks, target)
         if end <= begin:
             return ""
         if lane not in self._found:
             is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
-            # Where the names differ, they tell what came from the target.
+            # If the topic names differ, they show which topics came from the target.
             brought_back = self._brought_back if source.topic == target.topic else None
             async with self._slots:
                 look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), brought_back)
@@ -108,19 +108,19 @@ class FoundCopies:
 
 
 class _End(NamedTuple):
-    """A log of the two."""
+    """One of the two logs."""
 
     side: Sides
     partition: PartitionId
 
     async def bounds(self) -> tuple[int, int]:
-        """(begin, end)."""
+        """Return (begin, end)."""
         end, begin = await bounds(self.side.asks, self.partition)
         return begin, end
 
 
 class _Look:
-    """At a source partition and its target."""
+    """Compares a source partition with its target."""
 
     def __init__(self, source: _End, target: _End, brought_back: BroughtBack | None) -> None:
         self._source = source
@@ -128,7 +128,7 @@ class _Look:
         self._brought_back = brought_back
 
     async def look(self, what: What) -> tuple[int, int] | None:
-        """A source offset and a target offset that hold the same record."""
+        """Return a source offset and a target offset that hold the same record."""
         at_source, at_target = await self._source.bounds(), await self._target.bounds()
         heres = [await self._here(at, at_source) for at in _places(*at_source)]
         theres = [await self._there(at, at_target) for at in _places(*at_target)]
@@ -147,7 +147,7 @@ class _Look:
         for there in theres:
             if there.records:
                 at = await _first_of(self._source, there.newest_ms)
-                # An append is later than the record.
+                # An append time is later than the record's own time.
                 before = LOOK_OFFSETS - 1 if appends else LOOK_OFFSETS // 2
                 here = await self._here(max(at_source[0], at - before), at_source)
                 if found := await self._same(here, there, what):
@@ -191,14 +191,14 @@ async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
                 if size > LOOK_BYTES:
                     break
     except ReadFailed as failed:
-        # A cleaner may have left nothing up to the end.
+        # A log cleaner may have removed all records up to the end.
         if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
             raise
     return batches
 
 
 async def _first_of(log: _End, time_ms: int) -> int:
-    """Where the first record of that time or a later one stands; else where the log ends. Raises ReadFailed."""
+    """Return the offset of the first record of that time or later, or else the log end. Raises ReadFailed."""
     answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
 
     def told(error: int, offset: int) -> None:

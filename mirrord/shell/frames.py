@@ -9,14 +9,14 @@ from mirrord.wire.primitives import Reader
 _GRAIN = 64 * 1024
 _APART_BYTES = 256 * 1024
 _M_MMAP_THRESHOLD = -3
-"""malloc.h of the GNU C library."""
+"""A constant from malloc.h of the GNU C library."""
 
 
 class BufferPool:
-    """Large receive buffers that are used again.
+    """Large receive buffers that are reused.
 
-    A fresh buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying that much. Buffers are
-    never resized. One pool serves all pipes of an event loop; it holds at most `limit_bytes` of idle buffers.
+    A fresh buffer costs about 0.16 ms per MiB (zeroing, page faults), as much as copying that much. Buffers are never
+    resized. One pool serves all pipes of an event loop; it holds at most `limit_bytes` of idle buffers.
     """
 
     def __init__(self, limit_bytes: int = 64 << 20) -> None:
@@ -25,7 +25,7 @@ class BufferPool:
         self._idle: deque[bytearray] = deque()
 
     def acquire(self, size: int) -> bytearray:
-        """A buffer of at least `size` bytes, with anything in it."""
+        """Return a buffer of at least `size` bytes with arbitrary content."""
         idle = self._idle
         for at in range(len(idle) - 1, -1, -1):  # the last one released is the warmest
             if size <= len(idle[at]) <= 2 * size + _GRAIN:
@@ -33,27 +33,30 @@ class BufferPool:
                 del idle[at]
                 self.idle_bytes -= len(buffer)
                 return buffer
-        # Rounded up by at most an eighth, so that the next frame, which has another length, fits as well.
+        # The size is rounded up by at most an eighth, so that the next frame, which has another length, also fits.
         grain = max(_GRAIN, 1 << max(size.bit_length() - 4, 0))
         return bytearray(-(-size // grain) * grain)
 
     def release(self, buffer: bytearray) -> None:
-        """Take a buffer back that nobody reads any more; the ones idle for longest go if there are too many."""
+        """Take back a buffer that is no longer read.
+
+        If there are too many idle buffers, those that were idle longest are freed.
+        """
         self._idle.append(buffer)
         self.idle_bytes += len(buffer)
         self.keep_within(self.limit_bytes)
 
     def keep_within(self, size: int) -> None:
-        """Hold at most so many bytes of idle buffers for now; the ones idle for longest go."""
+        """Hold at most this number of bytes of idle buffers for now; those that were idle longest are freed."""
         while self.idle_bytes > size and self._idle:
             self.idle_bytes -= len(self._idle.popleft())
 
 
 class Frame:
-    """One answer: the body is buffer[start:end], behind the answer's header.
+    """One response: the body is buffer[start:end], after the response header.
 
-    Whoever receives a frame owns its buffer. `release` gives it back once nothing refers to its bytes any more, neither
-    the owner nor a transport; a frame that is never released is simply freed.
+    The receiver of a frame owns its buffer. `release` returns it once nothing refers to its bytes any more, neither the
+    owner nor a transport. A frame that is never released is simply freed.
     """
 
     __slots__ = ("_pool", "buffer", "end", "start")
@@ -66,25 +69,25 @@ class Frame:
 
     @property
     def pool(self) -> BufferPool | None:
-        """Whom the buffer goes back to."""
+        """The pool that the buffer returns to."""
         return self._pool
 
     def reader(self) -> Reader:
         return Reader(self.buffer, self.start, self.end)
 
     def release(self) -> None:
-        """Give the buffer back; a second call does nothing."""
+        """Return the buffer to its pool; a second call does nothing."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.release(self.buffer)
 
 
 def keep_large_memory_apart() -> None:
-    """Let each large buffer be a mapping of its own that goes back to the kernel when it is freed.
+    """Give each large buffer a separate memory mapping, which returns to the kernel when the buffer is freed.
 
-    The GNU C library takes those of up to 32 MiB from the heap once it has seen one freed (mallopt(3)), and what is
-    freed below something else stays with the process: half as much again as the limit was seen. Elsewhere it does
-    nothing.
+    The GNU C library takes buffers of up to 32 MiB from the heap once it has seen one freed (mallopt(3)). Memory that
+    is freed below another allocation stays with the process; one and a half times the limit was observed. With another
+    C library, this function does nothing.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _APART_BYTES)

@@ -1,8 +1,8 @@
-"""Groups of one cluster: who keeps them, what they have committed, and committing for them.
+"""Consumer groups of one cluster: finds their coordinators, reads their committed offsets, and commits for them.
 
-Many groups share a request where the broker knows how (Kafka 3.0 and newer); commits are one request for each group,
-and many of them are under way at once. Where a group cannot be asked about now, its answer has an error; only a cluster
-that nobody reaches raises.
+Many groups share a request if the broker supports that (Kafka 3.0 and newer). Commits need one request for each group,
+and many of them are in flight at once. If a group cannot be asked about now, its answer holds an error. An exception is
+raised only if the cluster cannot be reached.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mirrord.wire.errors import ErrorCode
 from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
 AT_ONCE = 200
-"""Groups in one request, and commits under way at one broker."""
+"""Largest number of groups in one request, and of commits in flight at one broker."""
 KNOWN_WITHIN_S = 2.0
 POLL_S = 0.05
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
@@ -33,7 +33,7 @@ LATER = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Another try may have another answer."""
+"""Errors after which another attempt may get another answer."""
 _MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
 
 Item = TypeVar("Item")
@@ -45,10 +45,10 @@ class GroupAdmin:
     def __init__(self, view: ClusterView) -> None:
         self._view = view
         self._homes: dict[str, int] = {}
-        """The broker that keeps a group."""
+        """The coordinator of each group."""
 
     async def listed(self) -> dict[str, ListedGroup]:
-        """All groups that we may see. Raises EnvironmentFault when not every broker told."""
+        """Return all groups that mirrord may see. Raises EnvironmentFault if not every broker answered."""
         if not self._view.nodes:
             await self._view.any_broker()
             await self._until_known()
@@ -61,7 +61,7 @@ class GroupAdmin:
         return found
 
     async def offsets(self, wanted: Collection[str]) -> dict[str, GroupOffsets]:
-        """What these groups have committed. Raises EnvironmentFault when the cluster cannot be reached."""
+        """Return the committed offsets of these groups. Raises EnvironmentFault when the cluster cannot be reached."""
         found: dict[str, GroupOffsets] = {}
         at_homes, unknown = await self._by_home(wanted)
         for group, error in unknown.items():
@@ -75,7 +75,10 @@ class GroupAdmin:
     async def commit(
         self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> dict[str, dict[TopicPartition, int]]:
-        """Commit for groups without members; the error of each partition. Raises EnvironmentFault as `offsets` does."""
+        """Commit for groups without members; return the error of each partition.
+
+        Raises EnvironmentFault as `offsets` does.
+        """
         at_homes, unknown = await self._by_home(commits)
         found = {group: dict.fromkeys(commits[group], error) for group, error in unknown.items()}
         tasks: list[tuple[str, asyncio.Task[dict[TopicPartition, int]]]] = []
@@ -94,7 +97,7 @@ class GroupAdmin:
         return found
 
     async def _until_known(self) -> None:
-        """The view learns of the brokers a moment after its first connection."""
+        """Wait until the view knows the brokers, which takes a moment after its first connection."""
         deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
         while not self._view.nodes:
             if asyncio.get_running_loop().time() > deadline:
@@ -140,7 +143,7 @@ class GroupAdmin:
         return {place: errors.get(place, NETWORK) for place in commits}
 
     async def _by_home(self, wanted: Iterable[str]) -> tuple[dict[int, list[str]], dict[str, int]]:
-        """Groups by the broker that keeps them, and the errors of those of which that is not known."""
+        """Return groups by coordinator, and the errors of the groups whose coordinator is not known."""
         unknown = [group for group in wanted if group not in self._homes]
         errors: dict[str, int] = {}
         for part in _parts(unknown, AT_ONCE):

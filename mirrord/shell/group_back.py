@@ -1,8 +1,8 @@
-"""From the target back to the source: where groups that consume at the target would go on at the source.
+"""The way back from target to source: where groups that consume at the target would resume at the source.
 
-A part of each round (`shell.group_rounds`) of a flow that keeps its source in step, and all that `mirrord groups
---reverse` does. Both sides are asked for what they have right before anything is decided. A position is never set in
-front of what the source holds, and one that the source's log has left behind becomes the log's start.
+This is a part of each round (`shell.group_rounds`) of a flow that also syncs groups back to its source, and it is all
+that `mirrord groups --reverse` does. Both sides are asked for their offsets right before any decision. A position is
+never set after the end of the source's log, and a position before the log start becomes the log start.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -25,53 +25,53 @@ log = structlog.get_logger()
 
 
 class Side(Protocol):
-    """What is asked of one cluster (`shell.group_admin.GroupAdmin`)."""
+    """The requests that are sent to one cluster (`shell.group_admin.GroupAdmin`)."""
 
     async def listed(self) -> Mapping[str, ListedGroup]:
-        """All groups."""
+        """Return all groups."""
         ...
 
     async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """What these have committed."""
+        """Return the committed offsets of these groups."""
         ...
 
     async def commit(
         self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
     ) -> Mapping[str, Mapping[TopicPartition, int]]:
-        """Commit for them; the error of each partition."""
+        """Commit for these groups; return the error of each partition."""
         ...
 
 
 class Bounds(Protocol):
-    """Where partitions of the source begin and end (`shell.group_ends`)."""
+    """Provides the start and end of source partitions (`shell.group_ends`)."""
 
     async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Log start and high watermark of each lane's partition; those of which it is not told are left out."""
+        """Return log start and high watermark of each lane's partition, unless they are unknown."""
         ...
 
 
 class BackWrite(NamedTuple):
-    """A commit that is to be made at the source."""
+    """A commit to be made at the source."""
 
     group: str
     place: TopicPartition
     lane: LaneState
     newest: CommittedOffset
-    """What the target has."""
+    """The committed offset at the target."""
     write: Write
     mapped: Mapped
 
 
 class GroupBack:
-    """The way back of one flow's groups."""
+    """Syncs the groups of one flow back to the source."""
 
     def __init__(self, source: Side, bounds: Bounds, pairs: Pairs, asked: Asked) -> None:
         self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
-        """By group and partition of the source, as of the last round that it was in."""
+        """Statuses by group and source partition, as of the last round that the group was part of."""
         self.waiting: set[str] = set()
         """Groups whose positions wait for the map."""
         self.untold: set[str] = set()
-        """Groups of which the source did not tell where their partitions end."""
+        """Groups for which the source did not return the ends of their partitions."""
         self._source = source
         self._bounds = bounds
         self._pairs = pairs
@@ -79,43 +79,48 @@ class GroupBack:
         self._members: dict[str, ListedGroup] = {}
         self._writes: list[BackWrite] = []
         self._due: set[str] = set()
-        """Groups that are to be looked at again, for the source did not answer."""
+        """Groups that must be examined again, because the source did not answer."""
 
     @property
     def has_writes(self) -> bool:
-        """Whether something is to be committed."""
+        """Whether there are commits to make."""
         return bool(self._writes)
 
     def sorted_statuses(self) -> list[GroupStatus]:
-        """By group, topic and partition."""
+        """Return the statuses, sorted by group, topic and partition."""
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def take_due(self) -> set[str]:
-        """Groups that are to be looked at again; it is told once."""
+        """Return the groups that must be examined again, and clear that set."""
         due, self._due = self._due, set()
         return due
 
     async def look(self) -> set[str]:
-        """Which groups have members at the source; the names of those of which that changed. Raises EnvironmentFault,
-        WireError."""
+        """Find out which groups have members at the source; return the groups for which that changed.
+
+        Raises EnvironmentFault, WireError.
+        """
         before = self._members
         listed = await self._source.listed()
         self._members = kept(listed)
         return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
 
     async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
-        """What the source has now. Raises EnvironmentFault."""
+        """Return the offsets that the source has now. Raises EnvironmentFault."""
         return await self._source.offsets(groups)
 
     def begin(self) -> None:
-        """A round begins."""
+        """Begin a round."""
         self._writes = []
 
     def decide(
         self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicPartition]
     ) -> None:
-        """What is to be committed for one group. `there` is what the target has, `here` what the source has; where the
-        source `moves` the target on, nothing is carried back."""
+        """Decide what must be committed for one group.
+
+        `there` holds the target's offsets, `here` those of the source. If the source `moves` the target forward for a
+        partition, nothing is synced back for it.
+        """
         self.waiting.discard(group)
         self.untold.discard(group)
         statuses = self.statuses[group] = {}
@@ -138,7 +143,7 @@ class GroupBack:
                 continue
             statuses[place] = _status(group, place, lane, newest, mapped, present, step)
             if step.state in {"in step", "waits"} and present is not None:
-                # What waits is the target's position, as far as the map tells it.
+                # In the state "waits", the source has the target's position up to where the map reaches.
                 self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
             if step.state == "unsure" and present is not None:
                 self._pairs.unsure(group, place, present.offset, newest.offset)
@@ -164,7 +169,7 @@ class GroupBack:
         return step
 
     async def weigh(self) -> None:
-        """Hold what was decided against what the source's logs hold."""
+        """Check the planned commits against the start and end of the source's logs."""
         if not self._writes:
             return
         lanes = {each.lane.key.id: each.lane for each in self._writes}
@@ -186,7 +191,7 @@ class GroupBack:
         self._writes = kept
 
     async def commit(self, settled: Callable[[str, TopicPartition, int], None]) -> None:
-        """Make the commits; `settled` is told what the source has then. Raises EnvironmentFault."""
+        """Make the commits; `settled` receives the offsets that the source has then. Raises EnvironmentFault."""
         writes, self._writes = self._writes, []
         if not writes:
             return

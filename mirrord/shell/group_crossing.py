@@ -1,13 +1,14 @@
-"""Positions where the same topics are copied both ways under the same names: both logs hold the records of both sides,
-each in an order of its own.
+"""Positions for topics that are copied both ways under the same names.
 
-Whoever has read one log up to a position goes on in the other one in front of the first record that he has not read,
-be it one of here whose copy stands there, or one of there whose copy stands behind the position here, or nowhere yet.
-So nothing is skipped, and what is read again is what the two orders differ in. Two lanes tell it: the flow's own one,
-and the one of the flow back.
+Both logs hold the records of both sides, each in a different order. A reader that has read one log up to a position
+resumes in the other log before the first record that it has not read. That is either a record from this side whose copy
+is there, or a record from the other side whose copy is after the position here or does not exist yet. So nothing is
+skipped, and only records whose order differs between the logs are read again. Two lanes provide the mapping: the flow's
+own lane, and the lane of the opposite flow.
 
-Where nothing of a lane is left to be read, the next record of it is yet to come, and where it will stand is told by
-where the log ended (`Sight`): without that, a position would stay behind the last copy of a side where nobody writes.
+If no record of a lane is left to read, the lane's next record is still to come. The log ends seen earlier (`Sight`) say
+where it will be at the earliest. Without them, a position could never advance past the last copy from a side to which
+no client writes.
 """
 
 from collections import deque
@@ -31,25 +32,25 @@ from mirrord.shell.topics import KafkaTopicAdmin
 from mirrord.wire.groups import TopicPartition
 
 ROUND_S = 1.0
-"""All ledgers are looked for before each round."""
+"""All ledgers are searched for before each round."""
 LOOK_TIMEOUT_S = 10.0
 SIGHTS = 32
 SIGHT_S = 60.0
-"""So many ends of a partition are remembered, and for so long."""
+"""Number of log ends of a partition that are remembered, and the time for which they are remembered."""
 OPEN = "what follows is not known yet to have been read: it was just written, or copied"
 THIRD = "a third cluster's records are copied into it, by the flow {}: a position among three is not told"
 
 
 class Sight(NamedTuple):
-    """Where both partitions ended once: in the one that a lane writes into, asked for first, and in the one that it
-    reads."""
+    """The ends of both partitions at one time: of the one that a lane writes to, which is asked for first, and of the
+    one that it reads."""
 
     written: int
     read: int
 
 
 class Way(NamedTuple):
-    """One direction of a partition, as far as it is known."""
+    """One direction of a partition, with what is known of it."""
 
     lane: LaneState
     mark: Progress | None
@@ -57,8 +58,10 @@ class Way(NamedTuple):
 
 
 def across(position: int, own: Way, back: Way) -> Mapped:
-    """Where a reader goes on at the other side who has read up to a position of the log that the lane `own` reads, and
-    `back` writes into."""
+    """Return where a reader resumes at the other side.
+
+    The reader has read up to a position of the log that the lane `own` reads and the lane `back` writes to.
+    """
     if own.mark is None or back.mark is None:
         return Mapped(None, 0, NOTHING)
     ours = LaneMap(own.lane, Copied.by(own.mark)).to_target(position)
@@ -76,22 +79,23 @@ def across(position: int, own: Way, back: Way) -> Mapped:
 
 
 def _copied_from(told: Translation, way: Way, mark: Progress) -> int:
-    """In front of this offset of the log that the lane writes into no record stands that is yet to be read."""
+    """Return an offset of the log that the lane writes to; no record before it is still to be read."""
     offset = told.offset or 0
     if told.kind != "at_end" or not _is_all(way.lane, mark):
         return offset
-    # What the lane had not read when a log ended there was written later, and is copied behind what stood then.
+    # Records that the lane has not read were written after the source log ended at `read`. So their copies are after
+    # the end that the other log had before that.
     return max([offset, *(each.written for each in way.sights if each.read <= mark.source_offset)])
 
 
 def _read_from(told: Translation, way: Way, mark: Progress) -> int:
-    """The same in the log that the lane reads."""
+    """Return the same kind of offset for the log that the lane reads."""
     offset = told.offset or 0
     return max(offset, mark.source_offset) if told.kind == "at_end" and _is_all(way.lane, mark) else offset
 
 
 def _is_all(lane: LaneState, mark: Progress) -> bool:
-    """What lies in front of the mark's source offset stands below the mark, and nothing of it is to be copied again."""
+    """Return whether every record before the mark's source offset is below the mark, and none must be copied again."""
     last = lane.source_runs.last
     is_last = last is not None and last.ordinal <= mark.ordinal
     return mark.settled and is_last and not any(ordinal >= mark.ordinal for ordinal, _ in lane.cuts)
@@ -106,12 +110,15 @@ class CrossedAtlas(Atlas):
         marks: Mapping[LaneId, Progress],
         backs: Mapping[TopicPartition, tuple[Way, Way] | str],
     ) -> None:
-        """`backs` has both ways of each partition, or why nothing can be told of it. Heartbeats have other names."""
+        """`backs` holds both directions of each partition, or why its positions are unknown.
+
+        Heartbeats have other names.
+        """
         super().__init__(lanes, marks)
         self._backs = backs
 
     def mapped(self, place: TopicPartition, position: Position) -> Mapped:
-        """The target's position."""
+        """Return the position at the target."""
         lane = self.lane(place)
         if lane is None or lane.source_topic != lane.target_topic:
             return super().mapped(place, position)
@@ -121,7 +128,7 @@ class CrossedAtlas(Atlas):
         return Mapped(None, 0, ways) if isinstance(ways, str) else across(position.offset, *ways)
 
     def back(self, place: TopicPartition, offset: int) -> Mapped:
-        """The position at the source."""
+        """Return the position at the source."""
         lane = self.lane(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -132,7 +139,7 @@ class CrossedAtlas(Atlas):
 
 
 class Ends:
-    """Where both partitions of lanes ended in the last minute."""
+    """The log ends of both partitions of lanes within the last minute."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -140,16 +147,16 @@ class Ends:
         self._back: dict[LaneId, deque[tuple[float, Sight]]] = {}
 
     def note(self, lane: LaneId, target: int, source: int, target_again: int) -> None:
-        """As they were asked for, one after the other."""
+        """Record three log ends, which were requested one after the other."""
         _note(self._forth.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(target, source))
         _note(self._back.setdefault(lane, deque(maxlen=SIGHTS)), self._clock.monotonic(), Sight(source, target_again))
 
     def forth(self, lane: LaneId) -> tuple[Sight, ...]:
-        """For the lane itself."""
+        """Return the ends for the lane itself."""
         return self._fresh(self._forth.get(lane))
 
     def back(self, lane: LaneId) -> tuple[Sight, ...]:
-        """For the lane of the same partitions back."""
+        """Return the ends for the lane of the same partitions in the opposite direction."""
         return self._fresh(self._back.get(lane))
 
     def _fresh(self, known: Iterable[tuple[float, Sight]] | None) -> tuple[Sight, ...]:
@@ -164,7 +171,7 @@ def _note(known: deque[tuple[float, Sight]], now: float, sight: Sight) -> None:
 
 
 class Crossings:
-    """What a follower of groups asks both clusters, beside its own ledger."""
+    """The questions that a follower of groups asks both clusters, in addition to reading its own ledger."""
 
     def __init__(self, setup: FlowSetup, source: LaneEnds, target: LaneEnds, clock: Clock) -> None:
         def ledgers(alias: str, is_source: bool) -> ClusterLedgers:
@@ -182,7 +189,7 @@ class Crossings:
         self._ends = Ends(clock)
 
     async def look(self, lanes: Sequence[LaneState]) -> None:
-        """Where the partitions of these lanes end."""
+        """Find out where the partitions of these lanes end."""
         first = await self._target_ends.ask(lanes)
         source = await self._source_ends.ask(lanes)
         again = await self._target_ends.ask(lanes)
@@ -194,8 +201,11 @@ class Crossings:
     async def ways(
         self, lanes: Mapping[TopicPartition, LaneState], marks: Mapping[LaneId, Progress]
     ) -> dict[TopicPartition, tuple[Way, Way] | str]:
-        """Both ways of each partition. The ledger that tells of these lanes was read after the marks were taken, and
-        `look` came before both. Raises MirrordError."""
+        """Return both directions of each partition.
+
+        The ledger of these lanes must have been read after the marks were taken, and `look` must have been called
+        before both. Raises MirrordError.
+        """
         there = await self._at_source.read()
         await self._at_target.read()
         known = backs(self._ids, self._at_source.lanes(), self._at_target.lanes())
@@ -217,7 +227,7 @@ class Crossings:
         return own, Way(back, there[flow].get(back.key.id), self._ends.back(key))
 
     async def close(self) -> None:
-        """End all reading."""
+        """Stop reading."""
         await self._at_source.close()
         await self._at_target.close()
 
@@ -227,15 +237,15 @@ _Place = tuple[TopicId, int]
 
 
 class Backs(NamedTuple):
-    """Who else writes into the partitions of a flow, by what other ledgers say."""
+    """The other writers to the partitions of a flow, according to other ledgers."""
 
     newest: dict[tuple[TopicId, TopicId, int], tuple[str, LaneState]]
-    """Lanes from the target to the source, by the topics' ids there and here."""
+    """Lanes from the target to the source, by the topic ids there and here."""
     third: dict[_Place, str]
-    """Partitions with records of another cluster, and the flow that copies them."""
+    """Partitions with records of a third cluster, and the flow that copies them."""
 
     def of(self, lane: LaneState) -> tuple[str, LaneState] | str:
-        """The lane back, and its flow; or why nothing can be told."""
+        """Return the opposite lane and its flow, or why positions cannot be translated."""
         key = lane.key
         for topic in (key.source_topic_id, key.target_topic_id):
             if (flow := self.third.get((topic, key.partition))) is not None:
@@ -244,7 +254,7 @@ class Backs(NamedTuple):
 
 
 def backs(ids: tuple[ClusterId, ClusterId], at_source: Iterable[Found], at_target: Iterable[Found]) -> Backs:
-    """`ids` are those of the flow's source and target; the ledgers at both, without the flow's own."""
+    """Return the other writers. `ids` are the flow's source and target; the ledgers at both exclude the flow's own."""
     source, target = ids
     known = Backs({}, {})
     for flow, state, lane in at_source:

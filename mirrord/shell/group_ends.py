@@ -1,5 +1,7 @@
-"""Where partitions begin and end, asked often: at the target, between two marks of a lane, it tells how far the lane is
-copied; at the source, how far a position may be set.
+"""Requests the start and end of partitions often.
+
+At the target, the end shows how far a lane is copied between two of its marks. At the source, it shows how far a
+position may be set.
 """
 
 import asyncio
@@ -14,7 +16,7 @@ from mirrord.shell.metadata import ClusterView, PartitionId
 from mirrord.shell.watched_topics import WatchedTopics
 
 ANSWER_S = 0.5
-"""Without an answer within this it has to do without."""
+"""Without an answer within this time, the caller continues without it."""
 
 
 class LaneEnds:
@@ -27,11 +29,11 @@ class LaneEnds:
         self._watched = WatchedTopics(view)
 
     async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
-        """The high watermark of each lane's partition; those of which it is not told in time are left out."""
+        """Return the high watermark of each lane's partition; partitions without a timely answer are omitted."""
         return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
 
     async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
-        """Log start and high watermark of each; the same."""
+        """Return log start and high watermark of each lane's partition, with the same omissions."""
         found: dict[LaneId, tuple[int, int]] = {}
         waiting: set[asyncio.Future[None]] = set()
         for lane in lanes:
@@ -45,7 +47,7 @@ class LaneEnds:
         return dict(found)
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Stop asking."""
         self._asks.close()
 
     def _partition(self, lane: LaneState) -> PartitionId:

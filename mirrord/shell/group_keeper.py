@@ -1,4 +1,4 @@
-"""Keeps one follower of groups running for the holder of a flow, and hands on what it tells."""
+"""Keeps one follower of groups running for the holder of a flow, and passes on what it reports."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,33 +17,33 @@ from mirrord.shell.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead,
 from mirrord.shell.program import program
 
 POLL_S = 1.0
-"""Positions are handed on within this."""
+"""Positions are passed on within this time."""
 LONGEST_PAUSE_S = 10.0
 LIVED_S = 5.0
-"""One that has lived so long is replaced at once; one that dies again and again is not: each start costs a core."""
+"""A follower that has lived this long is replaced at once. One that dies repeatedly is not: each start costs a core."""
 SILENT_S = 15.0
-"""A follower that does not answer for so long is replaced."""
+"""A follower that does not answer for this long is replaced."""
 END_S = 1.0
 
 NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
-"""Fields of a flow that a follower does not work by: what is copied it learns from the ledger. On Ray another follower
-is another process, which would take a core from the lanes for a second or two."""
+"""Fields of a flow that do not affect a follower: it learns from the ledger what is copied. On Ray, another follower is
+another process, which would take a core from the lanes for a second or two."""
 
 log = structlog.get_logger()
 
 
 class GroupKeeper:
-    """The follower of one flow's groups; there is none while nobody wants one."""
+    """The follower of one flow's groups; there is none unless the configuration asks for one."""
 
     def __init__(self, engine: Engine, instance: str) -> None:
         self.note = ""
-        """One line for people: why groups are not followed."""
+        """Why groups are not followed, in one line for operators."""
         self.on_translated: Callable[[tuple[Translated, ...]], None] | None = None
-        """Gets the newest translated position of each group and partition that has one, about once a second."""
+        """Receives the newest translated position of each group and partition that has one, about once per second."""
         self.states: dict[str, int] | None = None
-        """How many positions are in which state; None while nobody tells."""
+        """The number of positions in each state; None while no follower reports it."""
         self.parts = False
-        """The follower belongs to another process of this daemon now, and is left alone at the end."""
+        """Whether the follower belongs to another process of this daemon now, and is left alone at the end."""
         self._engine = engine
         self._instance = instance
         self._wanted = False
@@ -52,11 +52,13 @@ class GroupKeeper:
         self._started = 0
         self._tenure = Tenure(0)
         self._found: list[str] | None = []
-        """Followers of the process before, not looked at yet; None: not looked for."""
+        """Followers of the previous process that were not examined yet; None if they were not searched for."""
 
     async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
-        """Until it is cancelled; `flow` is the present configuration, which may change. From the second `turn` on, the
-        follower of the process before goes on if it follows the same."""
+        """Run until cancelled; `flow` returns the current configuration, which may change.
+
+        From the second `turn` on, the follower of the previous process continues if it follows the same configuration.
+        """
         loop = asyncio.get_running_loop()
         self._tenure = Tenure(setup.lease_epoch, turn)
         self._found = None if turn > 1 else []
@@ -80,17 +82,19 @@ class GroupKeeper:
 
     @property
     def followed(self) -> bool | None:
-        """Whether there is a follower; None where nobody wants one."""
+        """Whether there is a follower; None if the configuration asks for none."""
         return self._handle is not None if self._wanted else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What is good to know, one line each."""
+        """Remarks for operators, one line each."""
         return (self.note,) if self.note else ()
 
     async def report(self, *, reverse: bool = False) -> GroupsReport | None:
-        """All groups as they are now, or with `reverse` on their way back to the source; None while nobody follows
-        them, or the follower does not answer."""
+        """Return all groups as they are now; with `reverse`, those that are synced back to the source.
+
+        Return None while there is no follower, or if the follower does not answer.
+        """
         handle = self._handle
         if handle is None:
             return None
@@ -100,7 +104,7 @@ class GroupKeeper:
             return None
 
     async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
-        """One follower, until another configuration wants another one. Raises EnvironmentFault when it ends."""
+        """Run one follower until the configuration requires another one. Raises EnvironmentFault when it ends."""
         self._died.clear()
         handle = await self._adopt(setup) or await self._start(setup)
         self._handle = handle
@@ -124,7 +128,7 @@ class GroupKeeper:
         return handle
 
     async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
-        """The follower that was left running, if it does what a new one would; others are ended."""
+        """Return the follower that was left running, if it does what a new one would do; others are ended."""
         adopted: GroupsHandle | None = None
         if self._found is None:
             self._found = await self._engine.found(self._prefix(setup))
@@ -171,7 +175,7 @@ async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
     except ReplicatorUnsure:
         return False
     if answer.program != program():
-        return False  # and what it says of itself need not be readable here
+        return False  # its report need not be readable by this version
     known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
     return msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
 

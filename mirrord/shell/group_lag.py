@@ -1,4 +1,4 @@
-"""How far positions are behind the end of their partitions, in records and in time; asked when somebody wants it."""
+"""Lag of group positions, in records and in time. It is determined on request."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -20,17 +20,17 @@ from mirrord.shell.watched_topics import WatchedTopics
 from mirrord.wire.batch import CONTROL
 
 MOST_TIMES = 500
-"""Records whose times are looked at for one answer; each is a fetch."""
+"""Largest number of records whose timestamps are read for one answer; each one needs a fetch."""
 PATIENCE_S = 3.0
 POLL_S = 0.05
 
 
 class Lag(NamedTuple):
-    """Of one position."""
+    """The lag of one position."""
 
     records: int
     first_ms: int | None
-    """Time of the first record that was not read; None when there is none, or nobody could tell."""
+    """Time of the first record that was not read; None if there is none, or if its time is unknown."""
 
 
 class TargetLags:
@@ -43,7 +43,7 @@ class TargetLags:
         self._watched = WatchedTopics(view)
 
     async def ask(self, positions: Mapping[PartitionId, set[int]]) -> dict[tuple[PartitionId, int], Lag]:
-        """The lag of each of these offsets; those of which it is not known are left out."""
+        """Return the lag of each of these offsets; offsets whose lag is unknown are omitted."""
         partitions = {TopicPartition(each.topic, each.partition) for each in positions}
         try:
             ends = await log_offsets(self._cluster, partitions, "end")
@@ -90,7 +90,7 @@ class TargetLags:
 async def with_lags(
     statuses: Sequence[GroupStatus], lanes: Mapping[tuple[str, int], LaneState], lags: TargetLags, clock: Clock
 ) -> tuple[GroupStatus, ...]:
-    """The same with what the target tells of their lags; `lanes` are those of the source's partitions."""
+    """Return the statuses with their lags at the target; `lanes` maps the source's partitions to their lanes."""
     places: dict[int, tuple[PartitionId, int]] = {}
     wanted: dict[PartitionId, set[int]] = {}
     for at, each in enumerate(statuses):

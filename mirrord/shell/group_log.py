@@ -1,8 +1,8 @@
 """Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
 
-What a transaction has committed counts when the transaction has. Nothing of a partition is told before all was read
-that stood in it at first: until then there may be a newer word. The topic is compacted, so its end may be without
-records; that is asked for when nothing has come for a while (`mirrord.shell.empty_tail`).
+A commit made in a transaction counts once the transaction is committed. Nothing of a partition is reported before
+everything that was there at first has been read: until then there may be a newer commit. The topic is compacted, so its
+end may be without records. This is checked when nothing has arrived for a while (`mirrord.shell.empty_tail`).
 """
 
 import asyncio
@@ -33,24 +33,24 @@ from mirrord.wire.errors import ErrorCode, OldMagic, WireError
 from mirrord.wire.old_messages import group as old_messages
 
 PARTITION_BYTES = 256 << 10
-"""What a fetch may bring of one partition: it is decoded in one go."""
+"""Largest number of bytes that a fetch may bring of one partition, because they are decoded in one go."""
 AGAIN_S = 0.5
 TAIL_S = 2.0
-"""A partition that has brought nothing for so long, and whose end is not reached, may end without records."""
+"""A partition that has brought nothing for this long, and whose end is not reached, may end without records."""
 
 log = structlog.get_logger()
 
 
 class MayNotRead(EnvironmentFault):
-    """The right to READ `__consumer_offsets` is missing."""
+    """Raised when the permission to READ `__consumer_offsets` is missing."""
 
 
 class NoSuchTopic(EnvironmentFault):
-    """No group has ever committed anything."""
+    """Raised when no group has ever committed anything."""
 
 
 class GroupLog:
-    """Tells each commit of wanted groups."""
+    """Reports each commit of the selected groups."""
 
     def __init__(
         self,
@@ -60,11 +60,12 @@ class GroupLog:
         take: Callable[[OffsetKey, OffsetValue | None], None],
         changed: Callable[[set[str]], None],
     ) -> None:
-        """`take` gets each record of a group that `passes`; `changed` names groups whose newest commits are known."""
+        """`take` receives each record of a group that `passes`; `changed` gets groups whose newest commits are
+        known."""
         self.skipped = 0
-        """Records that could not be read."""
+        """Number of records that could not be read."""
         self.lost = ""
-        """Why nothing more is read; empty while it is."""
+        """Why reading has stopped; empty while it continues."""
         self._source = source
         self._asks = asks
         self._passes = passes
@@ -74,16 +75,16 @@ class GroupLog:
 
     @property
     def ready(self) -> bool:
-        """Whether all was read that stood there at first."""
+        """Whether everything that was there at first has been read."""
         return all(each.ready for each in self._followed)
 
     async def look_at_tails(self, view: ClusterView) -> None:
-        """Ask of partitions that bring nothing whether they end without records."""
+        """For each partition that brings nothing, check whether it ends without records."""
         for each in self._followed:
             await each.look_at_tail(view)
 
     async def open(self, view: ClusterView) -> None:
-        """Begin to follow. Raises MayNotRead, NoSuchTopic, EnvironmentFault when nobody answers."""
+        """Begin to follow the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault when no broker answers."""
         connection = await view.any_broker()
         version = connection.version(METADATA)
         body = metadata.encode(version, [TOPIC])
@@ -103,7 +104,7 @@ class GroupLog:
             each.start(self._source, self._asks)
 
     def close(self, view: ClusterView) -> None:
-        """Read no more."""
+        """Stop reading."""
         for each in self._followed:
             each.stop(self._source)
         if self._followed:
@@ -111,7 +112,7 @@ class GroupLog:
         self._followed = []
 
     def records(self, records: list[Record], position: int) -> set[str]:
-        """Take these; the groups that they are about."""
+        """Process these records; return the groups that they belong to."""
         groups: set[str] = set()
         for record in records:
             if record.offset < position or record.key is None:
@@ -129,12 +130,12 @@ class GroupLog:
         return groups
 
     def changed(self, groups: set[str]) -> None:
-        """The newest commits of these groups are known."""
+        """Report groups whose newest commits are known."""
         if groups:
             self._changed(groups)
 
     def skip(self, reason: str) -> None:
-        """Something cannot be read."""
+        """Count something that cannot be read."""
         if not self.skipped:
             log.warning("group_records_skipped", reason=reason)
         self.skipped += 1
@@ -148,16 +149,16 @@ class _Partition:
         self.ready = False
         self._owner = owner
         self._end = -1
-        """Where it ended at first."""
+        """Where the partition ended at first."""
         self._position = 0
         self._behind = 0
-        """The offset behind what was found in the last chunk."""
+        """The offset after the last batch that was found in the newest chunk."""
         self._empty_until = -1
-        """There are no records below this offset from the position on."""
+        """There are no records from the position up to this offset."""
         self._moved_at = time.monotonic()
-        """When something came last, or its tail was last asked for."""
+        """When records arrived last, or the tail was last checked."""
         self._waiting: set[str] = set()
-        """Groups of which something was read before it was ready."""
+        """Groups with records that were read before the partition was ready."""
         self._stopped = False
         self._tap = Tap(partition, PARTITION_BYTES, self._deliver)
 
@@ -203,7 +204,7 @@ class _Partition:
         if self._stopped:
             return
         if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
-            # The log was cut off; what is left is read again, and the newest commit counts.
+            # The log was truncated; the remaining records are read again, and the newest commit counts.
             self._position, self._empty_until = max(chunk.log_start, 0), -1
             self._want(AGAIN_S)
         elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
@@ -231,7 +232,7 @@ class _Partition:
             self._waiting |= groups
 
     def _batches(self, chunk: Chunk) -> Iterator[list[Record]]:
-        """The records of each batch that counts."""
+        """Yield the records of each batch that counts."""
         start = chunk.start
         while start < chunk.end:
             batches, start, is_old = _scan(chunk, start)
@@ -263,7 +264,7 @@ class _Partition:
 
 
 def _scan(chunk: Chunk, start: int) -> tuple[list[Scanned], int, bool]:
-    """Batches, the position behind them, and whether messages of an old format follow there."""
+    """Return batches, the position after them, and whether messages of an old format follow there."""
     try:
         batches, behind = scan(chunk.buffer, start, chunk.end)
     except OldMagic as old:

@@ -1,6 +1,7 @@
-"""Where groups stand, for somebody who asks: told by the daemon, or else found out from both clusters at that moment.
+"""The positions of groups, on request: reported by the daemon, or else found out from both clusters at that moment.
 
-Without the source, what the target has of groups that would be carried over is told all the same. Nothing is written.
+If the source does not answer, the target's offsets of groups that would be synced are reported anyway. Nothing is
+written.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ BOTH_WAYS = "no daemon answers, and where the same topics are copied both ways o
 
 
 def gather_groups(config: Config) -> list[GroupsReport]:
-    """The groups of the configured flows. Raises EnvironmentFault when nothing is known of any flow."""
+    """Return the groups of the configured flows. Raises EnvironmentFault when nothing is known of any flow."""
     return asyncio.run(_gather(config))
 
 
@@ -77,7 +78,7 @@ async def _both(
     lanes: Mapping[TopicPartition, LaneState],
     target: ClusterView,
 ) -> tuple[list[GroupStatus], str]:
-    """What is to be told of both clusters, and a line for people."""
+    """Return what both clusters say, and a line for operators."""
     book = GroupBook(GroupFilter(flow.groups).passes)
     try:
         async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
@@ -138,7 +139,7 @@ def _unknown(group: str, place: TopicPartition, copy: TopicPartition, commit: Co
 
 @asynccontextmanager
 async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
-    """A connection to a cluster, for a look."""
+    """Open a connection to a cluster, for a one-time look."""
     options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
     view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
     view.start()

@@ -1,4 +1,4 @@
-"""A group's position at the source as one at the target, by the ledger as it stands."""
+"""Translates a group's position at the source into one at the target, by the current ledger."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -15,7 +15,7 @@ from mirrord.wire.groups import TopicPartition
 NOT_COPIED = "the topic is not copied"
 NOT_BACK = "the flow back does not copy this partition yet (groups.both_ways)"
 NOT_YET = frozenset({NOTHING, NOT_BACK})
-"""Why nothing can be told that may be told soon."""
+"""Reasons for a missing translation that may become available soon."""
 
 
 class Lanes:
@@ -27,7 +27,7 @@ class Lanes:
         self._lanes: dict[TopicPartition, LaneState] = {}
 
     def of(self, state: FlowState) -> Mapping[TopicPartition, LaneState]:
-        """By topic and partition of the source. A topic that was made anew has new lanes."""
+        """Return the newest lanes by source topic and partition. A topic that was created again has new lanes."""
         if state is not self._of or len(state.lanes) != self._count:
             self._of, self._count = state, len(state.lanes)
             self._lanes = {
@@ -38,7 +38,7 @@ class Lanes:
 
 
 class Position(NamedTuple):
-    """A position of the source, to be translated."""
+    """A position at the source that has to be translated."""
 
     offset: int
     topic_id: str | None = None
@@ -49,9 +49,10 @@ def ahead_of(
     marks: Mapping[LaneId, Progress],
     positions: Mapping[TopicPartition, int],
 ) -> list[LaneState]:
-    """The lanes whose marks may be behind the copy by what matters for these positions of the source.
+    """Return the lanes whose marks may lag the copy to an extent that matters for these source positions.
 
-    Only where the target's broker itself refuses gaps (`protected`), its end says how far a lane is copied.
+    The end of a target partition says how far its lane is copied only if the target's broker itself refuses gaps
+    (`protected`).
     """
     found: list[LaneState] = []
     for place, offset in positions.items():
@@ -65,10 +66,10 @@ def ahead_of(
 class Atlas:
     """The maps of all lanes at one moment.
 
-    `marks` and `ends` must have been taken before the ledger was read to its end: whatever lies below them is then
-    explained by intents that were read (an intent comes before its records). Marks are a second old at most; `ends` are
-    the high watermarks of some target partitions, whose lanes are copied up to there: where others write, too, the
-    answer is a little low until the next mark, never high.
+    `marks` and `ends` must be taken before the ledger is read to its end. Then everything below them is explained by
+    intents that were read, because an intent precedes its records. Marks are at most one second old. `ends` are the
+    high watermarks of some target partitions, whose lanes are copied up to there. If others also write to such a
+    partition, the answer is slightly too low until the next mark, but never too high.
     """
 
     def __init__(
@@ -83,16 +84,16 @@ class Atlas:
         self._maps: dict[LaneId, LaneMap] = {}
 
     def lane(self, place: TopicPartition) -> LaneState | None:
-        """The lane that copies this source partition."""
+        """Return the lane that copies this source partition."""
         return self._lanes.get(place)
 
     @cached_property
     def copies(self) -> Mapping[TopicPartition, TopicPartition]:
-        """The source's partition of each one of the target that is a copy."""
+        """The source partition of each target partition that is a copy."""
         return {(lane.target_topic, lane.partition): place for place, lane in self._lanes.items()}
 
     def mapped(self, place: TopicPartition, position: Position) -> Mapped:
-        """The target's position."""
+        """Return the position at the target."""
         lane = self._lanes.get(place)
         if lane is None:
             return Mapped(None, 0, NOT_COPIED)
@@ -112,10 +113,10 @@ class Atlas:
         return Mapped(told.offset, told.ahead, line_of(told))
 
     def back(self, place: TopicPartition, offset: int) -> Mapped:
-        """The position at the source of one that the target has in the copy of this partition.
+        """Return the source position for a position that the target has in the copy of this partition.
 
-        By marks alone: behind a mark may stand others' records, and whoever counted them as copied ones would skip
-        records of the source.
+        Only marks are used. After a mark there may be records of other writers, and counting them as copied records
+        would skip records of the source.
         """
         lane = self._lanes.get(place)
         if lane is None:
@@ -137,7 +138,7 @@ class Atlas:
 
 
 def _by_end(lane: LaneState, mark: Progress, end: int) -> Copied | None:
-    """How far a lane is copied, by the end of its target partition; None when the mark says as much."""
+    """Return how far a lane is copied, by the end of its target partition; None if the mark says as much."""
     run = lane.target_runs.last
     if run is None or end <= mark.target_offset or end < run.offset:
         return None
@@ -147,7 +148,7 @@ def _by_end(lane: LaneState, mark: Progress, end: int) -> Copied | None:
 
 
 def line_of(told: Translation) -> str:
-    """Why an answer is not the very record, for people; empty when it is."""
+    """Return for operators why an answer is not the exact record; empty if it is."""
     match told.kind:
         case "before_map" if told.reason == "inherited":
             return "MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"

@@ -1,7 +1,7 @@
-"""What is known of groups from before this process began: the checkpoints at the target (`mirrord.shell.checkpoints`).
+"""Knowledge about groups from before this process began: the checkpoints at the target (`mirrord.shell.checkpoints`).
 
-They tell where mirrord last saw each group at the source, and where that is at the target. So a position that went back
-while nobody followed it is seen to have gone back, also where the source's log no longer tells.
+They record where mirrord last saw each group at the source, and the matching position at the target. So a position that
+went back while no process followed it is recognised, even if the source's log no longer shows it.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ async def remember(
     copies: Mapping[TopicPartition, TopicPartition],
     pairs: Pairs,
 ) -> None:
-    """Let `pairs` know what the checkpoints tell; `copies` gives the source's partition of each one of the target.
+    """Add the contents of the checkpoints to `pairs`; `copies` maps each target partition to its source partition.
 
-    Where none are written, or they may not be read, nothing is remembered.
+    If no checkpoints are written, or they may not be read, nothing is added.
     """
     if not flow.mm2_records.checkpoints:
         return

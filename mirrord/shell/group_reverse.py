@@ -1,8 +1,7 @@
-"""Where groups of the target would go on at the source, for somebody who asks; and committing it there, when that is
-asked for (`mirrord groups --reverse`, for the way back after a failover).
+"""Where groups of the target would resume at the source, on request. It can also commit these positions there.
 
-A daemon that keeps the source in step (`groups.reverse`) is asked, unless something is to be committed; else both
-clusters are, at that moment.
+This is `mirrord groups --reverse`, for the way back after a failover. A daemon that syncs groups back to the source
+(`groups.reverse`) is asked, unless something is to be committed. Otherwise both clusters are asked at that moment.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ from mirrord.shell.remote import NoAnswer, ask_groups
 from mirrord.wire.groups import TopicPartition
 
 ROUNDS_S = 10.0
-"""How long a broker that keeps a group may take to be found."""
+"""Time limit for finding the coordinators of the groups."""
 AGAIN_S = 0.2
 LOOKED = "found out from both clusters; nothing was committed"
 BOTH_WAYS = (
@@ -41,17 +40,19 @@ WRITTEN = "found out from both clusters; what could be was committed at the sour
 
 
 class Order(NamedTuple):
-    """What is asked for."""
+    """The options of a request."""
 
     write: bool = False
     """Commit at the source."""
     force: bool = False
-    """The target counts also where the source is further, or it is not known which side has moved last."""
+    """Let the target win even if the source is further ahead, or if it is unknown which side has moved last."""
 
 
 def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
-    """The groups of the configured flows, from target to source. Raises EnvironmentFault when nothing is known of any
-    flow."""
+    """Return the groups of the configured flows, from target to source.
+
+    Raises EnvironmentFault when nothing is known of any flow.
+    """
     return asyncio.run(_gather(config, order))
 
 
@@ -109,14 +110,14 @@ async def _rounds(
     back: GroupBack,
     order: Order,
 ) -> list[GroupStatus]:
-    """Until every group was answered for."""
+    """Run rounds until every group has been answered."""
 
     async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
         return atlas
 
     passes = GroupFilter(flow.groups).passes
     admin = GroupAdmin(target)
-    # The source's commits are asked for by the round itself, and none is carried to the target.
+    # The round itself asks for the source's commits, and none is synced to the target.
     rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
     try:
         async with asyncio.timeout(ROUNDS_S):

@@ -1,8 +1,8 @@
-"""Rounds of one flow's groups: what is due is translated, held against the target, and committed there.
+"""Rounds of one flow's groups: positions that are due are translated, compared with the target, and committed there.
 
-What the target has is asked for right before each commit, and a group with members is refused by its broker: so nothing
-is overwritten that was committed by others in between, but for a moment of a few milliseconds. Where the source follows
-the target, too, it is asked in the same way, and `shell.group_back` carries back what moved at the target alone.
+The target's offsets are read right before each commit, and the broker refuses commits for a group with members. So
+commits of other clients are overwritten at most within a window of a few milliseconds. If the source also follows the
+target, it is read in the same way, and `shell.group_back` syncs back what moved only at the target.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ log = structlog.get_logger()
 
 
 class _Planned(NamedTuple):
-    """A write that is to be carried out."""
+    """A write to be carried out."""
 
     place: TopicPartition
-    """At the source."""
+    """The partition at the source."""
     value: OffsetValue
     write: Write
     mapped: Mapped
 
 
 class GroupRounds:
-    """The groups of one flow. `book` is kept up to date by somebody else, who says `want`."""
+    """The groups of one flow. Another component keeps `book` up to date and calls `want`."""
 
     def __init__(
         self,
@@ -51,12 +51,15 @@ class GroupRounds:
         pairs: Pairs | None = None,
         back: GroupBack | None = None,
     ) -> None:
-        """`chart` gives the maps as they are at that moment, and is told the furthest position that will be asked
-        for of each partition of the source. With `back` the source follows the target, too; it shares the `pairs`."""
+        """`chart` returns the maps as they are at that moment.
+
+        It receives the furthest position of each source partition that will be translated. With `back`, the source also
+        follows the target; both share the `pairs`.
+        """
         self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
-        """By group and partition of the source, as of the last round that it was in."""
+        """Statuses by group and source partition, as of the last round that the group was part of."""
         self._translated: dict[tuple[str, TopicPartition], Translated] = {}
-        """The newest of each group and partition that nobody has taken yet."""
+        """The newest translation of each group and partition, until `take_translated` returns it."""
         self._book = book
         self._target = target
         self._mode: GroupsMode = mode
@@ -71,44 +74,44 @@ class GroupRounds:
 
     @property
     def due(self) -> bool:
-        """Whether there is something to do."""
+        """Whether any group is due."""
         return bool(self._due)
 
     def sorted_statuses(self) -> list[GroupStatus]:
-        """By group, topic and partition."""
+        """Return the statuses, sorted by group, topic and partition."""
         return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
 
     def states(self) -> dict[str, int]:
-        """How many positions are in which state; nothing where none is to be committed."""
+        """Return the number of positions in each state; empty if nothing is ever committed."""
         if self._mode == "off":
             return {}
         return Counter(each.state for places in self.statuses.values() for each in places.values())
 
     def want(self, groups: Iterable[str]) -> None:
-        """These are to be looked at in the next round."""
+        """Examine these groups in the next round."""
         self._due.update(groups)
 
     def want_all(self) -> None:
-        """All are."""
+        """Examine all groups in the next round."""
         self._due.update(self._book.groups())
         if self._back is not None:
             self._due.update(self._back.statuses)
 
     def forget_expired(self) -> None:
-        """Forget groups that the source has forgotten, but for the last ones."""
+        """Forget groups that the source has forgotten, except for the last ones."""
         for group in self._book.forget_expired():
             self.statuses.pop(group, None)
             self._due.discard(group)
             self._waiting.discard(group)
 
     def want_waiting(self) -> None:
-        """Those that wait for data are: some were copied."""
+        """Examine the groups that wait for data, because some data was copied."""
         self._due |= self._waiting
         if self._back is not None:
             self._due |= self._back.waiting
 
     async def look(self) -> None:
-        """Which groups have members at the target. Raises EnvironmentFault, WireError."""
+        """Find out which groups have members at the target. Raises EnvironmentFault, WireError."""
         listed = await self._target.listed()
         before = self._members
         self._members = kept(listed)
@@ -117,7 +120,10 @@ class GroupRounds:
             self._due |= self._back.untold | await self._back.look()
 
     async def round(self) -> None:
-        """All that is due, once. Raises EnvironmentFault, WireError; then it is still due."""
+        """Process all groups that are due, once.
+
+        Raises EnvironmentFault, WireError; the groups are still due in that case.
+        """
         groups, self._due = self._due, set()
         try:
             atlas, planned = await self._plan(groups)
@@ -133,7 +139,7 @@ class GroupRounds:
             raise
 
     async def survey(self) -> None:
-        """All that is due, without a commit. Raises EnvironmentFault, WireError."""
+        """Process all groups that are due, without a commit. Raises EnvironmentFault, WireError."""
         groups, self._due = self._due, set()
         await self._plan(groups)
 
@@ -172,7 +178,10 @@ class GroupRounds:
         atlas: Atlas,
         asked: Mapping[TopicPartition, CommittedOffset] | None = None,
     ) -> list[_Planned]:
-        """What is to be committed; the rest is told in the statuses. `asked` is what the source has just answered."""
+        """Return the commits to make and update the statuses.
+
+        `asked` holds the source's latest answer, if it was asked.
+        """
         self._waiting.discard(group)
         if told.error in LATER:
             self._due.add(group)
@@ -198,7 +207,7 @@ class GroupRounds:
                 writes.append(_Planned(place, course.newest, step, mapped))
                 hold = Hold("behind", step.why)
             else:
-                assert isinstance(step, Hold)  # noqa: S101 - without a commit nothing is written
+                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit nothing is written
                 hold = step
             statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
             if hold.state == "unsure" and course.newest is not None and present is not None:
@@ -253,7 +262,7 @@ class GroupRounds:
         self._translated[group, place] = Translated(group, topic, target, partition, *positions, course.newest.metadata)
 
     def take_translated(self) -> list[Translated]:
-        """What was translated since this was last called."""
+        """Return the translations since the last call."""
         taken, self._translated = self._translated, {}
         return list(taken.values())
 
@@ -288,7 +297,7 @@ class GroupRounds:
             log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
         if planned.write.waits or planned.mapped.provisional:
             self._waiting.add(group)
-        # What came in the meantime is due already, and is compared with this one.
+        # A commit that arrived in the meantime is due already, and is compared with this one.
         is_newest = any(
             place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
             for place, course in self._book.courses(group)
@@ -301,7 +310,7 @@ class GroupRounds:
 
 
 def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
-    """The same course; its newest commit is what the source has just answered, which the book may not know yet."""
+    """Return the course with the source's latest answer as its newest commit, which the book may not know yet."""
     if told is None:
         return Course(None, course.peak)
     known = course.newest

@@ -1,4 +1,4 @@
-"""Where a flow learns of its source's commits: from `__consumer_offsets` when it may read that, else by asking."""
+"""Where a flow learns of its source's commits: from `__consumer_offsets` if it may read that topic, else by polling."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from mirrord.wire.groups import GroupOffsets, TopicPartition
 
 RETRY_S = 1.0
 LOG_AGAIN_S = 60.0
-"""While commits are asked for, the log is tried again after this: somebody may have given the right."""
+"""While commits are polled, the log is tried again after this time: the permission may have been granted."""
 LOOK_S = 0.2
 
 log = structlog.get_logger()
@@ -32,7 +32,7 @@ class GroupSource:
     def __init__(
         self, view: ClusterView, source: Source, asks: Asks, config: GroupsConfig, changed: Callable[[set[str]], None]
     ) -> None:
-        """`changed` names groups that have committed something, or have lost a position."""
+        """`changed` receives groups that have committed something, or have lost a position."""
         self.kind: Kind = "starting"
         self.note = ""
         self._filter = GroupFilter(config)
@@ -50,11 +50,11 @@ class GroupSource:
 
     @property
     def skipped(self) -> int:
-        """Records of the log that could not be read."""
+        """Number of records of the log that could not be read."""
         return self._skipped + (self._log.skipped if self._log is not None else 0)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Keep the book up to date until cancelled."""
         while True:
             try:
                 await self._follow()
@@ -69,7 +69,7 @@ class GroupSource:
                 await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        """As long as the log can be read."""
+        """Follow the log while it can be read."""
         self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
         try:
             await groups.open(self._view)
@@ -130,7 +130,7 @@ class GroupSource:
 
 
 def values_of(told: GroupOffsets) -> dict[TopicPartition, OffsetValue]:
-    """What was asked for as if it had been read; when it was committed is not told to who asks."""
+    """Return polled offsets in the form of read ones. The commit time is missing, because it is only in the log."""
     return {
         place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in told.offsets.items()
     }

@@ -1,9 +1,8 @@
-"""Keeps consumer groups at the target where they are at the source: one flow's follower, beside its replicators.
+"""Syncs the offsets of consumer groups to the target: one flow's follower, which runs alongside its replicators.
 
-Commits are learnt of by `shell.group_source`, and carried over in the rounds of `shell.group_rounds`, under the flow's
-lease. Nothing has to be remembered: after a restart the source's log, the ledger's map, the checkpoints and what the
-target has tell all of it again. With `groups.reverse` the target's commits are learnt of in the same way, and carried
-back to the source.
+`shell.group_source` learns of commits, and the rounds of `shell.group_rounds` sync them under the flow's lease. No
+state needs to be stored: after a restart it is rebuilt from the source's log, the ledger's map, the checkpoints and the
+target's offsets. With `groups.reverse`, the target's commits are learned in the same way and synced back to the source.
 """
 
 import asyncio
@@ -44,18 +43,18 @@ from mirrord.wire.groups import TopicPartition
 
 BUFFER_BYTES = 16 << 20
 ROUND_S = 0.1
-"""Commits that come within this share a round."""
+"""Commits that arrive within this time share a round."""
 RETRY_S = 1.0
 COUNT_S = 5.0
-"""How often positions are counted by their states."""
+"""How often positions are counted by state."""
 CHECK_S = 60.0
-"""All positions are compared this often, whether anything was committed or not: a target may have forgotten them."""
+"""All positions are compared this often, even without any commits, because a target may have forgotten them."""
 FRESH_S = 2.0
-"""Who asks for a report is told what was so within this time; for as long it waits for a cluster that is slow."""
+"""Greatest age of a report's data, and the longest time for which a report waits for a slow cluster."""
 
 
 class GroupSync:
-    """Serves one flow. All methods belong on the event loop that it was opened on."""
+    """Serves one flow. All methods must be called on the event loop on which it was opened."""
 
     def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
         self.name = name
@@ -66,9 +65,9 @@ class GroupSync:
         self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
         self._wanted = asyncio.Event()
         self._done = asyncio.Event()
-        """Nothing is due since it was last cleared."""
+        """Set when nothing is due since it was last cleared."""
         self._checked = self._clock.monotonic()
-        """When all positions were compared last, or began to be."""
+        """When all positions were last compared, or that comparison began."""
         self._lanes = Lanes()
         self._tasks: list[asyncio.Task[None]] = []
         self._troubles = Troubles("groups_not_in_step", flow=setup.flow.name)
@@ -87,7 +86,7 @@ class GroupSync:
         self._tasks = [asyncio.create_task(each) for each in work]
 
     async def report(self, *, reverse: bool = False) -> GroupsReport:
-        """All groups as they are now, with their lags at the target; or how they are carried back to the source."""
+        """Return all groups as they are now, with their lags at the target; or how they are synced back."""
         flow = self._setup.flow.name
         if self._parts is None:
             return GroupsReport(flow=flow, at_ms=self._clock.wall_ms(), reverse=reverse, source="starting")
@@ -106,7 +105,10 @@ class GroupSync:
         )
 
     async def _check_again(self, rounds: GroupRounds) -> None:
-        """A group that reads on at the target makes no news at the source: it is looked at for who asks."""
+        """Compare all positions for a report.
+
+        A group that continues to read at the target causes no news at the source.
+        """
         if self._clock.monotonic() - self._checked < FRESH_S:
             return
         self._done.clear()
@@ -137,7 +139,7 @@ class GroupSync:
         )
 
     def news(self) -> GroupsNews:
-        """What there is to say since this was last called."""
+        """Return what has changed since the last call."""
         if self._parts is None:
             return GroupsNews(self.note)
         now, states = self._clock.monotonic(), None
@@ -146,24 +148,24 @@ class GroupSync:
         return GroupsNews(self.note, tuple(self._parts.rounds.take_translated()), states)
 
     async def until_lost(self) -> None:
-        """Until the lease is somebody else's: there is nothing left to do for this follower, ever."""
+        """Wait until another holder has the lease. This follower never has work again after that."""
         await self._lease.lost.wait()
 
     def tell_all(self) -> None:
-        """Tell every position anew: who is told now may not know what others were told."""
+        """Report every position again, because a new listener may not know what earlier ones received."""
         if self._parts is not None:
             self._parts.rounds.want_all()
             self._wanted.set()
 
     @property
     def note(self) -> str:
-        """One line for people, or empty: why groups are not followed, or not fully."""
+        """Why groups are not followed, or not fully, in one line for operators; or empty."""
         sources = (self._parts.source, self._parts.target_groups) if self._parts is not None else ()
         lines = [*self._troubles.lines, *(each.note for each in sources if each is not None)]
         return next(filter(None, lines), "")
 
     async def close(self) -> None:
-        """End everything. What was decided and not committed is decided again by whoever comes next."""
+        """End everything. A commit that was decided on and not made is decided on again by the next follower."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -173,7 +175,10 @@ class GroupSync:
         await self._store.close()
 
     async def _chart(self, furthest: Mapping[TopicPartition, int]) -> Atlas:
-        """Marks and ends come first: what lies below them is explained by what the ledger holds by then."""
+        """Return the maps.
+
+        Marks and ends are taken first, because the ledger that is read next explains everything below them.
+        """
         if self._parts is not None and self._parts.crossings is not None:
             return await self._crossed(self._parts.crossings, furthest)
         marks = dict(self._store.state.progress)
@@ -241,7 +246,7 @@ class GroupSync:
 
 
 class _Parts:
-    """What works on connections to the clusters."""
+    """The parts that work on connections to the clusters."""
 
     def __init__(
         self,
@@ -279,14 +284,14 @@ class _Parts:
         self.ends = LaneEnds(self._to, "target")
         self._closing = [*closing, self.ends.close]
         self.crossings: Crossings | None = None
-        """Where the same topics are copied back under the same names."""
+        """Used if the same topics are copied back under the same names."""
         if flow.groups.both_ways:
             here = LaneEnds(self._from, "source")
             self._closing.append(here.close)
             self.crossings = Crossings(setup, here, self.ends, clock)
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for close in self._closing:
             close()
         if self.crossings is not None:

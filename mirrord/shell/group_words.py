@@ -1,4 +1,4 @@
-"""Why nothing is committed for a group, in words: what a cluster lists of it, and what a broker answers to a commit."""
+"""Explains why nothing is committed for a group: what a cluster lists of it, and how a broker answers a commit."""
 
 from collections.abc import Mapping
 from typing import Literal, NamedTuple
@@ -9,46 +9,46 @@ from mirrord.wire.errors import ErrorCode
 from mirrord.wire.groups import ListedGroup
 
 SHARE = "Share"
-"""org.apache.kafka.common.GroupType: its positions are kept elsewhere (KIP-932)."""
+"""org.apache.kafka.common.GroupType: the positions of a share group are stored elsewhere (KIP-932)."""
 WITHOUT_MEMBERS = frozenset({"Empty", "Dead"})
-"""org.apache.kafka.common.GroupState, of classic groups, KIP-848's and those of Kafka Streams alike."""
+"""org.apache.kafka.common.GroupState, for classic groups, KIP-848 groups and Kafka Streams groups alike."""
 MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.REBALANCE_IN_PROGRESS})
-"""The broker's words for a group that has members."""
+"""The broker's errors for a group that has members."""
 
 Side = Literal["source", "target"]
 
 
 def kept(listed: Mapping[str, ListedGroup]) -> dict[str, ListedGroup]:
-    """Those that nothing is committed for: with members, or share groups."""
+    """Return the groups for which nothing is committed: those with members, and share groups."""
     return {name: each for name, each in listed.items() if each.state not in WITHOUT_MEMBERS or each.kind == SHARE}
 
 
 def left_alone(group: ListedGroup, side: Side) -> tuple[GroupState, str]:
-    """State and reason of one of them."""
+    """Return the state of one of these groups and the reason."""
     if group.kind == SHARE:
         return "refused", f"there is a share group of this name at the {side}, which has no such positions"
     return "active", f"the group is {group.state} at the {side}, and left alone"
 
 
 class Refusal(NamedTuple):
-    """An error."""
+    """A refused commit."""
 
     name: str
     state: GroupState
     why: str
     is_later: bool
-    """Another try may have another answer."""
+    """Whether another attempt may get another answer."""
     has_members: bool
 
 
 def refusal(error: int, side: Side) -> Refusal:
-    """The error of a commit on that side."""
+    """Explain the error of a commit on that side."""
     name = ErrorCode.name_of(error) if error else ""
     if error in MEMBERS:
         why = f"the group has members at the {side}, and is left alone"
         return Refusal(name, "active", why, is_later=False, has_members=True)
     if error == ErrorCode.GROUP_ID_NOT_FOUND:
-        # Brokers say so of a group of another kind (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
+        # Brokers return this for a group of another kind (org.apache.kafka.coordinator.group.modern.share.ShareGroup).
         why = f"there is a group of another kind of this name at the {side}: {name}"
         return Refusal(name, "refused", why, is_later=False, has_members=False)
     need = "; READ on the group or its topic is missing" if "AUTHORIZATION" in name else ""
