@@ -115,7 +115,7 @@ _OURS = frozenset({"mirrord"})
 
 ROWS: dict[str, Row] = {
     "records duplicated by `kill -9`, per million copied": Row(_doubled),
-    "a host crashes: its partitions resume after": Row(_crash, _mm2_crash),
+    "`kill -9` of one worker: its partitions resume after": Row(_crash, _mm2_crash),
     "CPU-seconds per GB, 64 KiB batches": Row(_cpu(_LARGE_BATCHES, _OURS), _cpu(_LARGE_BATCHES, _MM2)),
     "CPU-seconds per GB, one record per batch": Row(_cpu(_SINGLE_RECORDS, _OURS), _cpu(_SINGLE_RECORDS, _MM2)),
     "peak memory while catching up": Row(_memory(_OURS), _memory(_MM2)),

@@ -17,8 +17,8 @@ from mirrord.wire.batch import HEADER, patch
 
 TABLE = """| | mirrord | MM2 | measured by |
 |---|---|---|---|
-| a host crashes: its partitions resume after | not measured yet | not measured yet | `bench.run --question kills` |
-| records duplicated by `kill -9`, per million copied | not measured yet | 450,000 | `make campaign` |
+| `kill -9` of one worker: its partitions resume after | none yet | none yet | `bench.run --question kills` |
+| records duplicated by `kill -9`, per million copied | none yet | 450,000 | `make campaign` |
 | retention overtakes the mirror | halts | 3,000 records lost | `make test` |
 """
 DEADLINE_S = 30.0
@@ -41,7 +41,7 @@ def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
     front.write({"kills": [whole, short], "mm2": [node], "campaign": campaigns})
     before, after = TABLE.splitlines(), page.read_text().splitlines()
     assert after[2:4] == [
-        "| a host crashes: its partitions resume after | 0.3 s | 310.4 s | `bench.run --question kills` |",
+        "| `kill -9` of one worker: its partitions resume after | 0.3 s | 310.4 s | `bench.run --question kills` |",
         "| records duplicated by `kill -9`, per million copied | 0 | 450,000 | `make campaign` |",
     ]
     assert [after[at] for at in (0, 1, 4)] == [before[at] for at in (0, 1, 4)]
