@@ -118,7 +118,7 @@ ROWS: dict[str, Row] = {
     "`kill -9` of one worker: its partitions resume after": Row(_crash, _mm2_crash),
     "CPU-seconds per GB, 64 KiB batches": Row(_cpu(_LARGE_BATCHES, _OURS), _cpu(_LARGE_BATCHES, _MM2)),
     "CPU-seconds per GB, one record per batch": Row(_cpu(_SINGLE_RECORDS, _OURS), _cpu(_SINGLE_RECORDS, _MM2)),
-    "peak memory while catching up": Row(_memory(_OURS), _memory(_MM2)),
+    "peak memory of the copying process": Row(_memory(_OURS), _memory(_MM2)),
     "added latency, p99 at 1,000 records/s": Row(_latency(frozenset({"ray"})), _latency(_MM2)),
 }
 """The rows of the table, by their first cell."""

@@ -69,7 +69,7 @@ def test_a_catch_up_shows_the_better_figure_of_mm2_and_counts_all_processes() ->
         for name in (
             "CPU-seconds per GB, 64 KiB batches",
             "CPU-seconds per GB, one record per batch",
-            "peak memory while catching up",
+            "peak memory of the copying process",
         )
     )
     found = [(row.mirrord(results), row.mm2 and row.mm2(results)) for row in (large, single, memory)]
