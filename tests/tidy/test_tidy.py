@@ -18,6 +18,7 @@ FUNCTION_LINES = 60
 # Modules that nothing has to import, and why.
 ENTRY_POINTS = {
     "mirrord.cli.main": "the console script",
+    "mirrord.cli.reference_page": "writes docs/reference/cli.md",
     "mirrord.shell.ledger_memory": "the twin of the Kafka log, for tests",
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",

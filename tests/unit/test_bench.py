@@ -1,5 +1,6 @@
 """The pages that `make bench` writes, and the looks at where CPU time goes."""
 
+import re
 import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -8,23 +9,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from bench import front, groups, plots, recovery, report, tables
+from bench import front, groups, mm2_nodes, plots, report, tables
 from bench.growth import Grown
 from bench.idle import Idle
 from bench.sampler import PARTS, PATCH, Sampler
 from mirrord.wire.batch import HEADER, patch
 
-TABLE = """| | mirrord | measured by | MM2 |
+TABLE = """| | mirrord | MM2 | measured by |
 |---|---|---|---|
-| start to the first record | not measured yet | `bench.run --question recovery` | 7 to 13 s |
-| 1,000 idle partitions | not measured yet | `bench.run --question idle` | 4.8 % |
-| retention overtakes the mirror | the lane halts | `make test` | 3,000 records lost |
+| `kill -9` of one worker: its partitions resume after | none yet | none yet | `bench.run --question kills` |
+| records duplicated by `kill -9`, per million copied | none yet | 450,000 | `make campaign` |
+| retention overtakes the mirror | halts | 3,000 records lost | `make test` |
 """
 DEADLINE_S = 30.0
 
 
-def waits(engine: str, *seconds: float) -> dict[str, Any]:
-    return {"engine": engine, "what": recovery.START, "seconds": list(seconds)}
+def crash(*killed_ms: float) -> dict[str, Any]:
+    return {"engine": "ray", "killed_ms": list(killed_ms)}
 
 
 def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
@@ -33,46 +34,71 @@ def test_the_front_page_gets_what_was_measured_and_keeps_the_rest(
     page = tmp_path / "README.md"
     page.write_text(TABLE)
     monkeypatch.setattr(front, "PAGE", page)
-    whole = {"share": 1.0, "results": [waits("process", 2.0, 1.0, 9.0), waits("ray", 5.0, 6.0, 7.0)]}
-    short = {"share": 0.1, "results": [waits("ray", 1.0)]}
-    front.write({"recovery": [whole, short]})
+    whole = {"share": 1.0, "results": [crash(5_000.0, 240.0, 260.0)]}
+    short = {"share": 0.1, "results": [crash(1.0)]}
+    node = {"share": 1.0, "results": [{"what": mm2_nodes.KILLED, "concerned_s": [310.44, 309.0, 311.0]}]}
+    campaigns = [{"difference": {"doubled": 0}}, {"difference": {}}]
+    front.write({"kills": [whole, short], "mm2": [node], "campaign": campaigns})
     before, after = TABLE.splitlines(), page.read_text().splitlines()
-    assert after[2] == (
-        "| start to the first record | 6.0 s (5.0 to 7.0) with Ray, 2.0 s (1.0 to 9.0) without "
-        "| `bench.run --question recovery` | 7 to 13 s |"
-    )
-    assert [after[at] for at in (0, 1, 3, 4)] == [before[at] for at in (0, 1, 3, 4)]
+    assert after[2:4] == [
+        "| `kill -9` of one worker: its partitions resume after | 0.3 s | 310.4 s | `bench.run --question kills` |",
+        "| records duplicated by `kill -9`, per million copied | 0 | 450,000 | `make campaign` |",
+    ]
+    assert [after[at] for at in (0, 1, 4)] == [before[at] for at in (0, 1, 4)]
     written = page.read_text()
     front.write({})
     assert page.read_text() == written
 
 
-def test_both_columns_of_a_catch_up_are_of_the_same_backlogs() -> None:
-    def copied(copier: str, cpu_s: float, peak_bytes: float) -> dict[str, Any]:
+def test_a_catch_up_shows_the_better_figure_of_mm2_and_counts_all_processes() -> None:
+    def copied(copier: str, cpu_s: float, beside_cpu_s: float, peak_bytes: float) -> dict[str, Any]:
         return {
-            "copier": copier, "stored_bytes": 2e9, "cpu_s": cpu_s, "beside_cpu_s": 1.0, "peak_bytes": peak_bytes
+            "copier": copier, "stored_bytes": 2e9, "cpu_s": cpu_s, "beside_cpu_s": beside_cpu_s,
+            "peak_bytes": peak_bytes,
         }  # fmt: skip
 
     backlogs = [
-        {"name": f"{codec}, {size}, 4 partitions", "codec": codec,
-         "copied": [copied("mirrord", 2.0, 2e8), copied("MM2", 50.0, 7e8), copied("MM2 tuned", 40.0, 1.5e9)]}
-        for codec, size in (("lz4", "64 KiB"), ("none", "64 KiB"), ("lz4", "16 KiB"))
+        {"name": name, "copied": [
+            copied("mirrord", cpu_s, 1.0, 2e8), copied("MM2", 50.0, 0.0, 7e8), copied("MM2 tuned", 40.0, 0.0, 1.5e9)
+        ]}
+        for name, cpu_s in (("lz4, 64 KiB, 4 partitions", 2.0), ("lz4, one record, 4 partitions", 99.0))
     ]  # fmt: skip
     results = {"catch-up": [{"share": 1.0, "results": backlogs}]}
-    cpu, memory = "CPU-seconds per stored GB of a catch-up, 64 KiB batches", "memory during a catch-up"
-    told = [column[row](results) for row in (cpu, memory) for column in (front.ROWS, front.BESIDE)]
-    assert told == [
-        "1.0 lz4, 1.0 none; 0.5 to 0.5 more beside it",
-        "20.0 lz4, 20.0 none tuned",
-        "200 to 200 MB",
-        "700 to 700 MB, 1,500 to 1,500 MB tuned",
+    large, single, memory = (
+        front.ROWS[name]
+        for name in (
+            "CPU-seconds per GB, 64 KiB batches",
+            "CPU-seconds per GB, one record per batch",
+            "peak memory of the copying process",
+        )
+    )
+    found = [(row.mirrord(results), row.mm2 and row.mm2(results)) for row in (large, single, memory)]
+    assert found == [("1.5", "20.0"), ("50.0", "20.0"), ("200 MB", "700 MB")]
+
+
+def test_the_latency_is_that_of_the_default_engine_and_of_the_faster_mm2() -> None:
+    measured = [
+        {"engine": engine, "records_per_s": rate, "transaction_records": 0, "p99_ms": p99_ms}
+        for engine, rate, p99_ms in (
+            ("process", 1_000, 5.8), ("ray", 1_000, 8.0), ("MM2", 1_000, 7.5), ("MM2 tuned", 1_000, 51.5),
+            ("ray", 10, 1.0),
+        )
+    ]  # fmt: skip
+    results = {"latency": [{"share": 1.0, "results": measured}]}
+    row = front.ROWS["added latency, p99 at 1,000 records/s"]
+    assert (row.mirrord(results), row.mm2 and row.mm2(results)) == ("8.0 ms", "7.5 ms")
+
+
+def test_the_front_page_has_all_rows_and_one_number_in_each_cell() -> None:
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in front.PAGE.read_text().splitlines()
+        if line.count("|") == 5 and not line.startswith(("| |", "|---"))
     ]
-
-
-def test_every_cell_of_the_front_page_has_its_row() -> None:
-    rows = {line.split("|")[1].strip() for line in front.PAGE.read_text().splitlines() if line.count("|") == 5}
-    assert set(front.ROWS) <= rows
-    assert set(front.BESIDE) <= rows
+    assert [cells[0] for cells in rows] == list(front.ROWS)
+    for _, mirrord, mm2, _ in rows:
+        assert re.fullmatch(r"[\d,.]+( \w+)?", mirrord)
+        assert re.fullmatch(r"[\d,.]+( \w+)?", mm2)
 
 
 def test_a_table_is_the_same_for_people_and_for_the_page() -> None:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli import main as cli
-from mirrord.cli import move, start, tables, watching
+from mirrord.cli import move, reference_page, start, tables, watching
 from mirrord.model.config_file import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
@@ -421,6 +421,12 @@ def test_help_texts_are_golden(verb: str, monkeypatch: pytest.MonkeyPatch, capsy
 
 def test_no_golden_help_text_is_left_over() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == {"mirrord", *cli.VERBS}
+
+
+def test_the_reference_page_has_the_golden_help_texts() -> None:
+    texts = {verb: (GOLDEN / f"{verb or 'mirrord'}.txt").read_text() for verb in ("", *cli.VERBS)}
+    written = (GOLDEN.parents[2] / "docs" / "reference" / "cli.md").read_text()
+    assert written == reference_page.page(texts), "python -m mirrord.cli.reference_page > docs/reference/cli.md"
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

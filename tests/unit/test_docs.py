@@ -11,7 +11,8 @@ from mirrord.model.config import load_text
 from mirrord.model.status import FlowState, HostState
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
 ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
 FILE = re.compile(r"\b(?:mirrord|actors|policies|tests|bench|conf|docs)/[\w./-]*\w")
 LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")

@@ -1,0 +1,47 @@
+"""docs/reference/cli.md, made from the help text of every command."""
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Mapping
+
+from mirrord.cli.main import VERBS, main
+
+COLUMNS = "100"
+"""Width of the help texts, the same as in tests/golden/help."""
+
+_HEAD = """\
+# Commands
+
+Made from the help texts of `mirrord` (`python -m mirrord.cli.reference_page`); do not edit.
+
+Exit codes of all commands: 0 success, 1 failed, 2 wrong usage or configuration, 3 a difference was found.
+[Change a running mirror](../how-to/operator-commands.md) shows the commands at work.
+
+"""
+
+
+def page(texts: Mapping[str, str]) -> str:
+    """Return the page. `texts` holds the help texts by verb, in order; the empty name is that of `mirrord` itself."""
+    names = {verb: f"mirrord {verb}".strip() for verb in texts}
+    contents = ", ".join(f"[{verb}](#{name.replace(' ', '-')})" for verb, name in names.items() if verb)
+    parts = [f"## {names[verb]}\n\n```text\n{text.rstrip()}\n```\n" for verb, text in texts.items()]
+    return "\n".join([f"{_HEAD}{contents}\n", *parts])
+
+
+def help_texts() -> dict[str, str]:
+    """Return the help text of every verb, as `mirrord VERB --help` prints it."""
+    os.environ["COLUMNS"] = COLUMNS
+    return {verb: _help_text(verb) for verb in ("", *VERBS)}
+
+
+def _help_text(verb: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+        main([*([verb] if verb else []), "--help"])
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page(help_texts()))
