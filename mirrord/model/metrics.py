@@ -1,4 +1,4 @@
-"""The catalogue of metrics: the one table from which `/metrics`, Ray's metrics, docs/metrics.md and the tests of alert
+"""The catalogue of metrics: the one table from which `/metrics`, Ray's metrics, docs/reference/metrics.md and the tests of alert
 rules and board are made.
 
 Names carry their units (https://prometheus.io/docs/practices/naming/). Labels are few: `topic` and `partition` stand
@@ -233,7 +233,7 @@ Alert rules stand in [conf/prometheus](../conf/prometheus/mirrord.rules.yml), wh
 
 
 def page() -> str:
-    """docs/metrics.md."""
+    """docs/reference/metrics.md."""
     lines: list[str] = []
     for metric in CATALOGUE:
         labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -433,7 +433,7 @@ def _may_halt(world: World, record: LaneState) -> bool:
     ends = [fact.end for entry in world.ledger for fact in entry.facts if isinstance(fact, SeekDone)]
     if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
         return True
-    # What was to be compared is gone from both logs, so nobody knows what to put over what (docs/gaps.md, "Open").
+    # What was to be compared is gone from both logs, so nobody knows what to put over what (docs/explanation/gaps.md, "Open").
     differs = record.last_check is not None and record.last_check.outcome == "different"
     if reason == "unexplained" and differs and world.shape.cleans and world.target.lost and world.source.expired:
         return True
