@@ -7,7 +7,7 @@
         consumer.seek(answer.offset)
 
 It reads the target cluster alone: the daemon need not run, and the source is asked for times only. What the answers
-mean stands in docs/translation.md.
+mean stands in docs/explanation/offset-map.md.
 """
 
 import asyncio

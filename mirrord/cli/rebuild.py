@@ -23,7 +23,7 @@ would do; with --apply it does it, and takes at least lease_ttl + request_timeou
 
 A partition of which that cannot be told for sure is never guessed: it is paused, and its line says why. After
 `mirrord resume` of it, it begins as a new one does. What else the ledger held is lost: orders, decisions on single
-records, what audits have proven, rights and settings that mirrord had given. docs/rebuild.md tells all of it.
+records, what audits have proven, and the ACLs and configs that mirrord had synced. See docs/how-to/rebuild-a-ledger.md.
 
 Exit code 3 when a partition is refused.
 

@@ -6,7 +6,7 @@ One row per batch by its header alone, nothing decompressed; or one row per reco
     spark.read.format("kafka_batches").option("bootstrap", "eu1:9092").option("topics", "orders").load()
 
 The driver finds the closed ranges that are to be read and splits them by size; each task reads one of them with the
-daemon's own wire code. docs/kafka-batches.md tells the options and the columns.
+daemon's own wire code. docs/reference/kafka-batches.md tells the options and the columns.
 """
 
 # pyright: reportMissingTypeStubs=false

@@ -1,5 +1,6 @@
-"""The catalogue of metrics: the one table from which `/metrics`, Ray's metrics, docs/metrics.md and the tests of alert
-rules and board are made.
+"""The catalogue of metrics.
+
+`/metrics`, Ray's metrics, docs/reference/metrics.md, and the tests of alert rules and board are made from this table.
 
 Names carry their units (https://prometheus.io/docs/practices/naming/). Labels are few: `topic` and `partition` stand
 only on lag, headroom and state, where an alert has to name the lane.
@@ -224,8 +225,8 @@ missing sample is honest, a zero is not. Counters begin at zero with each daemon
 lanes and replicators; what a replicator copied in the second before it died is not in them. The last column tells what
 MirrorMaker 2's JMX has in that place; mirrord does not use those names.
 
-Alert rules stand in [conf/prometheus](../conf/prometheus/mirrord.rules.yml), what to do about them in
-[runbook.md](runbook.md), a Grafana board in [conf/grafana](../conf/grafana/mirrord.json).
+Alert rules are in [conf/prometheus](../../conf/prometheus/mirrord.rules.yml), and a Grafana dashboard is in
+[conf/grafana](../../conf/grafana/mirrord.json). The [runbook](../how-to/operate.md) says what to do about each alert.
 
 | metric | kind | unit | labels | meaning | MirrorMaker 2 |
 |---|---|---|---|---|---|
@@ -233,7 +234,7 @@ Alert rules stand in [conf/prometheus](../conf/prometheus/mirrord.rules.yml), wh
 
 
 def page() -> str:
-    """docs/metrics.md."""
+    """docs/reference/metrics.md."""
     lines: list[str] = []
     for metric in CATALOGUE:
         labels = ", ".join(f"`{label}`" for label in metric.labels)

@@ -9,7 +9,7 @@ import pytest
 from mirrord.flow.state import Lane, Phase
 from tests.sim.scheduler import STEPS, THEMES, Story
 
-ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 MOVING = ("opening", "waiting", "resuming", "copying", "settling")
 NOT_DRAWN = {
     *itertools.product(MOVING, ("draining", "drained", "opening", "halted", "gone")),

@@ -17,7 +17,8 @@ STORIES = int(os.environ.get("MIRRORD_SIM_STORIES", "2000"))
 PARTS = 20
 OPEN = ("source truncated twice", "unclean, beside others", "late")
 """Themes that begin so have stories that go wrong, or were not yet played 30,000 times without one since the last that
-did (docs/gaps.md, "Open"). The short form plays the same ones each time, the long one (MIRRORD_SIM_STORIES) others."""
+did (docs/explanation/gaps.md, "Open"). The short form plays the same ones each time, the long one (MIRRORD_SIM_STORIES)
+others."""
 SHORT = "MIRRORD_SIM_STORIES" not in os.environ
 ONCE_FAILED = (
     (20303226, ""),

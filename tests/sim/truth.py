@@ -434,7 +434,8 @@ def _may_halt(world: World, record: LaneState) -> bool:
     if reason == "truncated" and any(part < end for end in ends for part in world.source.parts):
         return True
     # The records to be compared are gone from both logs: the source has deleted them, and the copy's cleaner or an
-    # unclean election has removed them. So nothing shows which records the ordinals stand for (docs/gaps.md, "Open").
+    # unclean election has removed them. So nothing shows which records the ordinals stand for
+    # (docs/explanation/gaps.md, "Open").
     differs = record.last_check is not None and record.last_check.outcome == "different"
     is_gone = bool(world.target.lost) or not world.target.cleaned.isdisjoint(world.source.expired)
     if reason == "unexplained" and differs and world.shape.cleans and world.source.expired and is_gone:

@@ -1,4 +1,4 @@
-"""What flows and replicators do in any of these tests is held against the pictures in docs/architecture.md."""
+"""What flows and replicators do in these tests is compared with the diagrams in docs/explanation/architecture.md."""
 
 import re
 from collections.abc import Generator, Mapping
@@ -9,7 +9,7 @@ import pytest
 from mirrord.shell.fleet import Fleet
 from mirrord.shell.flow_supervisor import FlowSupervisor
 
-ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 BORN = "[*]"
 
 

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "conf" / "prometheus" / "mirrord.rules.yml"
 RULES_TEST = ROOT / "tests" / "fixtures" / "mirrord.rules.test.yml"
 BOARD = ROOT / "conf" / "grafana" / "mirrord.json"
-RUNBOOK = ROOT / "docs" / "runbook.md"
+RUNBOOK = ROOT / "docs" / "how-to" / "operate.md"
 # It comes with Ray, without types.
 yaml: Any = importlib.import_module("yaml")
 KNOWN = {name: metric for metric in CATALOGUE for name in metric.samples}
@@ -47,7 +47,7 @@ def test_every_alert_has_its_entry_in_the_runbook() -> None:
     headings = re.findall(r"^## (\w+)$", RUNBOOK.read_text(), re.MULTILINE)
     assert headings == [rule["alert"] for rule in rules()]
     for rule in rules():
-        assert rule["annotations"]["runbook"] == f"docs/runbook.md#{rule['alert'].lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/how-to/operate.md#{rule['alert'].lower()}"
         assert rule["annotations"]["summary"]
         assert rule["annotations"]["description"]
         assert rule["labels"]["severity"] in {"warning", "critical"}

@@ -13,7 +13,7 @@ from mirrord.model.status import FlowState, HostState
 ROOT = Path(__file__).parents[2]
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [*FRONT, *sorted((ROOT / "docs").rglob("*.md"))]
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+ARCHITECTURE = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
 FILE = re.compile(r"\b(?:mirrord|actors|policies|tests|bench|conf|docs)/[\w./-]*\w")
 LINK = re.compile(r"\]\((?!\w+:)([^)#]+)")
 NO_FILES = {
@@ -74,7 +74,11 @@ def test_the_configuration_of_the_readme_is_whole() -> None:
     assert flow.name == "eu-us"
 
 
-def test_no_two_decisions_have_one_number() -> None:
-    """They are referred to by it."""
-    numbers = re.findall(r"^### (\d+)\.", (ROOT / "docs" / "decisions.md").read_text(), re.MULTILINE)
-    assert sorted(map(int, numbers)) == sorted({int(number) for number in numbers})
+def test_every_decision_has_a_number_of_its_own_and_is_in_the_index() -> None:
+    """Code and tests refer to decisions by number."""
+    folder = ROOT / "docs" / "explanation" / "decisions"
+    files = sorted(path.name for path in folder.glob("[0-9]*.md"))
+    assert [int(name[:4]) for name in files] == list(range(1, len(files) + 1))
+    listed = re.findall(r"^- \[(.*?)\]\((.*?)\)$", (folder / "index.md").read_text(), re.MULTILINE)
+    titles = [((folder / name).read_text().partition("\n")[0].removeprefix("# "), name) for name in files]
+    assert sorted(listed) == sorted(titles)

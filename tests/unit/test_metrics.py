@@ -10,7 +10,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_is_made_from_the_catalogue() -> None:
-    assert (ROOT / "docs" / "metrics.md").read_text() == page(), "python -m mirrord.model.metrics > docs/metrics.md"
+    assert (ROOT / "docs" / "reference" / "metrics.md").read_text() == page(), (
+        "python -m mirrord.model.metrics > docs/reference/metrics.md"
+    )
 
 
 def test_names_and_units_agree() -> None:

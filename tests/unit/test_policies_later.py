@@ -217,7 +217,7 @@ async def test_a_daemon_that_cannot_use_a_policy_neither_starts_nor_takes_it() -
 
 
 def test_the_page_and_the_sample_belong_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "policies.md").read_text()
+    page = (ROOT / "docs" / "reference" / "policies.md").read_text()
     blocks = [block.partition("```")[0] for block in page.split("```python\n")[1:]]
     (tmp_path / "team_policies.py").write_text("\n\n".join(blocks))
     monkeypatch.syspath_prepend(str(tmp_path))
