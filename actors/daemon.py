@@ -13,14 +13,14 @@ from actors.handles import CALL_S, call, create, kill, names
 from actors.local import RayConnection
 from actors.nodes import this_node
 from actors.supervisor import SupervisorActor
-from mirrord.model.config import Config
-from mirrord.model.config_changes import ConfigChanges
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.schema import Config
+from mirrord.daemon.daemon import CLOSE_S, STOP_S
+from mirrord.ledger.store.process_identity import new_identity
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.handover import Predecessor, Successor
 from mirrord.model.status import Status
-from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
-from mirrord.shell.lease_holder import new_identity
-from mirrord.shell.supervise import CLOSE_S, STOP_S
+from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.supervision.upgrade.protocol import Predecessor, Successor
 
 START_S = 60.0
 APPLY_S = 15.0

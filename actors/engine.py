@@ -1,4 +1,5 @@
-"""Replicators and followers of groups as Ray actors: the `mirrord.shell.engine.Engine` of a daemon on Ray."""
+"""Replicators and followers of groups as Ray actors: the `mirrord.supervision.fleet.engine.Engine` of a daemon on
+Ray."""
 
 import asyncio
 import uuid
@@ -24,9 +25,9 @@ from actors.handles import (
 )
 from actors.nodes import Nodes
 from actors.replicator import ReplicatorActor
-from mirrord.model.assignment import FlowSetup
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.engine import ReplicatorDead, ReplicatorUnsure
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
 
 START_S = 30.0
 """An actor's process starts within a second or two; on a machine that is busy it may take much longer."""

@@ -8,17 +8,17 @@ import msgspec
 import structlog
 
 from actors.handles import Watches, end_when, in_health_group, until_orphaned
-from mirrord.model.assignment import FlowSetup, Greeting
-from mirrord.shell import logs
-from mirrord.shell.group_sync import GroupSync
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.program import program
+from mirrord.groups.follower import GroupSync
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.replication.lane.assignment import FlowSetup, Greeting
+from mirrord.runtime import logs
+from mirrord.runtime.build_info import program
 
 log = structlog.get_logger()
 
 
 class GroupsActor:
-    """Hosts `mirrord.shell.group_sync.GroupSync`. What comes in and goes out is msgpack or plain."""
+    """Hosts `mirrord.groups.follower.GroupSync`. What comes in and goes out is msgpack or plain."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:  # noqa: ARG002
         decoded = msgspec.msgpack.decode(setup, type=FlowSetup)

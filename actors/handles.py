@@ -20,12 +20,12 @@ from ray.util import list_named_actors
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from actors.options import HEALTH
-from mirrord.model.assignment import Greeting, LaneAssignment, Parting, ReplicatorReport
+from mirrord.ledger.facts.core import Progress
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import Progress
-from mirrord.model.groups import GroupsNews, GroupsReport
+from mirrord.model.group_status import GroupsNews, GroupsReport
 from mirrord.model.names import LaneId
-from mirrord.shell.engine import (
+from mirrord.replication.lane.assignment import Greeting, LaneAssignment, Parting, ReplicatorReport
+from mirrord.supervision.fleet.engine import (
     NodeLost,
     ReplicatorDead,
     ReplicatorForeign,

@@ -21,7 +21,7 @@ from ray._private import worker
 from actors import janitor
 from actors.options import NAMESPACE
 from actors.ray_logs import sweep
-from mirrord.model.config import RayConfig
+from mirrord.config.schema import RayConfig
 from mirrord.model.errors import EnvironmentFault
 
 OBJECT_STORE_BYTES = 80 << 20

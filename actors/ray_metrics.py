@@ -12,9 +12,9 @@ from typing import Any
 import structlog
 from ray.util import metrics as ray_metrics
 
+from mirrord.daemon.prometheus import Sample, samples
 from mirrord.model.metrics import BY_NAME, Metric
 from mirrord.model.status import Status
-from mirrord.shell.metrics import Sample, samples
 
 EVERY_S = 10.0
 """Ray's agent hands values on about as often (metrics_report_interval_ms)."""

@@ -12,13 +12,13 @@ import structlog
 
 from actors.handles import ORPHAN_LOOK_S, Watches, end_when, in_health_group, until_orphaned
 from actors.nodes import this_node
-from mirrord.model.assignment import FlowSetup, Greeting, LaneAssignment
+from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId
-from mirrord.shell import logs
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.program import program
-from mirrord.shell.replicator import Replicator
+from mirrord.replication.host.replicator import Replicator
+from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment
+from mirrord.runtime import logs
+from mirrord.runtime.build_info import program
 
 ORPHAN_S = 120.0
 """Ray finds out within 16 s that a node's manager was killed, and within a minute that it is stuck."""
@@ -28,7 +28,7 @@ log = structlog.get_logger()
 
 
 class ReplicatorActor:
-    """Hosts `mirrord.shell.replicator.Replicator`. What comes in and goes out is msgpack or plain."""
+    """Hosts `mirrord.replication.host.replicator.Replicator`. What comes in and goes out is msgpack or plain."""
 
     def __init__(self, name: str, setup: bytes, log_directory: str, orders: str) -> None:
         """`orders` names the supervisor's process whose orders count."""

@@ -11,18 +11,18 @@ from functools import partial
 import msgspec
 import structlog
 
+from actors.config_store import forget_config, keep_config, kept_config
 from actors.engine import RayEngine
 from actors.handles import find, in_health_group, kill
-from actors.kept import forget_config, keep_config, kept_config
 from actors.ray_metrics import RayMetrics
-from mirrord.model.config import Config
+from mirrord.config.schema import Config
+from mirrord.daemon.daemon import Supervisor
+from mirrord.ledger.store.process_identity import Identity
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.handover import Predecessor
-from mirrord.shell import logs
-from mirrord.shell.lease_holder import Identity
-from mirrord.shell.program import program
-from mirrord.shell.supervise import Supervisor
-from mirrord.shell.tasks import tell_failure
+from mirrord.runtime import logs
+from mirrord.runtime.build_info import program
+from mirrord.runtime.tasks import tell_failure
+from mirrord.supervision.upgrade.protocol import Predecessor
 
 BEAT_S = 0.1
 PAUSE_S = 1.0
@@ -34,7 +34,7 @@ log = structlog.get_logger()
 
 
 class SupervisorActor:
-    """Hosts `mirrord.shell.supervise.Supervisor`."""
+    """Hosts `mirrord.daemon.daemon.Supervisor`."""
 
     def __init__(self, name: str, config: bytes, log_directory: str, identity: bytes, predecessor: bytes) -> None:
         """`predecessor`: the daemon that this one replaces, or empty."""

@@ -18,14 +18,14 @@ from pathlib import Path
 import msgspec
 
 from bench.map_cost import fill, lane_of, snapshot_bytes, store_of
+from mirrord.config.files import load_file
 from mirrord.lab.cluster import Cluster
-from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.config_file import load_file
+from mirrord.ledger.facts.core import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
+from mirrord.ledger.offset_map import Copied, LaneMap
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import FlowOpened, Holder, LeaseReleased, LeaseTaken, Progress
 from mirrord.model.names import ClusterId
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.ledger_store import LedgerStore, open_flow
 
 RUNS = 10_000_000
 TRANSLATIONS = 2_000

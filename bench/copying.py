@@ -19,19 +19,19 @@ import structlog
 import uvloop
 
 from bench.sampler import Sampler
-from mirrord.model.assignment import FlowSetup, LaneAssignment, ReplicatorReport
-from mirrord.model.config import ClusterConfig, FlowConfig, LimitsConfig, RuntimeConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig, LimitsConfig, RuntimeConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.ledger.facts.core import FlowOpened
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.process_identity import this_process
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import FlowOpened
 from mirrord.model.names import LaneKey
-from mirrord.model.security import Security
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.lease_holder import this_process
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.replicator import Replicator
-from mirrord.shell.topics import KafkaTopicAdmin
+from mirrord.replication.host.replicator import Replicator
+from mirrord.replication.lane.assignment import FlowSetup, LaneAssignment, ReplicatorReport
+from mirrord.runtime.clock import SystemClock
 
 PATIENCE_S = 60.0
 """Without a single record."""

@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from mirrord.lab.leash import leashed
 from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import FlowStatus, Status
+from mirrord.runtime.leash import leashed
 
 STOP_S = 60.0
 """A hang is what it finds; how long a stop takes is printed where it matters."""
@@ -135,7 +135,7 @@ class Daemon:
         os.kill(self.pid, signal.SIGHUP)
 
     def order(self, order: Mapping[str, str]) -> None:
-        """Gives it an order (`mirrord.model.orders.Order`). Raises EnvironmentFault when it is not taken."""
+        """Gives it an order (`mirrord.ledger.standing_orders.Order`). Raises EnvironmentFault when it is not taken."""
         connection = http.client.HTTPConnection(self.address, timeout=STOP_S)
         try:
             connection.request("POST", "/order", msgspec.json.encode(order))

@@ -17,8 +17,8 @@ from typing import cast
 
 import uvloop
 
-from mirrord.lab.leash import leashed
 from mirrord.lab.ports import LOOPBACK
+from mirrord.runtime.leash import leashed
 
 _MOST_KEPT_BYTES = 256 << 20
 """In one direction of a connection; more than any copier has on its way."""

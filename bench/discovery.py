@@ -20,23 +20,23 @@ import psutil
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings
 from bench.load import Topic
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
+from mirrord.ledger.facts.core import FlowOpened, Holder
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import FlowOpened, Holder
 from mirrord.model.names import ClusterId
-from mirrord.model.security import Security
-from mirrord.shell.claims import Claims
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Discovery, next_look_s
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.recorder import Recorder
-from mirrord.shell.topics import KafkaTopicAdmin
-from mirrord.shell.upkeep import Upkeep
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.sync_loops import Upkeep
+from mirrord.topics.discovery import Discovery, next_look_s
+from mirrord.topics.topic_claims import Claims
 
 TOPICS = 1_000
 PARTITIONS = 3
@@ -171,7 +171,7 @@ async def _until_lanes(discovery: Discovery, lanes: int) -> None:
 
 
 async def _steady(works: Works, seconds: float) -> Rest:
-    """Both by themselves, as `mirrord.shell.flow_supervisor` runs them."""
+    """Both by themselves, as `mirrord.supervision.flow_supervisor` runs them."""
 
     async def discover() -> None:
         while True:

@@ -24,19 +24,19 @@ from confluent_kafka.admin import AdminClient
 from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.load import Topic
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.group_admin import GroupAdmin
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.protocol.consumer_offsets import TOPIC as OFFSETS
+from mirrord.kafka.protocol.consumer_offsets import decode_key, decode_value
+from mirrord.kafka.protocol.groups import CommittedOffset
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config import ClusterConfig
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId
-from mirrord.model.security import Security
 from mirrord.model.status import FlowStatus
-from mirrord.shell.connections import ConnectionOptions
-from mirrord.shell.frames import BufferPool
-from mirrord.shell.group_admin import GroupAdmin
-from mirrord.shell.metadata import ClusterView
-from mirrord.wire.consumer_offsets import TOPIC as OFFSETS
-from mirrord.wire.consumer_offsets import decode_key, decode_value
-from mirrord.wire.groups import CommittedOffset
 
 GROUPS = 1_000
 PARTITIONS = 10

@@ -25,11 +25,11 @@ from bench.load import Topic, noise, send
 from bench.map_cost import fill as fill_map
 from bench.map_cost import lane_of, store_of
 from mirrord.lab.cluster import Cluster
+from mirrord.ledger.facts.core import FlowOpened, Holder, LeaseReleased, LeaseTaken
+from mirrord.ledger.store.store import open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import FlowOpened, Holder, LeaseReleased, LeaseTaken
 from mirrord.model.names import ClusterId
 from mirrord.model.status import FlowStatus
-from mirrord.shell.ledger_store import open_flow
 
 What = Literal["partitions", "topics", "groups", "runs in the ledger"]
 

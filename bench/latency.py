@@ -23,8 +23,8 @@ from bench.clusters import Admin
 from bench.copiers import Copier, Engine
 from bench.load import Topic, noise
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.leash import tie_to
 from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.leash import tie_to
 
 PARTITIONS = 4
 RATES = (10, 1_000, 20_000)

@@ -18,23 +18,32 @@ import msgspec
 import psutil
 
 from bench import map_copy
+from mirrord.config.schema import ClusterConfig, LimitsConfig
+from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_state
-from mirrord.ledger.records import LedgerMark
+from mirrord.ledger.facts.core import (
+    AnyFact,
+    FlowOpened,
+    Holder,
+    LaneOpened,
+    LaneTaken,
+    LeaseTaken,
+    SourceRun,
+    TargetRun,
+)
+from mirrord.ledger.offset_map import Copied, LaneMap
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.config import ClusterConfig, LimitsConfig
+from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.spill_file import FileAttic
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import AnyFact, FlowOpened, Holder, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TargetRun
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.run_memory import ALL_OF_IT, PIECE_RUNS, RunMemory
 from mirrord.model.runs import Run
-from mirrord.model.security import Security
-from mirrord.shell.attic import FileAttic
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.runtime.clock import SystemClock
 
 RUNS = 10_000_000
 LANES = 100

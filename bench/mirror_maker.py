@@ -6,9 +6,9 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from mirrord.lab.jars import MIRROR_MAKER, kafka_jars
-from mirrord.lab.java import find_java
 from mirrord.lab.node import Node
 from mirrord.lab.settings import LabOptions, jvm_options
+from mirrord.runtime.java import find_java
 
 DEDICATED = "org.apache.kafka.connect.mirror.MirrorMaker"
 STANDALONE = "org.apache.kafka.connect.cli.ConnectStandalone"

@@ -1,4 +1,4 @@
-"""What a move waited for, by the lines that both replicators log (`mirrord.shell.journey`)."""
+"""What a move waited for, by the lines that both replicators log (`mirrord.replication.host.move_trace`)."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence

@@ -26,11 +26,11 @@ from bench.clusters import Admin
 from bench.daemon import Daemon, Settings, target_name
 from bench.load import Topic
 from bench.pair import LASTING, pair
+from mirrord.kafka.protocol.consumer_offsets import TOPIC as OFFSETS
+from mirrord.kafka.protocol.consumer_offsets import decode_key, decode_value
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
-from mirrord.wire.consumer_offsets import TOPIC as OFFSETS
-from mirrord.wire.consumer_offsets import decode_key, decode_value
 
 TOPIC = "moving"
 PARTITIONS = 4

@@ -40,35 +40,35 @@ PARTS = (
 
 # By file, or by file and function; a file that is not here belongs to whoever called.
 _WHERE: dict[str, str] = {
-    "shell/pipe.py:send_held": "writing sockets",
-    "shell/pipe.py:request": "writing sockets",
-    "shell/pipe.py": "frames",
-    "shell/frames.py": "frames",
-    "shell/budget.py": "frames",
-    "shell/source.py": "fetch requests and answers",
-    "wire/fetch.py": "fetch requests and answers",
-    "wire/fetch_session.py": "fetch requests and answers",
-    "flow/intake.py": INTAKE,
-    "wire/batch.py": PATCH,
-    "wire/crc32c.py": PATCH,
-    "flow/lane.py": WINDOW,
-    "flow/flight.py": WINDOW,
-    "flow/answers.py": WINDOW,
-    "flow/telling.py": WINDOW,
-    "flow/report.py": WINDOW,
-    "flow/packing.py": "produce requests",
-    "wire/produce.py:decode": "produce answers",
-    "wire/produce.py": "produce requests",
-    "shell/target.py:__call__": "produce answers",
-    "shell/target.py:answered": "produce answers",
-    "shell/target.py:_tell_taken": "produce answers",
-    "shell/target.py": "produce requests",
-    "shell/host.py": "shell",
-    "shell/replicator.py": "shell",
-    "shell/lease.py": "ledger and lease",
-    "shell/clock.py": "ledger and lease",
+    "kafka/client/request_pipeline.py:send_held": "writing sockets",
+    "kafka/client/request_pipeline.py:request": "writing sockets",
+    "kafka/client/request_pipeline.py": "frames",
+    "kafka/client/receive_buffers.py": "frames",
+    "replication/host/flow_control/memory_budget.py": "frames",
+    "replication/host/fetcher.py": "fetch requests and answers",
+    "kafka/protocol/fetch.py": "fetch requests and answers",
+    "kafka/protocol/fetch_session.py": "fetch requests and answers",
+    "replication/lane/intake.py": INTAKE,
+    "kafka/protocol/record_batch.py": PATCH,
+    "kafka/protocol/crc32c.py": PATCH,
+    "replication/lane/step.py": WINDOW,
+    "replication/lane/in_flight.py": WINDOW,
+    "kafka/rules/error_policy.py": WINDOW,
+    "replication/lane/notes.py": WINDOW,
+    "replication/lane/lane_report.py": WINDOW,
+    "replication/lane/flow_control/request_packing.py": "produce requests",
+    "kafka/protocol/produce.py:decode": "produce answers",
+    "kafka/protocol/produce.py": "produce requests",
+    "replication/host/producer.py:__call__": "produce answers",
+    "replication/host/producer.py:answered": "produce answers",
+    "replication/host/producer.py:_tell_taken": "produce answers",
+    "replication/host/producer.py": "produce requests",
+    "replication/host/lane_host.py": "shell",
+    "replication/host/replicator.py": "shell",
+    "ledger/store/lease.py": "ledger and lease",
+    "runtime/clock.py": "ledger and lease",
 }
-_LEDGER = "shell/ledger"
+_LEDGER = "ledger/"
 _PACKAGE = str(Path(__file__).parents[1] / "mirrord") + "/"
 _RESUME = dis.opmap["RESUME"]
 
@@ -128,7 +128,7 @@ def _place(frame: FrameType | None) -> tuple[str, bool]:
                 part = _WHERE.get(f"{name}:{code.co_name}") or _WHERE.get(name)
                 if part is None and name.startswith(_LEDGER):
                     part = "ledger and lease"
-            if code.co_name == "step" and name == "flow/lane.py":
+            if code.co_name == "step" and name == "replication/lane/step.py":
                 return part or WINDOW, True
         elif part is None and _runs_loop(frame):
             return LOOP, False

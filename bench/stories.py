@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple
 
-from mirrord.model.facts import Mode
+from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
 from tests.sim.scheduler import BESIDE, STEPS, THEMES, Story, shape_named
 

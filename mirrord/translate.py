@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mirrord.model.config import Config
-from mirrord.model.config_file import load_file
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.translating import Answer, Chart, Place, Question, answer, chart
+from mirrord.config.files import load_file
+from mirrord.config.schema import Config
+from mirrord.groups.translate import Answer, Chart, Place, Question, answer, chart
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.operations.status_report import PATIENCE_S
 
 __all__ = ["Answer", "Place", "Question", "translate", "translate_all"]
 

@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from mirrord.config.toml_reader import choice
 from mirrord.model.acls import WILDCARD, AclRule, ResourceKind
-from mirrord.model.config_reader import choice
 from mirrord.model.errors import ConfigError
 
 

@@ -8,9 +8,9 @@ a configuration arrives otherwise.
 from collections.abc import Iterable, Iterator
 from typing import cast
 
-from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_checks import literal_prefix, selects
-from mirrord.model.config_policies import is_built_in, needless_settings, record_policies, third_party
+from mirrord.config.cross_checks import literal_prefix, selects
+from mirrord.config.policy_names import is_built_in, needless_settings, record_policies, third_party
+from mirrord.config.schema import Config, FlowConfig
 from mirrord.model.errors import ConfigError, PolicyFault
 from policies.contracts import NamingPolicy, PropertyPolicy, RecordFilter, RecordTransform, SelectionPolicy
 from policies.guarded import GuardedNaming, GuardedProperties, GuardedSelection
@@ -48,7 +48,7 @@ _made: dict[tuple[str, ...], object] = {}
 
 
 class Loading:
-    """A `mirrord.model.config_policies.PolicyCheck` that loads the policies and tries them."""
+    """A `mirrord.config.policy_names.PolicyCheck` that loads the policies and tries them."""
 
     def faults(self, flow: FlowConfig) -> Iterator[tuple[str, str]]:
         yield from needless_settings(flow)

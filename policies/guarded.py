@@ -7,8 +7,8 @@ that was taken is kept: a topic cannot move to another copy because a policy has
 from collections.abc import Sequence
 from typing import cast
 
-from mirrord.model.config_features import topic_name
-from mirrord.model.config_reader import shown
+from mirrord.config.flow_features import topic_name
+from mirrord.config.toml_reader import shown
 from mirrord.model.errors import PolicyFault
 from mirrord.model.names import Alias
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy

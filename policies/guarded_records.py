@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from mirrord.model.config_reader import shown
+from mirrord.config.toml_reader import shown
 from mirrord.model.errors import PolicyFault
 from policies.contracts import Record, RecordFilter, RecordTransform
 from policies.loading import line_of

@@ -8,7 +8,7 @@ other name is a template.
 from collections.abc import Callable
 from typing import Protocol
 
-from mirrord.model.config_reader import choice
+from mirrord.config.toml_reader import choice
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import Alias
 

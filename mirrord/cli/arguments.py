@@ -5,10 +5,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
-from mirrord.model.config import Config
-from mirrord.model.config_file import load_file
-from mirrord.model.config_policies import PolicyCheck, Unjudged
-from mirrord.model.config_reader import nearest
+from mirrord.config.files import load_file
+from mirrord.config.policy_names import PolicyCheck, Unjudged
+from mirrord.config.schema import Config
+from mirrord.config.toml_reader import nearest
 
 if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]  # pyright: ignore[reportPrivateUsage]

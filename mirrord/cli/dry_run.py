@@ -9,13 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.watching import console
+from mirrord.config.schema import Config
 from mirrord.ledger.errors import ForeignFlow
-from mirrord.model.config import Config
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.shell.beginnings import DOES_NOT_BEGIN, Beginning, find_beginnings
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.observe import PATIENCE_S
-from mirrord.shell.survey import FlowSurvey, survey_flows
+from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.start_report import DOES_NOT_BEGIN, Beginning, find_beginnings
+from mirrord.operations.status_report import PATIENCE_S
 
 _WORDS = {
     "history": "goes on by its own history",

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from rich.markup import escape
 
-from mirrord.model.job_facts import Job
-from mirrord.model.orders import moment
+from mirrord.ledger.standing_orders import moment
+from mirrord.model.jobs import Job
 from mirrord.model.status import JobStatus
 
 _NAMES: dict[Job, str] = {"audit": "audit", "compact": "compaction"}

@@ -11,38 +11,38 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from mirrord.cli.arguments import VerbParser, Verbs
-from mirrord.model.config_reader import nearest
+from mirrord.config.toml_reader import nearest
 from mirrord.model.errors import ConfigError, MirrordError
 from mirrord.model.version import version
-from mirrord.shell.logs import default_directory, quiet
+from mirrord.runtime.logs import default_directory, quiet
 
 # By name, so that a verb loads only what it needs: `status` does not wait for Ray.
 VERBS = {
-    "start": "mirrord.cli.start",
-    "stop": "mirrord.cli.stop",
-    "status": "mirrord.cli.status",
-    "lag": "mirrord.cli.lag",
-    "lab": "mirrord.cli.lab",
-    "ledger": "mirrord.cli.ledger",
-    "apply": "mirrord.cli.apply",
-    "pause": "mirrord.cli.pause",
-    "resume": "mirrord.cli.resume",
-    "move": "mirrord.cli.move",
-    "drain": "mirrord.cli.drain",
-    "seek": "mirrord.cli.seek",
-    "check": "mirrord.cli.check",
-    "plan": "mirrord.cli.plan",
-    "topics": "mirrord.cli.topics",
-    "groups": "mirrord.cli.groups",
-    "translate": "mirrord.cli.translate",
-    "gaps": "mirrord.cli.gaps",
-    "audit": "mirrord.cli.audit",
-    "repair": "mirrord.cli.repair",
-    "compact": "mirrord.cli.compact",
-    "rebuild": "mirrord.cli.rebuild",
-    "divergence": "mirrord.cli.divergence",
-    "quarantine": "mirrord.cli.quarantine",
-    "convert": "mirrord.cli.convert",
+    "start": "mirrord.cli.verbs.start",
+    "stop": "mirrord.cli.verbs.stop",
+    "status": "mirrord.cli.verbs.status",
+    "lag": "mirrord.cli.verbs.lag",
+    "lab": "mirrord.cli.verbs.lab",
+    "ledger": "mirrord.cli.verbs.ledger",
+    "apply": "mirrord.cli.verbs.apply",
+    "pause": "mirrord.cli.verbs.pause",
+    "resume": "mirrord.cli.verbs.resume",
+    "move": "mirrord.cli.verbs.move",
+    "drain": "mirrord.cli.verbs.drain",
+    "seek": "mirrord.cli.verbs.seek",
+    "check": "mirrord.cli.verbs.check",
+    "plan": "mirrord.cli.verbs.plan",
+    "topics": "mirrord.cli.verbs.topics",
+    "groups": "mirrord.cli.verbs.groups",
+    "translate": "mirrord.cli.verbs.translate",
+    "gaps": "mirrord.cli.verbs.gaps",
+    "audit": "mirrord.cli.verbs.audit",
+    "repair": "mirrord.cli.verbs.repair",
+    "compact": "mirrord.cli.verbs.compact",
+    "rebuild": "mirrord.cli.verbs.rebuild",
+    "divergence": "mirrord.cli.verbs.divergence",
+    "quarantine": "mirrord.cli.verbs.quarantine",
+    "convert": "mirrord.cli.verbs.convert",
 }
 
 

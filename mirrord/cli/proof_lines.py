@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from mirrord.model.facts import Reason
-from mirrord.shell.catch_up import FlowProof
+from mirrord.ledger.facts.core import Reason
+from mirrord.operations.catch_up import FlowProof
 
 
 def proof_lines(proof: FlowProof) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """`--since`: a moment, or so long ago."""
 
-from mirrord.model.config_units import duration_ms, start_point
+from mirrord.config.units import duration_ms, start_point
 from mirrord.model.errors import ConfigError
-from mirrord.shell.clock import SystemClock
+from mirrord.runtime.clock import SystemClock
 
 _RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, epoch milliseconds, or so long ago, such as 24h"
 

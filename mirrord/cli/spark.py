@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from mirrord.model.config_jobs import MASTER_RULE, check_master
+from mirrord.config.jobs import MASTER_RULE, check_master
 from mirrord.model.errors import ConfigError
 
 _SETTING = re.compile(r"(spark\.[A-Za-z0-9_.]+)=(.*)")

@@ -8,8 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from mirrord.cli.job_lines import job_lines
-from mirrord.model.facts import LOSSES
-from mirrord.model.orders import moment
+from mirrord.ledger.facts.core import LOSSES
+from mirrord.ledger.standing_orders import moment
 from mirrord.model.status import (
     WAITING,
     ClusterStatus,

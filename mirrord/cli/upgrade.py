@@ -5,13 +5,13 @@ import sys
 
 import structlog
 
-from mirrord.model.config import Config
+from mirrord.config.schema import Config
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
-from mirrord.model.handover import HandoverCall, HandoverTerms, Predecessor, Successor
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.observe import LedgerView, read_ledgers
-from mirrord.shell.program import program
-from mirrord.shell.remote import NoAnswer, hand_over
+from mirrord.operations.status_report import LedgerView, read_ledgers
+from mirrord.runtime.build_info import program
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, hand_over
+from mirrord.supervision.upgrade.protocol import HandoverCall, HandoverTerms, Predecessor, Successor
 
 ASK_S = 5.0
 

@@ -12,10 +12,10 @@ from rich.live import Live
 from rich.markup import escape
 
 from mirrord.cli.arguments import load_conf
-from mirrord.model.config import Config
+from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.status import Status
-from mirrord.shell.observe import gather_status
+from mirrord.operations.status_report import gather_status
 
 # Wide enough for every table where there is no terminal to ask, so that nothing is cut in a file or a pipe.
 _WIDTH_COLUMNS = 180

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 
 import msgspec
 
-from mirrord.audit.model import AuditRange, Difference
+from mirrord.audit.plan import FlowPlan
+from mirrord.audit.rules.results import AuditRange, Difference
+from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.audit_keys import KeyWork, stale_keys, with_keys
 from mirrord.jobs.audit_task import AuditTask, Found, Work
 from mirrord.jobs.session import open_session
-from mirrord.model.config import ClusterConfig
 from mirrord.model.names import Alias, LaneId
-from mirrord.shell.audit_plan import FlowPlan
 
 RANGES_A_TASK = 4
 """A task opens its connections once; small tasks spread better."""

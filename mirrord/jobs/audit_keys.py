@@ -9,17 +9,17 @@ from typing import Any
 
 import msgspec
 
-from mirrord.audit.keys import KeyedCopy, Newest, judge, merged
-from mirrord.audit.model import AuditRange, Compared, Difference, Explained, RangeResult
-from mirrord.audit.records import together
+from mirrord.audit.plan import FlowPlan
+from mirrord.audit.range_audit import AuditedLane, RangeReader
+from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged
+from mirrord.audit.rules.record_compare import together
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, RangeResult
+from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
-from mirrord.model.config import ClusterConfig
+from mirrord.kafka.client.log_reader import open_logs
 from mirrord.model.intervals import uncovered
 from mirrord.model.names import Alias, LaneId
-from mirrord.shell.audit_plan import FlowPlan
-from mirrord.shell.auditing import AuditedLane, RangeReader
-from mirrord.shell.log_reader import open_logs
-from mirrord.shell.pace import Pace
+from mirrord.runtime.rate_limit import Pace
 
 RANGES_A_TASK = 4
 _NEVER = 1 << 62

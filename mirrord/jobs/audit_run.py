@@ -6,19 +6,19 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
-from mirrord.audit.model import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
-from mirrord.audit.repaired import with_repairs
-from mirrord.audit.report import ProvenPoint, Report
-from mirrord.audit.words import whole_result
-from mirrord.model.config import Config
+from mirrord.audit.plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
+from mirrord.audit.proof import tell
+from mirrord.audit.result_files import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
+from mirrord.audit.rules.html_report import ProvenPoint, Report
+from mirrord.audit.rules.repaired import with_repairs
+from mirrord.audit.rules.results import AuditRange, Difference, LaneDifference, LaneRepaired, RangeResult
+from mirrord.audit.rules.summary import whole_result
+from mirrord.config.schema import Config
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.job_facts import Outcome
+from mirrord.model.jobs import Outcome
 from mirrord.model.names import LaneId
-from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger, plan_flow
-from mirrord.shell.audit_proof import tell
-from mirrord.shell.audit_results import LaneSummary, Level, RangeKey, Results, Row, proven, range_key, summary
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.program import program
+from mirrord.runtime.build_info import program
+from mirrord.runtime.clock import SystemClock
 
 KEPT_AT_ONCE = 32
 

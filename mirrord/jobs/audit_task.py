@@ -1,4 +1,4 @@
-"""A task of an audit: reads both logs of some ranges and compares them (`mirrord.shell.auditing.RangeReader`).
+"""A task of an audit: reads both logs of some ranges and compares them (`mirrord.audit.range_audit.RangeReader`).
 
 Every Python process of Spark loads this module, and counts its CPU from its start on: it imports what it needs, and no
 pyspark, no ledger, no configuration of a daemon.
@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
-from mirrord.audit.model import AuditRange, RangeResult
+from mirrord.audit.range_audit import AuditedLane, RangeReader
+from mirrord.audit.rules.results import AuditRange, RangeResult
+from mirrord.config.schema import ClusterConfig
 from mirrord.jobs.blocking import blocking
-from mirrord.model.config import ClusterConfig
+from mirrord.kafka.client.log_reader import open_logs
 from mirrord.model.names import Alias
-from mirrord.shell.auditing import AuditedLane, RangeReader
-from mirrord.shell.log_reader import open_logs
-from mirrord.shell.pace import Pace
+from mirrord.runtime.rate_limit import Pace
 
 
 class Work(msgspec.Struct, frozen=True):

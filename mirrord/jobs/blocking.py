@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import uvloop
 
-from mirrord.shell import logs
+from mirrord.runtime import logs
 
 Item = TypeVar("Item")
 

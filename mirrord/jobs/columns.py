@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 from typing import Any, Protocol
 
-from mirrord.shell.arrow import RecordBatch, arrow
-from mirrord.shell.reading import ReadBatch
-from mirrord.shell.records import decode
-from mirrord.wire.batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME
+from mirrord.runtime.arrow import RecordBatch, arrow
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 """By their number in a batch's attributes (org.apache.kafka.common.record.CompressionType)."""

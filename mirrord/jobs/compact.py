@@ -1,4 +1,4 @@
-"""The files of a compaction, spread over Spark's tasks. What a task does is `mirrord.shell.compaction.write`."""
+"""The files of a compaction, spread over Spark's tasks. What a task does is `mirrord.ledger.store.compaction.write`."""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from mirrord.jobs.session import open_session
+from mirrord.ledger.store.compaction import FileWork, Spread, write
+from mirrord.ledger.store.run_archive import ArchiveFile
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.shell.compaction import FileWork, Spread, write
-from mirrord.shell.map_archive import ArchiveFile
 
 
 @contextmanager

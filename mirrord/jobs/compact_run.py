@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from mirrord.config.schema import Config, FlowConfig
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.model.config import Config, FlowConfig
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.compaction import Compacted, FileWork, Spread, Wanted, compact, write
-from mirrord.shell.map_archive import ArchiveFile, writable
-from mirrord.shell.observe import PATIENCE_S
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.compaction import Compacted, FileWork, Spread, Wanted, compact, write
+from mirrord.ledger.store.run_archive import ArchiveFile, writable
+from mirrord.operations.status_report import PATIENCE_S
 
 Tell = Callable[[str, int, int], None]
 """Is called with a flow, and how many gaps of how many are written."""

@@ -22,11 +22,11 @@ from mirrord.jobs.blocking import blocking
 from mirrord.jobs.columns import BatchColumns, Columns, RecordColumns, spark_schema
 from mirrord.jobs.options import NAME, BatchesOptions, LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
+from mirrord.kafka.client.log_reader import LogReader, RangeGone, open_logs
+from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import TopicPartition
-from mirrord.shell.arrow import RecordBatch
-from mirrord.shell.log_reader import LogReader, RangeGone, open_logs
-from mirrord.wire.batch import CONTROL
+from mirrord.runtime.arrow import RecordBatch
 
 ROWS_AT_ONCE = 8_192
 BYTES_AT_ONCE = 8 << 20

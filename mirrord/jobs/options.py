@@ -8,14 +8,14 @@ from typing import cast
 
 import msgspec
 
-from mirrord.model import config_reader as read
-from mirrord.model.config import ClusterConfig, load
-from mirrord.model.config_reader import Document, Table, nearest, shown
-from mirrord.model.config_security import anchored, read_security
-from mirrord.model.config_units import HOST_RULE, SIZE_RULE, host_port, size_bytes
+from mirrord.config import toml_reader as read
+from mirrord.config.schema import ClusterConfig, load
+from mirrord.config.security import Security
+from mirrord.config.security_table import anchored, read_security
+from mirrord.config.toml_reader import Document, Table, nearest, shown
+from mirrord.config.units import HOST_RULE, SIZE_RULE, host_port, size_bytes
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import TopicPartition
-from mirrord.model.security import Security
 
 NAME = "kafka_batches"
 SPLIT_BYTES = 64 << 20

@@ -15,8 +15,8 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrord.lab.java import OLDEST_JAVA, find_java
 from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.java import OLDEST_JAVA, find_java
 
 LOCAL = "local[*]"
 _LOG_SETTINGS = Path(__file__).with_name("log4j2.properties").as_uri()

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from mirrord.config.security import Mechanism
 from mirrord.lab.jars import kafka_jars
-from mirrord.lab.java import find_java
 from mirrord.lab.node import Node
 from mirrord.lab.ports import LOOPBACK, free_ports
 from mirrord.lab.probe import brokers_seen
@@ -26,7 +26,7 @@ from mirrord.lab.settings import (
 )
 from mirrord.lab.storage import format_folder, new_id
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Mechanism
+from mirrord.runtime.java import find_java
 
 _START_SECONDS = 120
 _POLL_SECONDS = 0.05

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import quoteattr
 
-from mirrord.lab.java import find_java
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.runtime.java import find_java
 
 KAFKA_VERSION = "4.3.0"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")

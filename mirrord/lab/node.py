@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
-from mirrord.lab.leash import leashed
 from mirrord.model.errors import EnvironmentFault
+from mirrord.runtime.leash import leashed
 
 _STOP_SECONDS = 30
 _TAIL_BYTES = 16_384

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from mirrord.config.security import Mechanism
 from mirrord.lab.ports import LOOPBACK
 from mirrord.lab.settings import LabOptions
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Mechanism
 
 _TOKEN_SECONDS = 86_400
 

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mirrord.config.security import Mechanism, Protocol
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.lab.ports import LOOPBACK
-from mirrord.model.security import Mechanism, Protocol
 
 CONTROLLER_ID = 100
 ADMIN = "admin"

@@ -2,5 +2,5 @@
 
 In: entries in the order of the ledger topic, records of the state topic. Out: a `FlowState` (`state.py`) that only
 `fold.py` changes, and snapshots of it (`snapshot.py`). `codec.py` is the one place that knows the bytes. No I/O, no
-clock: what waits is in `mirrord.shell`.
+clock: what waits is in `mirrord.ledger.store`.
 """

@@ -10,18 +10,9 @@ from typing import TypeVar
 import msgspec
 
 from mirrord.ledger.errors import LedgerCorrupt
-from mirrord.ledger.records import (
-    LEASE_KEY,
-    MARK_KEY,
-    FlowSnapshot,
-    LaneSnapshot,
-    LedgerMark,
-    RunsPiece,
-    StateRecord,
-)
-from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import AuditFact, RangeAudited
-from mirrord.model.facts import (
+from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
+from mirrord.ledger.facts.audit import AuditFact, RangeAudited
+from mirrord.ledger.facts.core import (
     AnyFact,
     ConfigChanged,
     Entry,
@@ -33,14 +24,21 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.model.first_seen import BEGUN
-from mirrord.model.job_facts import JobBegan, JobEnded, JobFact, JobRenewed
-from mirrord.model.order_facts import (
-    LanePinned,
-    OrderFact,
+from mirrord.ledger.facts.first_seen import BEGUN
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
+from mirrord.ledger.facts.orders import LanePinned, OrderFact
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.ledger.state_records import (
+    LEASE_KEY,
+    MARK_KEY,
+    FlowSnapshot,
+    LaneSnapshot,
+    LedgerMark,
+    RunsPiece,
+    StateRecord,
 )
-from mirrord.model.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
-from mirrord.model.seeking import LaneSought, SeekDone
+from mirrord.model.archive import ArchivedRuns
 
 Record = TypeVar("Record")
 

@@ -20,14 +20,9 @@ What binds:
 
 import msgspec
 
-from mirrord.ledger.decided import answered_anew, void_no_longer, void_pieces
-from mirrord.ledger.first_seen import note_begun, take_starts
-from mirrord.ledger.proof import clip_proof, doubt, take_audit_fact
-from mirrord.ledger.records import TargetTopic, WriterMark
-from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.archive import ArchivedPart, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import AuditFact
-from mirrord.model.facts import (
+from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
+from mirrord.ledger.facts.audit import AuditFact
+from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
     AnyFact,
@@ -61,12 +56,18 @@ from mirrord.model.facts import (
     TopicFact,
     VerdictGiven,
 )
-from mirrord.model.job_facts import JobFact, after
+from mirrord.ledger.facts.jobs import JobFact, after
+from mirrord.ledger.facts.orders import OrderFact
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone, cut, done, sought
+from mirrord.ledger.filter_decisions import answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.proven_ranges import clip_proof, doubt, take_audit_fact
+from mirrord.ledger.start_offsets import note_begun, take_starts
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.state_records import TargetTopic, WriterMark
+from mirrord.model.archive import ArchivedPart
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.model.order_facts import OrderFact
-from mirrord.model.quarantine import Quarantined, QuarantineOrder, decide, go_on, park
 from mirrord.model.runs import Runs
-from mirrord.model.seeking import LaneSought, SeekDone, cut, done, sought
 
 WRITERS_KEPT = 1000
 """A replicator writes under a name of its own, and one lease may outlive many."""

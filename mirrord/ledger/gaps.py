@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from mirrord.ledger.decided import DECIDED, Piece, answered_anew, void_no_longer, void_pieces
+from mirrord.ledger.facts.core import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.filter_decisions import DECIDED, Piece, answered_anew, void_no_longer, void_pieces
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, HoleFound, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.model.intervals import Interval, uncovered
 from mirrord.model.names import LaneId
 

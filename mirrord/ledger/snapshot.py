@@ -14,10 +14,14 @@ from collections.abc import Iterator, Mapping
 from itertools import chain, islice
 from typing import NamedTuple
 
+from mirrord.kafka.protocol.crc32c import checksum
 from mirrord.ledger.codec import decode_state
 from mirrord.ledger.errors import LedgerCorrupt
-from mirrord.ledger.first_seen import note_all_begun
-from mirrord.ledger.records import (
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.standing_orders import Orders
+from mirrord.ledger.start_offsets import note_all_begun
+from mirrord.ledger.state import FlowState, LaneState, VerdictTally
+from mirrord.ledger.state_records import (
     RUNS_KEY,
     FlowSnapshot,
     LaneSnapshot,
@@ -31,15 +35,11 @@ from mirrord.ledger.records import (
     lane_key,
     runs_key,
 )
-from mirrord.ledger.state import FlowState, LaneState, VerdictTally
 from mirrord.model.archive import ArchivedPart, ArchivedRuns, Side
-from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.model.orders import Orders
 from mirrord.model.packed_runs import Packed
 from mirrord.model.run_memory import ALL_OF_IT, Piece, RunMemory
 from mirrord.model.runs import Runs
-from mirrord.wire.crc32c import checksum
 
 COLUMNS, PACKED = 0, 1
 """The forms in which runs stand in the state topic (`RunsPiece.form`); only the newer one is written."""

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from mirrord.ledger.facts.core import LOSSES, Progress, Verdict, VerdictGiven
+from mirrord.ledger.facts.seeks import pending
+from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.facts import LOSSES, Progress, Verdict, VerdictGiven
 from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.model.seeking import pending
-from mirrord.model.source_ends import SourceEnds
 from mirrord.model.status import LossStatus
 
 BLOCK = 256

@@ -5,11 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
-from mirrord.ledger.decided import DECIDED
-from mirrord.ledger.records import TargetTopic, Tenure, WriterMark
-from mirrord.model.acls import AclRule
-from mirrord.model.audit_facts import RangeAudited, RangeRepaired
-from mirrord.model.facts import (
+from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
+from mirrord.ledger.facts.core import (
     CopyInherited,
     CopyNamed,
     Holder,
@@ -22,15 +19,19 @@ from mirrord.model.facts import (
     TargetProbed,
     Verdict,
 )
-from mirrord.model.first_seen import Selected, TopicStarts
+from mirrord.ledger.facts.first_seen import Selected, TopicStarts
+from mirrord.ledger.facts.jobs import JobState
+from mirrord.ledger.facts.quarantine import Quarantine
+from mirrord.ledger.facts.seeks import Seeks, Standing
+from mirrord.ledger.filter_decisions import DECIDED
+from mirrord.ledger.standing_orders import Orders
+from mirrord.ledger.state_records import TargetTopic, Tenure, WriterMark
+from mirrord.model.acls import AclRule
 from mirrord.model.intervals import Interval, uncovered
-from mirrord.model.job_facts import Job, JobState
+from mirrord.model.jobs import Job
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId, TopicPartition
-from mirrord.model.orders import Orders
-from mirrord.model.quarantine import Quarantine
 from mirrord.model.run_memory import ALL_OF_IT, RunMemory
 from mirrord.model.runs import Runs
-from mirrord.model.seeking import Seeks, Standing
 
 RECENT_VERDICTS = 128
 _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
@@ -50,7 +51,7 @@ class VerdictTally:
     beyond: int = field(default=0, compare=False, repr=False)
     """No recent range reaches beyond this offset: a filter tells thousands at once, each behind the one before."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No recent one that somebody decided (`mirrord.ledger.decided`) does."""
+    """No recent one that somebody decided (`mirrord.ledger.filter_decisions`) does."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)
@@ -129,7 +130,8 @@ class LaneState:
     audited: RangeAudited | None = None
     """What audits have proven, from the first ordinal that they looked at on."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """What lies in a topic of its own (`mirrord.ledger.proof`): ascending, without overlap; of many the last ones."""
+    """What lies in a topic of its own (`mirrord.ledger.proven_ranges`): ascending, without overlap; of many the last
+    ones."""
     regiven: int = -1
     """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
     -1: none."""

@@ -10,8 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from mirrord.model.audit_facts import ProvingLevel
-from mirrord.model.job_facts import Job, Outcome
+from mirrord.model.jobs import Job, Outcome, ProvingLevel
 from mirrord.model.names import Alias, ClusterId
 
 LaneState = Literal[
@@ -369,7 +368,7 @@ class FlowStatus(msgspec.Struct, frozen=True, kw_only=True):
     ledger_end: int | None = None
     """Up to which offset the ledger has been read."""
     groups: dict[str, int] | None = None
-    """Positions of consumer groups by `mirrord.model.groups.GroupState`; None while nobody follows groups."""
+    """Positions of consumer groups by `mirrord.model.group_status.GroupState`; None while nobody follows groups."""
     groups_followed: bool | None = None
     """None where nobody wants it."""
     jobs: tuple[JobStatus, ...] = ()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
+from mirrord.kafka.protocol import fetch, produce
+from mirrord.kafka.protocol.api_versions import PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import INT32
+from mirrord.kafka.protocol.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, records_digest
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
-from mirrord.wire import fetch, produce
-from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
-from mirrord.wire.batch import DELETE_HORIZON, LOG_APPEND_TIME, records_digest
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.primitives import INT32
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget, lab_batch
 from tests.fixtures.wire import produce_one, topic_key

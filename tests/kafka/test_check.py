@@ -7,10 +7,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from mirrord.config.schema import load
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config import load
-from mirrord.shell.check import Report, check
-from mirrord.shell.cluster_access import ClusterAccess
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.operations.check import Report, check
 from tests.fixtures.daemon import conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, write

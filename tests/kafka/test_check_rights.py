@@ -24,14 +24,14 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from mirrord.cluster.rights import Right
+from mirrord.config.schema import load
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config import load
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.findings import Severity
-from mirrord.shell.check import Report, check
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.preflight import check_start
+from mirrord.operations.check import Report, check
+from mirrord.operations.preflight import check_start
+from mirrord.operations.rules.required_acls import Right
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, fill, mirrord, unique
 from tests.fixtures.lab import client_settings
 from tests.fixtures.mirror import Written, create_topic, messages, write

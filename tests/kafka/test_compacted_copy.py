@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrord.lab.settings import LabOptions
-from mirrord.shell.replicator import Replicator
+from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.compacted import (
     BROKER,
     ROLLED,

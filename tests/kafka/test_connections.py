@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from mirrord.config.security import Mechanism, Security
+from mirrord.kafka.client.connection import AuthenticationFailed, Connection, TlsFailed, Unreachable
+from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.protocol import metadata
+from mirrord.kafka.protocol.api_versions import FETCH
+from mirrord.kafka.protocol.fetch_session import FetchSession
+from mirrord.kafka.protocol.record_batch import intact, patch, scan
 from mirrord.lab.cluster import Cluster
-from mirrord.model.security import Mechanism, Security
-from mirrord.shell.connections import AuthenticationFailed, Connection, TlsFailed, Unreachable
-from mirrord.shell.credentials import client_options
-from mirrord.shell.pipe import ConnectionLost
-from mirrord.wire import metadata
-from mirrord.wire.apis import FETCH
-from mirrord.wire.batch import intact, patch, scan
-from mirrord.wire.fetch_session import FetchSession
 from tests.fixtures.lab import LabPair
 from tests.fixtures.wire import (
     SECONDS,

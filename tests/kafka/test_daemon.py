@@ -5,9 +5,9 @@ import time
 import urllib.request
 from pathlib import Path
 
-from mirrord.model.config import load
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.observe import LedgerView, read_ledgers
+from mirrord.config.schema import load
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.operations.status_report import LedgerView, read_ledgers
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, fill, mirrord, status, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

@@ -10,9 +10,9 @@ from collections.abc import Generator
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from mirrord.config.flow_features import GroupsConfig
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
-from mirrord.model.config_features import GroupsConfig
 from tests.fixtures.daemon import unique
 from tests.fixtures.groups import commit, committed, following
 from tests.fixtures.lab import LabPair, client_settings, pair_of

@@ -9,12 +9,12 @@ import msgspec
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AclOperation
 
+from mirrord.config.flow_features import GroupsConfig
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
 from mirrord.lab.cluster import Cluster
 from mirrord.model.acls import AclRule
-from mirrord.model.config import ClusterConfig
-from mirrord.model.config_features import GroupsConfig
-from mirrord.model.groups import GroupsReport
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
+from mirrord.model.group_status import GroupsReport
 from tests.fixtures.daemon import Daemon, Load, conf, mirrord, unique
 from tests.fixtures.groups import Watch, commit, committed, consume, copied, following, member, numbered
 from tests.fixtures.lab import Allow, LabPair

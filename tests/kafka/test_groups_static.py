@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
+from mirrord.config.flow_features import GroupsConfig
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config_features import GroupsConfig
 from tests.fixtures.daemon import unique
 from tests.fixtures.groups import commit, committed, consume, copied, following, member
 from tests.fixtures.lab import LabFactory, LabPair, client_settings

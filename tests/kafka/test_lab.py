@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, NewTopic
 
+from mirrord.config.security import Mechanism
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import LabOptions
-from mirrord.model.security import Mechanism
 from tests.fixtures.lab import Allow, LabPair, client_settings
 
 SECONDS = 60

@@ -5,8 +5,9 @@ from functools import partial
 
 import pytest
 
-from mirrord.shell import apart, connections
-from mirrord.shell.pipe import FramePipe
+from mirrord.kafka.client import connection
+from mirrord.kafka.client.request_pipeline import FramePipe
+from mirrord.replication.host.flow_control import oversized_fetch
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Written, copy_of, ends, mirror, until, until_ends, write
 
@@ -21,13 +22,13 @@ def numbered(partition: int, count: int) -> list[Written]:
 async def test_the_other_partitions_of_its_broker_copy_on(lab_pair: LabPair, monkeypatch: pytest.MonkeyPatch) -> None:
     most = 4 << 20
     room = {"max_message_bytes": str(most)}
-    monkeypatch.setattr(apart, "RETRY_S", 0.5)
+    monkeypatch.setattr(oversized_fetch, "RETRY_S", 0.5)
     limit = FRAME
 
-    def pipe(peer: str, client_id: str, pool: connections.BufferPool, timeout_s: float, _limit: int) -> FramePipe:
+    def pipe(peer: str, client_id: str, pool: connection.BufferPool, timeout_s: float, _limit: int) -> FramePipe:
         return FramePipe(peer, client_id, pool, timeout_s, limit)
 
-    monkeypatch.setattr(connections, "FramePipe", pipe)
+    monkeypatch.setattr(connection, "FramePipe", pipe)
     # A quarter of a frame's bytes for each request.
     async with mirror(lab_pair.source, lab_pair.target, in_flight_bytes=4 << 20) as flow:
         topic = flow.topic(partitions=4, target_configs=room, **room)

@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator, Generator
 import msgspec
 import pytest
 
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import LabOptions
-from mirrord.model.assignment import FlowSetup, Former
-from mirrord.model.config import ClusterConfig
-from mirrord.model.security import Security
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.replicator import Replicator
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.replication.host.replicator import Replicator
+from mirrord.replication.lane.assignment import FlowSetup, Former
 from tests.fixtures.holding import HeldConnection, HoldingRelay, holding_relay
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Mirror, Written, mirror, until, write

@@ -12,27 +12,27 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from mirrord.cli.main import main
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.kafka.protocol.api_versions import PRODUCE, Api
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.lab.settings import ADMIN
 from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack
-from mirrord.model.config import ClusterConfig, FlowConfig
+from mirrord.ledger.facts.core import LaneTaken, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import LaneTaken, SourceRun, Verdict, VerdictGiven
 from mirrord.model.names import ledger_topic, state_topic
 from mirrord.model.runs import Run
-from mirrord.model.security import Security
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.connections import Connection
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.links import ask
-from mirrord.shell.own_settings import OwnSettings
-from mirrord.shell.pipe import ConnectionLost
-from mirrord.shell.topics import KafkaTopicAdmin
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
-from mirrord.wire.apis import PRODUCE, Api
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.internal_topic_sync import OwnSettings
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
@@ -204,7 +204,7 @@ async def test_an_answer_that_is_lost_doubles_nothing(flow: Flow, monkeypatch: p
             raise losses.pop()
         return answer
 
-    monkeypatch.setattr("mirrord.shell.ledger_partition.ask", losing)
+    monkeypatch.setattr("mirrord.ledger.store.partition_io.ask", losing)
     before = store.state.next_offset
     assert await store.append(1, [LaneTaken(LANE, 2, "r2")]) == (True,)
     # An entry can be read back before its producer is answered, so the loss may be yet to come.

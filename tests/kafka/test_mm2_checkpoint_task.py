@@ -5,9 +5,9 @@ from pathlib import Path
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.mm2_records import Checkpoint
 from mirrord.lab.cluster import Cluster
-from mirrord.wire.errors import WireError
-from mirrord.wire.mm2_records import Checkpoint
 from tests.fixtures.daemon import Daemon, conf, fill, unique
 from tests.fixtures.groups import commit, committed
 from tests.fixtures.lab import LabPair, client_settings

@@ -10,19 +10,19 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.cluster.beats import SentBeats
+from mirrord.config.flow_features import HeartbeatsConfig, Mm2RecordsConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.protocol.mm2_records import Checkpoint, Heartbeat, OffsetSync
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_features import HeartbeatsConfig, Mm2RecordsConfig
-from mirrord.model.groups import Translated
+from mirrord.mm2.checkpoints import Checkpoints
+from mirrord.mm2.cluster_clock import ClusterClock
+from mirrord.mm2.heartbeats import Heartbeats
+from mirrord.mm2.offset_syncs import OffsetSyncs
+from mirrord.mm2.rules.heartbeat_latency import SentBeats
+from mirrord.model.group_status import Translated
 from mirrord.model.status import LatencyStatus
-from mirrord.shell.checkpoints import Checkpoints
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.cluster_clock import ClusterClock
-from mirrord.shell.heartbeats import Heartbeats
-from mirrord.shell.offset_syncs import OffsetSyncs
-from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.daemon import Daemon, all_ends, fill, unique
 from tests.fixtures.groups import commit
 from tests.fixtures.java_clients import JavaClients, java_clients

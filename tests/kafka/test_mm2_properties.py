@@ -8,9 +8,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization as form
 from cryptography.hazmat.primitives.serialization import pkcs12
 
+from mirrord.config.files import load_file
+from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config_file import load_file
-from mirrord.model.security import Security
 from tests.fixtures.daemon import Daemon, all_ends, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

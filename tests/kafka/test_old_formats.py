@@ -10,13 +10,13 @@ from collections.abc import Generator, Sequence
 
 import pytest
 
-from mirrord.flow.compare import Finding
-from mirrord.flow.signals import AskCheck
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.client.record_codec import decode
 from mirrord.lab.cluster import Cluster
-from mirrord.shell.compare import Comparison
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.reading import Stretches
-from mirrord.shell.records import decode
+from mirrord.replication.host.batch_verification import Comparison
+from mirrord.replication.lane.signals import AskCheck
+from mirrord.replication.lane.target.batch_compare import Finding
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ends, mirror, until, viewing, write

@@ -12,14 +12,14 @@ from confluent_kafka.admin import AdminClient
 from msgspec.structs import replace
 
 from bench.delay import delayed
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import LOOPBACK, free_ports
-from mirrord.model.config import ClusterConfig
-from mirrord.model.facts import TargetProbed
-from mirrord.model.security import Security
-from mirrord.shell import probe
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.probe import NotProbed, probe_target
+from mirrord.ledger.facts.core import TargetProbed
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision import broker_probe
+from mirrord.supervision.broker_probe import NotProbed, probe_target
 from tests.fixtures.daemon import unique
 from tests.fixtures.lab import LabFactory, LabPair, client_settings
 from tests.fixtures.mirror import SECONDS, Written, config_of, mirror, write
@@ -103,12 +103,12 @@ async def test_where_nobody_answers_it_is_not_probed(lab_pair: LabPair) -> None:
 
 async def test_a_broken_rule_is_named(lab_pair: LabPair, monkeypatch: pytest.MonkeyPatch) -> None:
     """No broker here breaks one, so one batch is not what its step says: undamaged, it is taken."""
-    make: Callable[[probe.Step, int, int], bytes] = probe._batch  # pyright: ignore[reportPrivateUsage]
+    make: Callable[[broker_probe.Step, int, int], bytes] = broker_probe._batch  # pyright: ignore[reportPrivateUsage]
 
-    def make_whole(step: probe.Step, producer_id: int, time_ms: int) -> bytes:
+    def make_whole(step: broker_probe.Step, producer_id: int, time_ms: int) -> bytes:
         return make(step._replace(damaged=False), producer_id, time_ms)
 
-    monkeypatch.setattr(probe, "_batch", make_whole)
+    monkeypatch.setattr(broker_probe, "_batch", make_whole)
     found = await probed(lab_pair.target, f"mirrord.{unique('broken')}.probe")
     assert not found.passed
     assert found.failures[0] == (

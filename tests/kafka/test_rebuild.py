@@ -11,16 +11,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from mirrord.audit import rebuild
+from mirrord.config.schema import load
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.ports import free_ports
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.ledger.translation import Copied, LaneMap, Translation
-from mirrord.model.config import load
+from mirrord.ledger.offset_map import Copied, LaneMap, Translation
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model.errors import MirrordError
-from mirrord.shell import rebuild
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.observe import LedgerView, read_ledgers
+from mirrord.operations.status_report import LedgerView, read_ledgers
 from tests.fixtures.daemon import (
     SECONDS,
     Daemon,

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 import pytest
 from confluent_kafka import Producer
 
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.metadata import Topic
+from mirrord.kafka.protocol.record_batch import HEADER, patch
 from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Run
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.reading import ReadBatch
-from mirrord.shell.records import decode
-from mirrord.wire.batch import HEADER, patch
-from mirrord.wire.metadata import Topic
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Mirror, Written, copy_of, ends, ids, mirror, send, until, viewing, write
 from tests.fixtures.wire import produce_one

@@ -8,22 +8,22 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from mirrord.flow.compare import Record
-from mirrord.flow.state import Rebuild
+from mirrord.config.flow_features import SyncConfig
+from mirrord.config.schema import Config
+from mirrord.kafka.protocol.record import Record
 from mirrord.lab.cluster import Cluster
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import Verdict
+from mirrord.ledger.facts.quarantine import BY_POLICY, Parked, QuarantineSkipped, waiting
+from mirrord.ledger.standing_orders import Order
 from mirrord.model import names
-from mirrord.model.config import Config
-from mirrord.model.config_features import SyncConfig
-from mirrord.model.fact import Origin
-from mirrord.model.facts import Verdict
-from mirrord.model.letters import Place, Returned, Standing
 from mirrord.model.names import LaneId, dead_letter_topic
-from mirrord.model.orders import Order
-from mirrord.model.quarantine import BY_POLICY, Parked, QuarantineSkipped, waiting
-from mirrord.shell.brought_back import brought_back
-from mirrord.shell.dead_letters import DeadLetters, NotParked
-from mirrord.shell.left_out import bring_back, find, park
-from mirrord.shell.records import build
+from mirrord.operations.quarantine import bring_back, find, park
+from mirrord.replication.dead_letters.records import Place, Returned, Standing
+from mirrord.replication.dead_letters.replayed import brought_back
+from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
+from mirrord.replication.host.batch_rebuild import build
+from mirrord.replication.lane.state import Rebuild
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import (
     SECONDS,

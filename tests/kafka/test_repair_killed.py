@@ -13,16 +13,16 @@ from typing import cast
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from mirrord.audit.model import AuditRange, Compared, Difference, RangeResult
+from mirrord.audit.result_files import Results, Row
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, RangeResult
 from mirrord.lab.cluster import Cluster
-from mirrord.lab.leash import leashed
 from mirrord.ledger.state import LaneState
+from mirrord.ledger.store.history import LedgerReading, read_gaps
+from mirrord.ledger.store.kafka_log import KafkaLog
 from mirrord.model import names
-from mirrord.model.letters import Headers, understood
 from mirrord.model.names import repair_topic
-from mirrord.shell.audit_results import Results, Row
-from mirrord.shell.ledger_kafka import KafkaLog
-from mirrord.shell.ledger_reading import LedgerReading, read_gaps
+from mirrord.replication.dead_letters.records import Headers, understood
+from mirrord.runtime.leash import leashed
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, conf, mirrord, unique
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.mirror import Written, config_of, create_topic, write

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer
 from msgspec.structs import replace
 
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
 from mirrord.lab.cluster import Cluster
-from mirrord.shell.reading import ReadBatch
-from mirrord.wire.batch import CODEC_MASK, HEADER_LENGTH
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, ids, mirror, send, until, write
 

@@ -11,14 +11,14 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from structlog.testing import capture_logs
 
+from mirrord.config.schema import OnLoss
+from mirrord.kafka.client.producer_expiry import producer_expiry_ms
+from mirrord.kafka.protocol.record_batch import CODEC_MASK
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
-from mirrord.model.config import OnLoss
-from mirrord.model.facts import Holder, LeaseTaken, Verdict
+from mirrord.ledger.facts.core import Holder, LeaseTaken, Verdict
 from mirrord.model.runs import Run
-from mirrord.shell.producer_expiry import producer_expiry_ms
-from mirrord.shell.replicator import Replicator
-from mirrord.wire.batch import CODEC_MASK
+from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.lab import LabPair, pair_of
 from tests.fixtures.mirror import SECONDS, Mirror, Written, config_of, copy_of, ends, ids, mirror, until, write
 

@@ -4,19 +4,13 @@ import time
 
 from aiokafka import AIOKafkaProducer
 
-from mirrord.shell.connections import Connection
-from mirrord.wire import metadata, offsets, produce, producers
-from mirrord.wire.apis import (
-    DESCRIBE_PRODUCERS,
-    FETCH,
-    LIST_OFFSETS,
-    METADATA,
-    PRODUCE,
-)
-from mirrord.wire.batch import TRANSACTIONAL, scan
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.fetch_session import FetchSession
-from mirrord.wire.primitives import ZERO_UUID
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.protocol import list_offsets, metadata, produce, producer_ids
+from mirrord.kafka.protocol.api_versions import DESCRIBE_PRODUCERS, FETCH, LIST_OFFSETS, METADATA, PRODUCE
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.fetch_session import FetchSession
+from mirrord.kafka.protocol.primitives import ZERO_UUID
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, scan
 from tests.fixtures.lab import LabPair
 from tests.fixtures.wire import (
     SECONDS,
@@ -221,14 +215,21 @@ async def test_where_a_log_begins_and_ends(lab_pair: LabPair) -> None:
         before = int(time.time() * 1000)
         await write_batches(connection, topic, 0, 5, 2)
         for version in range(LIST_OFFSETS.least, LIST_OFFSETS.greatest + 1):
-            for when, offset in ((offsets.EARLIEST, 0), (offsets.LATEST, 7), (before, 0), (before + 10**9, -1)):
-                body = offsets.encode_list_offsets([offsets.OffsetQuestion(name, 0, when)], read_committed=True)
-                (told,) = offsets.decode_list_offsets(await connection.call(LIST_OFFSETS, body, version))
+            for when, offset in (
+                (list_offsets.EARLIEST, 0),
+                (list_offsets.LATEST, 7),
+                (before, 0),
+                (before + 10**9, -1),
+            ):
+                body = list_offsets.encode_list_offsets(
+                    [list_offsets.OffsetQuestion(name, 0, when)], read_committed=True
+                )
+                (told,) = list_offsets.decode_list_offsets(await connection.call(LIST_OFFSETS, body, version))
                 assert (told.error, told.offset) == (0, offset)
         epoch = topic.partitions[0].leader_epoch
-        (end,) = await epoch_ends(connection, offsets.EpochQuestion(name, 0, epoch, epoch))
-        assert end == offsets.EpochEnd(name, 0, 0, epoch, 7)
-        (end,) = await epoch_ends(connection, offsets.EpochQuestion(name, 0, epoch + 1, epoch))
+        (end,) = await epoch_ends(connection, list_offsets.EpochQuestion(name, 0, epoch, epoch))
+        assert end == list_offsets.EpochEnd(name, 0, 0, epoch, 7)
+        (end,) = await epoch_ends(connection, list_offsets.EpochQuestion(name, 0, epoch + 1, epoch))
         assert end.error == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
@@ -239,9 +240,9 @@ async def test_what_a_partition_remembers_of_a_producer(lab_pair: LabPair) -> No
         identity = await new_producer(connection)
         batch = own_batch(3, identity.producer_id, identity.producer_epoch, 2**31 - 2)
         assert (await produce_one(connection, topic, 1, batch)).error == 0
-        body = producers.encode_describe_producers({name: [0, 1], "no-such-topic": [0]})
+        body = producer_ids.encode_describe_producers({name: [0, 1], "no-such-topic": [0]})
         version = connection.version(DESCRIBE_PRODUCERS)
-        told = producers.decode_describe_producers(await connection.call(DESCRIBE_PRODUCERS, body, version))
+        told = producer_ids.decode_describe_producers(await connection.call(DESCRIBE_PRODUCERS, body, version))
         found = {(answer.topic, answer.partition): answer for answer in told}
         assert found[name, 0].producers == []
         (producer,) = found[name, 1].producers

@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from mirrord.config.flow_features import AclsMode, SyncConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin, NoAuthorizer
 from mirrord.lab.cluster import Cluster
+from mirrord.ledger.facts.core import AclsSynced
 from mirrord.model.acls import AclRule, PatternKind, ResourceKind
-from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_features import AclsMode, SyncConfig
-from mirrord.model.facts import AclsSynced
-from mirrord.shell.acl_sync import AclSync
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin, NoAuthorizer
+from mirrord.topics.acl_sync import AclSync
 from tests.fixtures.daemon import unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import config_of

@@ -16,16 +16,16 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from mirrord.config.flow_features import HeartbeatsConfig, SyncConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.config_features import HeartbeatsConfig, SyncConfig
-from mirrord.model.facts import ConfigChange, ConfigsSynced, TopicCreated
+from mirrord.ledger.facts.core import ConfigChange, ConfigsSynced, TopicCreated
 from mirrord.model.names import ledger_topic
-from mirrord.shell.claims import Claims
-from mirrord.shell.discovery import Discovered, Discovery
-from mirrord.shell.settings_sync import SettingsSync
-from mirrord.shell.topics import KafkaTopicAdmin
-from mirrord.shell.upkeep_admin import KafkaUpkeepAdmin
+from mirrord.topics.config_sync import SettingsSync
+from mirrord.topics.discovery import Discovered, Discovery
+from mirrord.topics.topic_claims import Claims
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import Allow, LabPair, client_settings
 from tests.fixtures.mirror import Written, create_topic, write

@@ -7,10 +7,10 @@ from struct import Struct
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from mirrord.kafka.protocol.api_versions import Api
+from mirrord.kafka.protocol.primitives import NO_TAGS, NULL, compact_array, compact_string
 from mirrord.lab.cluster import Cluster
-from mirrord.shell.replicator import Replicator
-from mirrord.wire.apis import Api
-from mirrord.wire.primitives import NO_TAGS, NULL, compact_array, compact_string
+from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.lab import LabPair, client_settings
 from tests.fixtures.lab_partition import LabTarget
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, mirror, until, until_ends, write

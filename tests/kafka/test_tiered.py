@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.kafka.client.log_reader import open_logs
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.jars import KAFKA_VERSION
 from mirrord.model.names import TopicPartition
-from mirrord.shell.log_reader import open_logs
-from mirrord.shell.replicator import Replicator
+from mirrord.replication.host.replicator import Replicator
 from tests.fixtures.daemon import Daemon, all_ends, assert_same, conf, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import Written, config_of, copy_of, create_topic, ends, mirror, until, write

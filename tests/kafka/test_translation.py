@@ -13,12 +13,12 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mirrord.kafka.client.topic_admin import ClusterTopics, KafkaTopicAdmin
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
-from mirrord.shell import pruning
-from mirrord.shell.discovery import Discovered
-from mirrord.shell.pruning import prune_for_ever
-from mirrord.shell.topics import ClusterTopics, KafkaTopicAdmin
+from mirrord.supervision import pruning
+from mirrord.supervision.pruning import prune_for_ever
+from mirrord.topics.discovery import Discovered
 from mirrord.translate import Question, translate_all
 from tests.fixtures.daemon import Daemon, all_ends, fill, mirrord, unique
 from tests.fixtures.daemon import conf as configured

@@ -8,18 +8,18 @@ from contextlib import aclosing
 
 import pytest
 
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.client.record_codec import decode
 from mirrord.lab.cluster import Cluster
 from mirrord.lab.settings import LabOptions
 from mirrord.ledger.errors import LedgerWentBack
-from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.fact import Origin
-from mirrord.model.facts import SourceRun, Verdict
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import SourceRun, Verdict
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.offset_map import Copied, LaneMap
+from mirrord.ledger.store.store import append_anew
 from mirrord.model.runs import Run
-from mirrord.model.seeking import LaneSought
-from mirrord.shell.ledger_store import append_anew
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.reading import Stretches
-from mirrord.shell.records import decode
 from tests.fixtures.lab import LabPair
 from tests.fixtures.lab_partition import LabPartition, LabTarget
 from tests.fixtures.ledger import plain

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from mirrord.shell.program import program
+from mirrord.runtime.build_info import program
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, unique
 from tests.fixtures.former import LEDGER_9, former_checkout
 from tests.fixtures.lab import LabPair

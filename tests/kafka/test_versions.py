@@ -6,10 +6,10 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
+from mirrord.kafka.protocol.api_versions import PRODUCE, PRODUCE_BY_TOPIC_ID
 from mirrord.lab.cluster import Cluster
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.probe import probe_target
-from mirrord.wire.apis import PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.broker_probe import probe_target
 from tests.fixtures.daemon import Daemon, all_ends, assert_same, conf, fill, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Written, config_of, create_topic, mirror, send, write

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from mirrord.ledger.codec import encode_state
 from mirrord.ledger.fold import fold
-from mirrord.ledger.records import LedgerMark
+from mirrord.ledger.offset_map import Translation
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.translation import Translation
+from mirrord.ledger.state_records import LedgerMark
 from mirrord.model.archive import ArchiveLost
 from mirrord.model.names import TopicId
 from mirrord.model.run_memory import RunMemory

@@ -5,10 +5,10 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.ledger.fold import fold
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LaneTaken, LeaseTaken, Reason, SourceRun, Verdict, VerdictGiven
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.groups import GroupBook, Hold, Mapped, Past, Write, plan
-from mirrord.model.config_features import GroupsMode
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.wire.groups import CommittedOffset
+from mirrord.config.flow_features import GroupsMode
+from mirrord.groups.rules.commit_plan import GroupBook, Hold, Mapped, Past, Write, plan
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.groups import CommittedOffset
 
 KEY = OffsetKey("billing", "orders", 0)
 PLACE = (KEY.topic, KEY.partition)

@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.group_pairs import Asked, Pairs
-from mirrord.cluster.groups import NO_EPOCH, GroupBook
+from mirrord.groups.position_map import Atlas
+from mirrord.groups.reverse_sync import GroupBack
+from mirrord.groups.rules.commit_plan import NO_EPOCH, GroupBook
+from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
-from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.shell.group_back import GroupBack
-from mirrord.shell.group_map import Atlas
-from mirrord.shell.group_rounds import GroupRounds
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
 KEY = LaneKey(TopicId("A" * 22), 0, TopicId("B" * 21 + "A"))
 HERE, THERE = ("orders", 0), ("eu.orders", 0)

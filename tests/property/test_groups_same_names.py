@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrord.cluster.group_pairs import Asked, Pairs
-from mirrord.cluster.groups import GroupBook
+from mirrord.groups.position_map import Atlas
+from mirrord.groups.reverse_sync import GroupBack
+from mirrord.groups.rules.commit_plan import GroupBook
+from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.groups.two_way_positions import CrossedAtlas, Sight, Way, across
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
-from mirrord.model.facts import Progress
 from mirrord.model.names import LaneId, LaneKey, TopicId
-from mirrord.shell.group_back import GroupBack
-from mirrord.shell.group_crossing import CrossedAtlas, Sight, Way, across
-from mirrord.shell.group_map import Atlas
-from mirrord.shell.group_rounds import GroupRounds
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.wire.groups import CommittedOffset, TopicPartition
 from tests.property.test_groups_both_ways import GROUP, HERE, Side, consumed, reset
 
 TOPICS = (TopicId("A" * 22), TopicId("B" * 21 + "A"))

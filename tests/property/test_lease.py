@@ -8,10 +8,10 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.model.facts import Holder
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_memory import Fault, MemoryLedger
-from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.ledger.facts.core import Holder
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog
 
@@ -24,7 +24,7 @@ DEAD = msgspec.structs.replace(HOLDER, pid=-1)
 @settings(max_examples=12)
 def test_one_holder_at_a_time(seed: int) -> None:
     race = Race(random.Random(seed))
-    with patch("mirrord.shell.lease.is_dead", race.is_dead):
+    with patch("mirrord.ledger.store.lease.is_dead", race.is_dead):
         asyncio.run(race.run())
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_entry, encode_state
 from mirrord.ledger.errors import LedgerCorrupt
+from mirrord.ledger.facts.core import LeaseRenewed, Progress
 from mirrord.ledger.fold import fold
-from mirrord.ledger.records import LedgerMark, state_key
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LeaseRenewed, Progress
+from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.model.names import TopicId
 from tests.fixtures.ledger import lane_id, wild_entries
 

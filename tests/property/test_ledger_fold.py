@@ -6,12 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LaneTaken, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.prune import prune
-from mirrord.ledger.records import LedgerMark, RunsPiece, state_key
 from mirrord.ledger.snapshot import Kept, Read, Rows, restore, snapshots
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import CopyForgotten, LaneOpened, LaneTaken, LeaseTaken
+from mirrord.ledger.state_records import LedgerMark, RunsPiece, state_key
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.run_memory import PIECE_RUNS
 from tests.fixtures.attic import no_room, scarce

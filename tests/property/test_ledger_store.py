@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from mirrord.ledger.codec import decode_entry
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseTaken, Verdict, VerdictGiven
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import AnyFact, LaneTaken, LeaseTaken, Verdict, VerdictGiven
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import HOLDER, lane_id, plain
 from tests.fixtures.ledger_contract import start_flow
 

@@ -5,8 +5,8 @@ from contextlib import suppress
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire.errors import WireError
-from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.mm2_records import Checkpoint, Heartbeat, OffsetSync
 
 NAMES = st.text(st.characters(codec="utf-8"), max_size=300)
 PARTITIONS = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -5,7 +5,7 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from mirrord.ledger.offset_syncs import Told, due_syncs
+from mirrord.ledger.mm2_offset_pairs import Told, due_syncs
 from tests.fixtures.told_mirror import WILD, ToldMirror
 
 

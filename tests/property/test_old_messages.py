@@ -8,11 +8,11 @@ from aiokafka.codec import gzip_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.flow.state import Rebuild
-from mirrord.shell.records import rebuild
-from mirrord.wire.batch import intact
-from mirrord.wire.errors import Malformed
-from mirrord.wire.old_messages import group
+from mirrord.kafka.protocol.errors import Malformed
+from mirrord.kafka.protocol.legacy_messages import group
+from mirrord.kafka.protocol.record_batch import intact
+from mirrord.replication.host.batch_rebuild import rebuild
+from mirrord.replication.lane.state import Rebuild
 from tests.fixtures.old_messages import Magic, Message, messages, with_checksum
 
 MAGICS = st.sampled_from((0, 1))

@@ -9,17 +9,28 @@ from typing import Literal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.audit.anew import Named, Standing, facts, standing
-from mirrord.audit.matching import Matched, Matching, Stretch, assembled, stretches
-from mirrord.audit.placing import GONE, Copied, Original, Other, OwnBatch, Placed, doubtful, ordinals, place, refined
-from mirrord.flow.relocate import Unplaced
-from mirrord.flow.sequences import SEQUENCES
+from mirrord.audit.rules.fact_reconstruction import Named, Standing, facts, standing
+from mirrord.audit.rules.record_matching import Matched, Matching, Stretch, assembled, stretches
+from mirrord.audit.rules.record_placement import (
+    GONE,
+    Copied,
+    Original,
+    Other,
+    OwnBatch,
+    Placed,
+    doubtful,
+    ordinals,
+    place,
+    refined,
+)
+from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold
+from mirrord.ledger.offset_map import Copied as Mark
+from mirrord.ledger.offset_map import LaneMap
 from mirrord.ledger.state import FlowState
-from mirrord.ledger.translation import Copied as Mark
-from mirrord.ledger.translation import LaneMap
-from mirrord.model.facts import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
+from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 SEEDS = st.integers(0, 2**32)
 LANE = LaneKey(TopicId("s" * 22), 0, TopicId("t" * 22)).id

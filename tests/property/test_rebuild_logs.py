@@ -13,16 +13,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from mirrord.audit.anew import Named, Standing, facts
-from mirrord.cluster.topics import PlannedLane
-from mirrord.flow.compare import Record
+from mirrord.audit import rebuild_scan
+from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
+from mirrord.audit.rules.fact_reconstruction import Named, Standing, facts
+from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.protocol.record import Record
+from mirrord.ledger.facts.core import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.facts import Entry, FlowOpened, Holder, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.shell import rebuild_look
-from mirrord.shell.log_reader import LogReader
-from mirrord.shell.rebuild_look import LaneLook, LaneRebuilt, Rules
+from mirrord.topics.rules.topic_plan import PlannedLane
 from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import OWN, CopiedLog
 from tests.fixtures.reference_log import Batch, LogByChance, Row, committed, decode, encode
@@ -148,9 +148,9 @@ def test_a_filter_of_any_kind_is_no_reason_to_refuse(
     held_still = [at for at in made.sources if at >= start]
     assume(held_still)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(rebuild_look, "LOOK_AROUND", 2)
-        patched.setattr(rebuild_look, "RECORDS_AT_ONCE", together)
-        patched.setattr(rebuild_look, "MOST_RECORDS", 3)
+        patched.setattr(rebuild_scan, "LOOK_AROUND", 2)
+        patched.setattr(rebuild_scan, "RECORDS_AT_ONCE", together)
+        patched.setattr(rebuild_scan, "MOST_RECORDS", 3)
         found = look(left, target, msgspec.structs.replace(RULES, keeps=keeps), start)
     assert found.outcome == "rebuilt", found.why
     assert found.told is not None

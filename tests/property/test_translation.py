@@ -5,7 +5,7 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrord.ledger.translation import Translation
+from mirrord.ledger.offset_map import Translation
 from tests.fixtures.attic import scarce
 from tests.fixtures.told_mirror import COMPACTED, WHOLE, WILD, ToldMirror
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire.configs import Setting, TopicSettings, decode_describe
-from mirrord.wire.primitives import (
+from mirrord.kafka.protocol.configs import Setting, TopicSettings, decode_describe
+from mirrord.kafka.protocol.primitives import (
     INT8,
     INT16,
     INT32,

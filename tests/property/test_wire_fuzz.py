@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers
-from mirrord.wire.batch import HEADER, HEADER_LENGTH, patch, scan
-from mirrord.wire.crc32c import HEAD_LENGTH, carried, checksum, records_crc
-from mirrord.wire.errors import WireError
-from mirrord.wire.primitives import (
+from mirrord.kafka.protocol import acls, configs, describe_cluster, fetch, list_offsets, metadata, produce, producer_ids
+from mirrord.kafka.protocol.crc32c import HEAD_LENGTH, carried, checksum, records_crc
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.primitives import (
     Reader,
     compact_array,
     compact_nullable_string,
@@ -22,6 +21,7 @@ from mirrord.wire.primitives import (
     uuid_bytes,
     uuid_text,
 )
+from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH, patch, scan
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/vectors.json").read_text())
 
@@ -32,16 +32,16 @@ PARSERS: dict[str, Callable[[Reader], object]] = {
     "ProduceResponse 13": lambda reader: produce.decode(13, reader),
     "MetadataResponse 11": lambda reader: metadata.decode(11, reader),
     "MetadataResponse 13": lambda reader: metadata.decode(13, reader),
-    "InitProducerIdResponse 4": producers.decode_init_producer_id,
-    "DescribeProducersResponse 0": producers.decode_describe_producers,
-    "ListOffsetsResponse 7": offsets.decode_list_offsets,
-    "OffsetForLeaderEpochResponse 4": offsets.decode_epoch_ends,
+    "InitProducerIdResponse 4": producer_ids.decode_init_producer_id,
+    "DescribeProducersResponse 0": producer_ids.decode_describe_producers,
+    "ListOffsetsResponse 7": list_offsets.decode_list_offsets,
+    "OffsetForLeaderEpochResponse 4": list_offsets.decode_epoch_ends,
     "DescribeConfigsResponse 4": configs.decode_describe,
     "IncrementalAlterConfigsResponse 1": configs.decode_alter,
     "DeleteTopicsResponse 6": configs.decode_delete_topics,
     "DescribeAclsResponse 3": acls.decode_describe,
     "CreateAclsResponse 3": acls.decode_create,
-    "DescribeClusterResponse 0": cluster.decode_describe_cluster,
+    "DescribeClusterResponse 0": describe_cluster.decode_describe_cluster,
     "DeleteAclsResponse 3": acls.decode_delete,
 }
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.wire import consumer_offsets, groups
-from mirrord.wire.errors import WireError
-from mirrord.wire.primitives import Reader
+from mirrord.kafka.protocol import consumer_offsets, groups
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.primitives import Reader
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/groups.json").read_text())
 ONE = ["billing"]

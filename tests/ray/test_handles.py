@@ -12,7 +12,7 @@ from actors.handles import NODE_DIED, call
 from actors.local import PRINTS
 from actors.options import REPLICATOR, SUPERVISOR, supervisor_name
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
+from mirrord.supervision.fleet.engine import NodeLost, ReplicatorDead, ReplicatorUnreachable, ReplicatorUnsure
 
 # Made by protoc, without types.
 ActorDiedErrorContext: Any = importlib.import_module("ray.core.generated.common_pb2").ActorDiedErrorContext

@@ -10,8 +10,8 @@ import ray
 
 from actors.handles import names
 from actors.local import RayConnection
+from mirrord.config.schema import RayConfig
 from mirrord.lab.cluster import Cluster
-from mirrord.model.config import RayConfig
 from tests.fixtures.daemon import SECONDS, Daemon, all_ends, assert_same, conf, fill, mirrord, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 
-from mirrord.shell.program import program
+from mirrord.runtime.build_info import program
 from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic

@@ -5,11 +5,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mirrord.flow.lineage import cut_within, epoch_at, is_cut, is_of_later_epoch
-from mirrord.flow.lineage import standing as standing_pieces
-from mirrord.flow.ranges import ranges
-from mirrord.flow.reading import but_not_void
-from mirrord.flow.relocate import (
+from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.model.intervals import ranges
+from mirrord.replication.lane.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
+from mirrord.replication.lane.source.source_epochs import cut_within, epoch_at, is_cut, is_of_later_epoch
+from mirrord.replication.lane.source.source_epochs import standing as standing_pieces
+from mirrord.replication.lane.target.batch_relocation import (
     Original,
     Range,
     Standing,
@@ -20,17 +22,15 @@ from mirrord.flow.relocate import (
     locate,
     search_range,
 )
-from mirrord.flow.sequences import SEQUENCES
-from mirrord.flow.signals import AskCheck, AskRebuild, AskScan, Checked, OwnBatch, Relocated, Scanned
-from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
-from mirrord.wire.batch import CONTROL
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, Judge, SupersededTold
+from mirrord.replication.lane.target.target_scan import but_not_void
 
 if TYPE_CHECKING:
     from tests.sim.world import World
 
 
 def scanned(world: "World", question: AskScan) -> Scanned:
-    """Read the target by batch headers (`mirrord.shell.reading.own_batches`)."""
+    """Read the target by batch headers (`mirrord.replication.host.target_reads.own_batches`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     found = world.target.read(question.start, question.end)
     own = tuple(
@@ -44,7 +44,7 @@ def scanned(world: "World", question: AskScan) -> Scanned:
 
 
 def compared(world: "World", record: Any, question: AskCheck) -> Checked:
-    """Compare what stands in the target with the source (`mirrord.shell.compare`)."""
+    """Compare what stands in the target with the source (`mirrord.replication.host.batch_verification`)."""
     error = 0 if world.target.high_watermark >= question.end else 7
     runs = record.source_runs
     outcome, note, gone, equal_until = "equal", "", list[int](), -1
@@ -90,14 +90,15 @@ def compared(world: "World", record: Any, question: AskCheck) -> Checked:
 
 
 def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
-    """Find in the source what stands in the target (`mirrord.shell.relocation`)."""
+    """Find in the source what stands in the target (`mirrord.replication.host.batch_relocation`)."""
     read = world.target.read(question.start, question.end)
     stored = [each for each in read if each.producer == question.producer_id]
     own = tuple(OwnBatch(each.base, each.count, each.sequence, 0) for each in stored)
     if world.target.high_watermark < question.end:
         return Relocated(question.question, 7, (), None)
     if world.shape.policies:
-        # As the host of a lane answers (`mirrord.shell.host`): such a lane is to wait, so that nothing has to be found.
+        # As the host of a lane answers (`mirrord.replication.host.lane_host`): such a lane is to wait, so that nothing
+        # has to be found.
         return Relocated(question.question, 0, own, None, "its records go through a policy")
     first = question.first
     cuts = [(each, max(first - each.sequence, 0)) for each in stored if each.sequence + each.count > first]
@@ -122,7 +123,7 @@ def relocated(world: "World", record: Any, question: AskRebuild) -> Relocated:
 
 
 def superseded(world: "World", record: Any, question: AskSuperseded) -> SupersededTold:
-    """Look up what is missing by its keys (`mirrord.shell.superseding`)."""
+    """Look up what is missing by its keys (`mirrord.replication.host.superseded_lookup`)."""
     if world.target.high_watermark < question.end:
         return SupersededTold(question.question, 7)
     judge = Judge(question)

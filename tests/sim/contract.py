@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import google_crc32c
 import pytest
 
-from mirrord.wire.batch import CONTROL, HEAD_OFFSET, HEADER, TRANSACTIONAL, Header
-from mirrord.wire.errors import ErrorCode
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record_batch import CONTROL, HEAD_OFFSET, HEADER, TRANSACTIONAL, Header
 
 DAY_MS = 86_400_000
 OLD_MS = 10 * DAY_MS

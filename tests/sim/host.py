@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from mirrord.flow import lane as flow_lane
-from mirrord.flow.report import progress
-from mirrord.flow.signals import (
+from mirrord.config.schema import OnReject
+from mirrord.ledger.facts.core import Entry, Mode, Progress
+from mirrord.ledger.fold import writer_text
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import LaneKey, TopicId
+from mirrord.replication.lane import step as flow_lane
+from mirrord.replication.lane.lane_report import progress
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskCheck,
@@ -44,12 +49,7 @@ from mirrord.flow.signals import (
     TargetMoved,
     Wake,
 )
-from mirrord.flow.state import Lane
-from mirrord.ledger.fold import writer_text
-from mirrord.ledger.state import FlowState
-from mirrord.model.config import OnReject
-from mirrord.model.facts import Entry, Mode, Progress
-from mirrord.model.names import LaneKey, TopicId
+from mirrord.replication.lane.state import Lane
 
 if TYPE_CHECKING:
     from tests.sim.world import World
@@ -241,7 +241,8 @@ class Host:
                 self.answers.append((request, NETWORK, -1, 0))
 
     def _left(self, *, clean: bool) -> None:
-        # Of a lane that was given to another one since, this one's word is none (`mirrord.shell.custody`).
+        # Of a lane that was given to another one since, this one's word is none
+        # (`mirrord.supervision.fleet.lane_ownership`).
         if self is self.world.hosts[-1]:
             self.world.left_cleanly = clean
             word = progress(self.lane, 1, self.world.wall_ms) if clean else None

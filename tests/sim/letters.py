@@ -2,8 +2,8 @@
 
 import random
 
-from mirrord.flow.letters import LettersTold, Park
-from mirrord.model.quarantine import Quarantined
+from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
 from tests.sim import toy
 
 

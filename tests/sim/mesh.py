@@ -8,8 +8,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
-from mirrord.flow.provenance import Origins
-from mirrord.flow.signals import Writer
+from mirrord.replication.lane.signals import Writer
+from mirrord.replication.lane.source.loop_detection import Origins
 from tests.sim import toy
 from tests.sim.host import LANE, Shape
 from tests.sim.scheduler import Story

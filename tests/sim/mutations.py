@@ -9,24 +9,20 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from mirrord.flow import (
-    flight,
-    handed,
+from mirrord.ledger.facts.core import LaneFact, Progress, Reason
+from mirrord.replication.lane import (
+    fast_handoff,
+    in_flight,
     intake,
-    lane,
-    limbo,
-    lineage,
-    missing,
     opening,
-    parking,
-    reading,
+    quarantine,
     rebuilding,
-    resume,
-    seeking,
+    resuming,
+    seek,
+    step,
 )
-from mirrord.flow.epochs import Epochs
-from mirrord.flow.letters import LettersTold
-from mirrord.flow.signals import (
+from mirrord.replication.lane.dead_letter_signals import LettersTold
+from mirrord.replication.lane.signals import (
     Answer,
     Effects,
     EndTold,
@@ -36,9 +32,11 @@ from mirrord.flow.signals import (
     ProducersTold,
     Taken,
 )
-from mirrord.flow.state import NOT_YET, Lane, Phase, Stage
-from mirrord.flow.superseded import Judge, SupersededTold
-from mirrord.model.facts import LaneFact, Progress, Reason
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.state import NOT_YET, Lane, Phase, Stage
+from mirrord.replication.lane.target import in_doubt, missing_ordinals, target_scan
+from mirrord.replication.lane.target.superseded_records import Judge, SupersededTold
 
 
 class Mutation(NamedTuple):
@@ -51,17 +49,17 @@ class Mutation(NamedTuple):
 
 
 def _blind_to_base_offset(patch: pytest.MonkeyPatch) -> None:
-    true = flight.answered
+    true = in_flight.answered
 
     def answered(state: Lane, now: float, answer: Answer) -> Effects:
         expected = state.expected if answer.error == 0 else answer.base_offset
         return true(state, now, msgspec.structs.replace(answer, base_offset=expected))
 
-    patch.setattr(flight, "answered", answered)
+    patch.setattr(in_flight, "answered", answered)
 
 
 def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
-    true = flight.taken
+    true = in_flight.taken
 
     def taken(state: Lane, now: float, told: Taken) -> Effects:
         expected = state.expected
@@ -70,36 +68,36 @@ def _blind_to_base_offsets_told_together(patch: pytest.MonkeyPatch) -> None:
             expected += batch.count
         return true(state, now, told)
 
-    patch.setattr(flight, "taken", taken)
+    patch.setattr(in_flight, "taken", taken)
 
 
 def _any_word_is_that_it_is_parked(patch: pytest.MonkeyPatch) -> None:
-    true = parking.letters_told
+    true = quarantine.letters_told
 
     def letters_told(state: Lane, now: float, told: LettersTold) -> Effects:
         return true(state, now, msgspec.structs.replace(told, trouble=""))
 
-    patch.setattr(parking, "letters_told", letters_told)
+    patch.setattr(quarantine, "letters_told", letters_told)
 
 
 def _parked_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(parking, "lettered_from", lambda _: 1 << 30)
+    patch.setattr(quarantine, "lettered_from", lambda _: 1 << 30)
 
 
 def _full_window_at_once(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flight, "window", lambda state: state.reach.batches)
+    patch.setattr(in_flight, "window", lambda state: state.reach.batches)
 
 
 def _no_hole_after_a_failure(patch: pytest.MonkeyPatch) -> None:
-    true = flight._doubted
+    true = in_flight._doubted
 
     def doubted(*arguments: Any) -> Effects:
         effects = true(*arguments)
         arguments[0].suspicious = False
         return effects
 
-    patch.setattr(flight, "_doubted", doubted)
-    patch.setattr(resume, "must_read", lambda _: False)
+    patch.setattr(in_flight, "_doubted", doubted)
+    patch.setattr(resuming, "must_read", lambda _: False)
 
 
 def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +105,7 @@ def _any_leader_will_do(patch: pytest.MonkeyPatch) -> None:
         state.end_epoch = told.leader_epoch
         return True
 
-    patch.setattr(resume, "same_leader", same_leader)
+    patch.setattr(resuming, "same_leader", same_leader)
 
 
 def _uncommitted_counts(patch: pytest.MonkeyPatch) -> None:
@@ -118,53 +116,53 @@ def _uncommitted_counts(patch: pytest.MonkeyPatch) -> None:
     covers it. There no seed fails unless the check is switched off as well. What another writer appended is not
     compared: with it above the mark, nothing but the wait keeps the lane from claiming an end that is not replicated.
     """
-    patch.setattr(resume, "covers", lambda *_: True)
+    patch.setattr(resuming, "covers", lambda *_: True)
 
 
 def _no_entry_means_nothing_written(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resume, "must_read", lambda _: False)
+    patch.setattr(resuming, "must_read", lambda _: False)
 
 
 def _end_not_read_again(patch: pytest.MonkeyPatch) -> None:
-    true = resume.copy
+    true = resuming.copy
 
     def copy(state: Lane) -> Effects:
         effects = true(state)
         state.confirm_end = False
         return effects
 
-    patch.setattr(resume, "copy", copy)
+    patch.setattr(resuming, "copy", copy)
 
 
 def _no_barrier(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resume, "barrier_until", lambda _: 0.0)
+    patch.setattr(resuming, "barrier_until", lambda _: 0.0)
 
 
 def _went_back_is_lost(patch: pytest.MonkeyPatch) -> None:
     def copy_again(state: Lane) -> Effects:
-        state.acked = state.trusted = resume.next_by_entry(state)
-        return resume._resume_at(state, state.acked)
+        state.acked = state.trusted = resuming.next_by_entry(state)
+        return resuming._resume_at(state, state.acked)
 
-    true = resume.look_back
-    patch.setattr(resume, "look_back", lambda state: copy_again(state) if resume.went_back(state) else true(state))
+    true = resuming.look_back
+    patch.setattr(resuming, "look_back", lambda state: copy_again(state) if resuming.went_back(state) else true(state))
 
 
 def _last_fact_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(opening, "is_ours", lambda *_: True)
-    true = lane._bound
+    true = step._bound
 
     def bound(state: Lane, now: float, told: Any) -> Effects:
         return true(state, now, msgspec.structs.replace(told, bound=(True,) * len(told.bound)))
 
-    patch.setattr(lane, "_bound", bound)
+    patch.setattr(step, "_bound", bound)
 
 
 def _produce_before_intent(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(flight, "explained_below", lambda _: None)
+    patch.setattr(in_flight, "explained_below", lambda _: None)
 
 
 def _no_resync(patch: pytest.MonkeyPatch) -> None:
-    true = resume.begin
+    true = resuming.begin
 
     def begin(state: Lane, now: float, delay_s: float = 0.0, *, refresh: bool = False) -> Effects:
         if state.phase is not Phase.SETTLING:
@@ -172,9 +170,9 @@ def _no_resync(patch: pytest.MonkeyPatch) -> None:
         effects = true(state, now)
         state.stage = Stage.DONE
         state.resume_ordinal, state.end = state.acked, state.expected
-        return [effects[0], *resume.copy(state)]
+        return [effects[0], *resuming.copy(state)]
 
-    patch.setattr(resume, "begin", begin)
+    patch.setattr(resuming, "begin", begin)
 
 
 def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
@@ -183,7 +181,7 @@ def _at_once(patch: pytest.MonkeyPatch, name: str) -> None:
 
     def hasty(*arguments: Any) -> None:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(limbo, "holds", lambda *_: False)
+            inner.setattr(in_doubt, "holds", lambda *_: False)
             true(*arguments)
 
     patch.setattr(intake, name, hasty)
@@ -196,7 +194,7 @@ def _a_removed_record_is_leapt_over_at_once(patch: pytest.MonkeyPatch) -> None:
 def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
     # What no rule keeps out must be there to be found.
     _a_removed_record_is_leapt_over_at_once(patch)
-    patch.setattr(resume, "must_check", lambda _: False)
+    patch.setattr(resuming, "must_check", lambda _: False)
     true = opening.bound
 
     def bound(state: Lane, now: float, told: Any) -> Effects:
@@ -208,20 +206,20 @@ def _trust_without_check(patch: pytest.MonkeyPatch) -> None:
 
 
 def _every_answer_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lane, "answers", lambda *_: True)
-    patch.setattr(lane, "settles", lambda *_: True)
+    patch.setattr(step, "answers", lambda *_: True)
+    patch.setattr(step, "settles", lambda *_: True)
 
 
 def _what_is_copied_again_is_there(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lineage, "furthest", lambda _: None)
+    patch.setattr(source_epochs, "furthest", lambda _: None)
 
 
 def _others_take_no_place(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "displaced_at", lambda *_: None)
+    patch.setattr(target_scan, "displaced_at", lambda *_: None)
 
 
 def _any_leaders_word_counts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "is_later", lambda *_: False)
+    patch.setattr(target_scan, "is_later", lambda *_: False)
 
 
 def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
@@ -229,7 +227,7 @@ def _one_of_two_records_is_named(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_log_that_went_back_begins_where_it_did(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading, "stands_from", lambda _, mark: mark.target_offset)
+    patch.setattr(target_scan, "stands_from", lambda _, mark: mark.target_offset)
 
 
 def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
@@ -237,11 +235,11 @@ def _no_epoch_after_a_resume(patch: pytest.MonkeyPatch) -> None:
         state.seen.begin(0, -1)
         state.epoch = -1
 
-    patch.setattr(lineage, "recall", recall)
+    patch.setattr(source_epochs, "recall", recall)
 
 
 def _an_epoch_goes_untold(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lineage, "tell", lambda *_: False)
+    patch.setattr(source_epochs, "tell", lambda *_: False)
 
 
 def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
@@ -249,7 +247,7 @@ def _an_epoch_begins_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def _another_history_is_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(lineage, "known_epochs", lambda *_: ())
+    patch.setattr(source_epochs, "known_epochs", lambda *_: ())
 
 
 def _part_where_the_source_says(patch: pytest.MonkeyPatch) -> None:
@@ -278,7 +276,7 @@ def _a_loss_goes_untold(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_is_bound_is_asked_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(resume, "decided", lambda *_: NOT_YET)
+    patch.setattr(resuming, "decided", lambda *_: NOT_YET)
 
 
 def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:
@@ -291,7 +289,7 @@ def _an_aborted_record_goes_untold(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
-    true = handed.begin
+    true = fast_handoff.begin
 
     def begin(state: Lane, word: Progress, record: LaneRecord) -> Effects:
         effects = true(state, word, record)
@@ -301,12 +299,12 @@ def _a_word_is_believed(patch: pytest.MonkeyPatch) -> None:
             state.entry = state.handed.producers.entry
         return effects
 
-    patch.setattr(handed, "begin", begin)
-    patch.setattr(handed, "told", lambda *_: [])
+    patch.setattr(fast_handoff, "begin", begin)
+    patch.setattr(fast_handoff, "told", lambda *_: [])
 
 
 def _an_order_is_not_told_as_carried_out(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(seeking, "obey", lambda _: [])
+    patch.setattr(seek, "obey", lambda _: [])
 
 
 def _a_key_further_on_counts_for_nothing(patch: pytest.MonkeyPatch) -> None:
@@ -323,11 +321,11 @@ def _what_is_missing_was_cleaned(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nothing_was_cleaned_at_the_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(missing, "_last", lambda *_: [])
+    patch.setattr(missing_ordinals, "_last", lambda *_: [])
 
 
 def _whatever_was_lost_follows(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(missing, "lost_ordinals", lambda *_: ())
+    patch.setattr(missing_ordinals, "lost_ordinals", lambda *_: ())
 
 
 MUTATIONS = (

@@ -1,8 +1,8 @@
 """What people do in the simulation."""
 
-from mirrord.model.fact import Origin
-from mirrord.model.quarantine import QuarantineReplayed, QuarantineSkipped, waiting
-from mirrord.model.seeking import LaneSought
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.quarantine import QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.ledger.facts.seeks import LaneSought
 from tests.sim.host import LANE
 from tests.sim.world import World
 

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from mirrord.flow.state import Lane
-from mirrord.model.facts import Reason
+from mirrord.ledger.facts.core import Reason
+from mirrord.replication.lane.state import Lane
 from tests.sim.host import LANE
 from tests.sim.operator import orders
 from tests.sim.world import World

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from mirrord.wire.batch import CONTROL, HEADER, TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, TRANSACTIONAL
 from tests.sim import toy
 
 OUT_OF_RANGE = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import google_crc32c
 
-from mirrord.wire.batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, LENGTH_OFFSET, TRANSACTIONAL
 from tests.sim import toy
 
 SEQUENCES = 1 << 31

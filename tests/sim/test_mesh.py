@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from mirrord.flow import provenance
-from mirrord.flow.provenance import Origin, Origins
+from mirrord.replication.lane.source import loop_detection
+from mirrord.replication.lane.source.loop_detection import Origin, Origins
 from tests.sim.mesh import SHAPE, Mesh
 from tests.sim.truth import Violation
 
@@ -65,7 +65,7 @@ def at_once(judge: object) -> object:
 
 @pytest.mark.parametrize("mutation", [never, at_once(Origins.judge)], ids=["never", "at once"])
 def test_without_asking_records_go_round(monkeypatch: pytest.MonkeyPatch, mutation: object) -> None:
-    monkeypatch.setattr(provenance.Origins, "judge", mutation)
+    monkeypatch.setattr(loop_detection.Origins, "judge", mutation)
 
     def play_all() -> None:
         for seed in range(20):

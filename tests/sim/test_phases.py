@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.flow.state import Lane, Phase
+from mirrord.replication.lane.state import Lane, Phase
 from tests.sim.scheduler import STEPS, THEMES, Story
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"

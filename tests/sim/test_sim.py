@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from mirrord.model.facts import Mode
+from mirrord.ledger.facts.core import Mode
 from tests.fixtures.attic import scarce
 from tests.sim.scheduler import STEPS, THEMES, Story, shape_named
 

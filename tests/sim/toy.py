@@ -10,9 +10,9 @@ from struct import Struct
 
 import google_crc32c
 
-from mirrord.flow.state import Rebuild, Rebuilt
-from mirrord.model.facts import Verdict
-from mirrord.wire.batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
+from mirrord.kafka.protocol.record_batch import CONTROL, HEADER, HEADER_LENGTH, TRANSACTIONAL
+from mirrord.ledger.facts.core import Verdict
+from mirrord.replication.lane.state import Rebuild, Rebuilt
 
 RECORD = Struct(">iq")
 

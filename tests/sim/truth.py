@@ -1,10 +1,10 @@
 """What must always be true, checked against fakes that know everything."""
 
-from mirrord.flow.lineage import is_cut
+from mirrord.ledger.facts.core import Reason, SourceRun, VerdictGiven
+from mirrord.ledger.facts.seeks import SeekDone, pending
+from mirrord.ledger.offset_map import Copied, LaneMap
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.facts import Reason, SourceRun, VerdictGiven
-from mirrord.model.seeking import SeekDone, pending
+from mirrord.replication.lane.source.source_epochs import is_cut
 from tests.sim.host import LANE
 from tests.sim.operator import orders
 from tests.sim.partition import unaccounted

@@ -11,12 +11,26 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mirrord.flow import rewinding
-from mirrord.flow.handed import is_last
-from mirrord.flow.lineage import mended_until
-from mirrord.flow.news import news
-from mirrord.flow.provenance import Origins
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import (
+    AnyFact,
+    Entry,
+    FlowOpened,
+    Holder,
+    LeaseTaken,
+    MapRebuilt,
+    Progress,
+    SourceRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.ledger.facts.quarantine import Quarantined
+from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import ClusterId
+from mirrord.replication.lane.fast_handoff import is_last
+from mirrord.replication.lane.ledger_signals import news
+from mirrord.replication.lane.signals import (
     Answer,
     AskCheck,
     AskEnd,
@@ -52,24 +66,10 @@ from mirrord.flow.signals import (
     Woken,
     Writer,
 )
-from mirrord.flow.state import NEAR, Lane, Limits, Phase, Reach
-from mirrord.ledger.fold import fold
-from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.state import FlowState
-from mirrord.model.facts import (
-    AnyFact,
-    Entry,
-    FlowOpened,
-    Holder,
-    LeaseTaken,
-    MapRebuilt,
-    Progress,
-    SourceRun,
-    Verdict,
-    VerdictGiven,
-)
-from mirrord.model.names import ClusterId
-from mirrord.model.quarantine import Quarantined
+from mirrord.replication.lane.source.loop_detection import Origins
+from mirrord.replication.lane.source.source_epochs import mended_until
+from mirrord.replication.lane.state import NEAR, Lane, Limits, Phase, Reach
+from mirrord.replication.lane.target import mark_rewind
 from tests.fixtures.attic import no_room
 from tests.sim import toy
 from tests.sim.comparing import compared, relocated, scanned, superseded
@@ -200,7 +200,7 @@ class World:
         word = word if left and is_last(word, record) else None
         begun = word or self.progress
         truth = self.truth.lanes.get(LANE)
-        marked = rewinding.counts(begun, truth)[1] if begun is not None else 0
+        marked = mark_rewind.counts(begun, truth)[1] if begun is not None else 0
         self.known.begin(marked, mended_until(truth, marked) if truth is not None else -1)
         host.take(Start(record, self.progress, name, barrier, left, word))
         self.by_word += host.lane.handed is not None

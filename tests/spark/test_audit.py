@@ -13,10 +13,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from mirrord.cli.main import main
-from mirrord.flow.compare import Record
-from mirrord.shell.reading import ReadBatch
-from mirrord.shell.records import decode
-from mirrord.wire.batch import HEADER, Header
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import HEADER, Header
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, ids, mirror, send, write_batches

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from mirrord.audit import plan
 from mirrord.cli.main import main
 from mirrord.lab.cluster import Cluster
-from mirrord.model.facts import SourceRun, Verdict
+from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.shell import audit_plan
 from tests.fixtures.lab import LabPair
 from tests.fixtures.log_files import LogFile, lay_down
 from tests.fixtures.mirror import SECONDS, Mirror, Written, copy_of, create_topic, ids, mirror, until, write_batches
@@ -75,7 +75,7 @@ async def plant(flow: Mirror, expired: str, keyed: str, holed: str, seed: int) -
 async def test_an_audit_reports_every_loss_that_was_planted(
     lab_pair: LabPair, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(audit_plan, "BEGIN_S", 0.1)
+    monkeypatch.setattr(plan, "BEGIN_S", 0.1)
 
     async def run(verb: str, *options: str) -> tuple[int, Any]:
         code = await asyncio.to_thread(main, [verb, conf, "--json", *options])

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pyarrow import parquet
 
 from mirrord.cli.main import main
-from mirrord.model.config_features import RecordsConfig
+from mirrord.config.flow_features import RecordsConfig
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Mirror, copy_of, create_topic, mirror
 from tests.spark.test_audit import configuration

@@ -13,24 +13,25 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from mirrord.audit.model import AuditRange, Difference
-from mirrord.audit.ranges import ranges
-from mirrord.audit.records import together
+from mirrord.audit import plan
+from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.record_compare import together
+from mirrord.audit.rules.results import AuditRange, Difference
 from mirrord.cli.main import main
+from mirrord.config.files import load_file
+from mirrord.config.schema import Config
 from mirrord.lab.cluster import Cluster
 from mirrord.ledger.codec import encode_entry, encode_state
+from mirrord.ledger.facts.core import LeaseReleased, Progress
+from mirrord.ledger.offset_map import Copied, LaneMap, Translation
 from mirrord.ledger.prune import floor
-from mirrord.ledger.records import state_key
 from mirrord.ledger.state import LaneState
-from mirrord.ledger.translation import Copied, LaneMap, Translation
-from mirrord.model.config import Config
-from mirrord.model.config_file import load_file
-from mirrord.model.facts import LeaseReleased, Progress
+from mirrord.ledger.state_records import state_key
+from mirrord.ledger.store import access, spill_file
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.run_memory import PIECE_RUNS
-from mirrord.shell import attic, audit_plan, cluster_access
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.ledger_log import StateRow
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.copied_log import damaged, own_rows
 from tests.fixtures.lab import LabPair
 from tests.fixtures.ledger import plain
@@ -201,7 +202,7 @@ async def test_batches_and_audits(
     seed: int,
 ) -> None:
     chance = random.Random(seed)
-    monkeypatch.setattr(audit_plan, "RANGE_RECORDS", A_RANGE)
+    monkeypatch.setattr(plan, "RANGE_RECORDS", A_RANGE)
 
     async def audit(level: str) -> Any:
         code = await asyncio.to_thread(main, ["audit", conf, "--json", "--again", "--level", level])
@@ -261,7 +262,7 @@ def test_compaction(
     ledger = MemoryLedger(
         entries=[encode_entry(each) for each in made.entries], rows=[StateRow(state_key(mark), encode_state(mark))]
     )
-    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
     conf = tmp_path / "conf.toml"
     conf.write_text(
         '[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "127.0.0.1:1"\n'
@@ -285,7 +286,7 @@ def test_compaction(
         assert found == runs[: len(found)], side
         moved += len(found)
     assert done["runs"] == moved > 0
-    attic._of_flows.clear()
+    spill_file._of_flows.clear()
     assert asyncio.run(reopened(load_file(str(conf))[0], answers)) == before
 
 

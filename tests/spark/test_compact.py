@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from mirrord.cli.main import main
-from mirrord.shell import attic, cluster_access, map_archive
-from mirrord.shell.ledger_memory import MemoryLog
+from mirrord.ledger.store import access, run_archive, spill_file
+from mirrord.ledger.store.memory_log import MemoryLog
 from tests.fixtures.long_ledger import long_ledger
 
 RUNS = 90_000
@@ -18,8 +18,8 @@ def test_a_map_is_moved_and_still_answers(
     spark: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = long_ledger(RUNS)
-    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
-    monkeypatch.setattr(map_archive, "READ_S", 60.0)
+    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(run_archive, "READ_S", 60.0)
     conf = tmp_path / "conf.toml"
     conf.write_text(
         '[clusters.eu]\nbootstrap = "127.0.0.1:1"\n[clusters.us]\nbootstrap = "127.0.0.1:1"\n'
@@ -43,7 +43,7 @@ def test_a_map_is_moved_and_still_answers(
     assert (done["generation"], done["runs"], done["trimmed"]) == (1, 65_536, True)
     ledger.compact()
     assert sum(len(row.value or b"") for row in ledger.rows if row) < size / 3
-    attic._of_flows.clear()
+    spill_file._of_flows.clear()
     assert answers() == before
     (again,) = run("compact", str(conf))["flows"]
     assert (again["generation"], again["trimmed"]) == (None, True)

@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.record_batch import CONTROL
 from mirrord.lab.cluster import Cluster
-from mirrord.shell.records import decode
-from mirrord.wire.batch import CONTROL
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import SECONDS, Written, copy_of, ends, mirror, send, write, write_batches
 

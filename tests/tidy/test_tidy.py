@@ -13,13 +13,15 @@ PACKAGES = ("mirrord", "actors", "policies")
 FILE_LINES = 500
 VOCABULARY_LINES = 900
 """Of a module that only defines the words of a subject, such as facts. A split by length would hide some of them."""
-VOCABULARIES = frozenset({"mirrord/model/facts.py", "mirrord/model/metrics.py", "mirrord/flow/signals.py"})
+VOCABULARIES = frozenset(
+    {"mirrord/ledger/facts/core.py", "mirrord/model/metrics.py", "mirrord/replication/lane/signals.py"}
+)
 FUNCTION_LINES = 60
 # Modules that nothing has to import, and why.
 ENTRY_POINTS = {
     "mirrord.cli.main": "the console script",
     "mirrord.cli.reference_page": "writes docs/reference/cli.md",
-    "mirrord.shell.ledger_memory": "the twin of the Kafka log, for tests",
+    "mirrord.ledger.store.memory_log": "the twin of the Kafka log, for tests",
     "mirrord.jobs.kafka_batches": "a data source for any Spark session",
     "mirrord.lab.checker": "with it demo, tests and bench prove that a copy is exact",
 }

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.shell.fleet import Fleet
-from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.supervision.fleet.fleet import Fleet
+from mirrord.supervision.flow_supervisor import FlowSupervisor
 
 ARCHITECTURE = Path(__file__).parents[2] / "docs" / "explanation" / "architecture.md"
 BORN = "[*]"

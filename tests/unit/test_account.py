@@ -3,17 +3,17 @@
 import pytest
 
 from mirrord.cli.proof_lines import proof_lines
-from mirrord.ledger.account import Account, account, uncopied
+from mirrord.config.schema import Config, RuntimeConfig
+from mirrord.ledger.completeness import Account, account, uncopied
+from mirrord.ledger.facts.core import Progress, Verdict
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.config import Config, RuntimeConfig
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import Progress, Verdict
 from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run, Runs
 from mirrord.model.status import ClusterStatus, FlowStatus, LaneStatus, Totals
 from mirrord.model.status import LaneState as Phase
-from mirrord.shell.catch_up import HALTED_S, CatchUp, FlowProof, behind, missing
-from mirrord.shell.cluster_access import ClusterAccess
+from mirrord.operations.catch_up import HALTED_S, CatchUp, FlowProof, behind, missing
 
 KEY = LaneKey(TopicId("s"), 0, TopicId("t"))
 

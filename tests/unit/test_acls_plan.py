@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.acls import AclsPlan, plan_acls
 from mirrord.model.acls import AclRule, PatternKind, ResourceKind
 from mirrord.model.errors import ConfigError
+from mirrord.topics.rules.acls import AclsPlan, plan_acls
 from policies.acls import AclPolicy, TopicNames, Untold, acl_policy
 from policies.naming import naming
 

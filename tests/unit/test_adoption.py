@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mirrord.model.config import RuntimeConfig
-from mirrord.model.facts import LeaseContinued, LeaseTaken
-from mirrord.shell import fleet
-from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.config.schema import RuntimeConfig
+from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
+from mirrord.supervision.fleet import fleet
+from mirrord.supervision.flow_supervisor import FlowSupervisor
 from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
 from tests.fixtures.supervision import FakeEngine, eventually
 

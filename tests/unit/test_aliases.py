@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from mirrord.config.schema import FlowConfig
 from mirrord.ledger.errors import AliasChanged
+from mirrord.ledger.facts.audit import RangeAudited
+from mirrord.ledger.facts.core import AnyFact, CopyNamed, LaneOpened, LaneTaken, LeaseTaken, SourceRun
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.config import FlowConfig
-from mirrord.model.facts import AnyFact, CopyNamed, LaneOpened, LaneTaken, LeaseTaken, SourceRun
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.shell.aliases import check_alias
+from mirrord.supervision.renamed_alias import check_alias
 from tests.fixtures.ledger import FLOW, HOLDER, entry
 
 EAST = FlowConfig(name="eu-us", source="east", target="us", topics=(".*",))

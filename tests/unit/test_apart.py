@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from mirrord.flow.signals import FetchFrom
-from mirrord.shell import apart
-from mirrord.shell.budget import Budget
-from mirrord.shell.fetch_size import Room
-from mirrord.shell.hosted import Hosted
-from mirrord.shell.pipe import FRAME_LIMIT
-from mirrord.shell.tap import Tap
-from mirrord.wire.errors import Malformed, Oversize
+from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
+from mirrord.kafka.protocol.errors import Malformed, Oversize
+from mirrord.replication.host.flow_control import oversized_fetch
+from mirrord.replication.host.flow_control.fetch_size import Room
+from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.signals import FetchFrom
 from tests.fixtures.fake_pipe import FakePipe, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, settle
 
@@ -90,7 +90,7 @@ async def test_only_the_partition_with_the_batch_stands(monkeypatch: pytest.Monk
 
 
 async def test_it_is_tried_again_alone_until_it_can_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apart, "RETRY_S", 0.02)
+    monkeypatch.setattr(oversized_fetch, "RETRY_S", 0.02)
     rig = Rig()
     broker, tap = Broker(rig, 0), rig.tap(0)
     await wanting(rig, tap)

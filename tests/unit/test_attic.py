@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 import structlog
 
-from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import FlowConfig, LimitsConfig, load_text
+from mirrord.config.schema import FlowConfig, LimitsConfig, load_text
+from mirrord.groups.follower import GroupSync
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.spill_file import UNIT_BYTES, AtticLost, FileAttic, run_memory
 from mirrord.model.names import Alias, ClusterId
 from mirrord.model.run_memory import BLOCKS_BYTES, FEWEST_RUNS, PIECE_RUNS, RunMemory
 from mirrord.model.runs import RUN_BYTES, Runs
-from mirrord.shell.attic import UNIT_BYTES, AtticLost, FileAttic, run_memory
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.group_sync import GroupSync
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.replicator import Replicator
+from mirrord.replication.host.replicator import Replicator
+from mirrord.replication.lane.assignment import FlowSetup
 from tests.fixtures.attic import MemoryAttic, no_room
 
 

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 
-from mirrord.audit.batches import SeenBatch, compare_batches
-from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Kind, Piece, Seen, Surroundings
-from mirrord.audit.records import compare_records
-from mirrord.model.facts import Reason, Verdict
-from mirrord.wire.batch import CODEC_MASK, LOG_APPEND_TIME, Header
+from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
+from mirrord.audit.rules.ledger_audit import compare_ledger
+from mirrord.audit.rules.record_compare import compare_records
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Kind, Piece, Seen, Surroundings
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Header
+from mirrord.ledger.facts.core import Reason, Verdict
 from tests.fixtures.ledger import lane_id
 
 OWN = 4

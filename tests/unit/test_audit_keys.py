@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.audit.keys import KeyedCopy, Newest, judge, merged, source_rows, target_rows
-from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen
-from mirrord.audit.ranges import ranges
+from mirrord.audit.plan import FlowPlan, PlannedLane
+from mirrord.audit.range_audit import AuditedLane, RangeReader
+from mirrord.audit.rules.key_compare import KeyedCopy, Newest, judge, merged, source_rows, target_rows
+from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen
 from mirrord.jobs.audit_keys import KeyWork, key_works, with_keys
-from mirrord.model.facts import Verdict
+from mirrord.kafka.client.log_reader import LogReader
+from mirrord.ledger.facts.core import Verdict
 from mirrord.model.names import TopicPartition
-from mirrord.shell.audit_plan import FlowPlan, PlannedLane
-from mirrord.shell.auditing import AuditedLane, RangeReader
-from mirrord.shell.log_reader import LogReader
 from tests.fixtures.byte_log import ByteLog
 from tests.fixtures.copied_log import CopiedLog
 from tests.fixtures.ledger import lane_id

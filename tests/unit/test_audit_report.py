@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.audit.model import Difference, LaneDifference, LaneSummary
-from mirrord.audit.report import MOST_SERIES, FoundThen, ProvenPoint, Report, page
+from mirrord.audit.result_files import write_whole
+from mirrord.audit.rules.html_report import MOST_SERIES, FoundThen, ProvenPoint, Report, page
+from mirrord.audit.rules.results import Difference, LaneDifference, LaneSummary
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.audit_results import write_whole
 
 EVIL = "<script>alert('&\"')</script>"
 VOID = {"meta", "line", "circle", "rect"}

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from mirrord.audit.batches import compare_batches
-from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.disorder import mapped_disorder
-from mirrord.audit.model import (
+from mirrord.audit.plan import FlowPlan, PlannedLane, _proven_to, _with_losses, _with_uncopied
+from mirrord.audit.range_audit import AuditedLane
+from mirrord.audit.result_files import proven, summary
+from mirrord.audit.rules.batch_compare import compare_batches
+from mirrord.audit.rules.ledger_audit import compare_ledger
+from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.record_compare import compare_records
+from mirrord.audit.rules.reordering import mapped_disorder
+from mirrord.audit.rules.results import (
     AuditRange,
     Compared,
     Difference,
@@ -19,18 +24,13 @@ from mirrord.audit.model import (
     Seen,
     Surroundings,
 )
-from mirrord.audit.ranges import ranges
-from mirrord.audit.records import compare_records
-from mirrord.audit.words import Result, is_bad, lane_result, whole_result
-from mirrord.cli.audit import _remark
+from mirrord.audit.rules.summary import Result, is_bad, lane_result, whole_result
+from mirrord.audit.selection import Uncopied
+from mirrord.cli.verbs.audit import _remark
+from mirrord.ledger.facts.audit import RangeAudited
+from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.state import LaneState
-from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.facts import Reason, Verdict
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
-from mirrord.shell.audit_plan import FlowPlan, PlannedLane, _proven_to, _with_losses, _with_uncopied
-from mirrord.shell.audit_results import proven, summary
-from mirrord.shell.audit_selection import Uncopied
-from mirrord.shell.auditing import AuditedLane
 from tests.fixtures.ledger import lane_id
 
 ORDERS, COPY = TopicPartition("orders", 0), TopicPartition("eu.orders", 0)

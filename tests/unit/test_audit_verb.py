@@ -9,26 +9,36 @@ from unittest.mock import Mock
 import msgspec
 import pytest
 
-from mirrord.audit.by_ledger import compare_ledger
-from mirrord.audit.model import AuditRange, Compared, Difference, Explained, Piece, RangeResult, Seen, Surroundings
-from mirrord.audit.ranges import ranges
-from mirrord.audit.records import compare_records
+from mirrord.audit import plan as plan_module
+from mirrord.audit.plan import FlowPlan, PlannedLane, audit_by_ledger
+from mirrord.audit.range_audit import AuditedLane
+from mirrord.audit.result_files import Results, Row, proven, range_key, summary
+from mirrord.audit.rules.ledger_audit import compare_ledger
+from mirrord.audit.rules.ranges import ranges
+from mirrord.audit.rules.record_compare import compare_records
+from mirrord.audit.rules.results import (
+    AuditRange,
+    Compared,
+    Difference,
+    Explained,
+    Piece,
+    RangeResult,
+    Seen,
+    Surroundings,
+)
 from mirrord.cli.main import main
+from mirrord.config.flow_features import RecordsConfig
+from mirrord.config.schema import Config, FlowConfig
 from mirrord.jobs import audit_run
+from mirrord.ledger.facts.audit import RangeAudited
+from mirrord.ledger.facts.core import Reason, Verdict
 from mirrord.ledger.gaps import Gaps
 from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState
-from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.config import Config, FlowConfig
-from mirrord.model.config_features import RecordsConfig
+from mirrord.ledger.store.job_lease import JobLease, JobUntold
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import Reason, Verdict
-from mirrord.model.letters import Returned, Standing
 from mirrord.model.names import Alias, LaneId, LaneKey, TopicId, TopicPartition
-from mirrord.shell import audit_plan
-from mirrord.shell.audit_plan import FlowPlan, PlannedLane, audit_by_ledger
-from mirrord.shell.audit_results import Results, Row, proven, range_key, summary
-from mirrord.shell.auditing import AuditedLane, is_compacted
-from mirrord.shell.job_lease import JobLease, JobUntold
+from mirrord.replication.dead_letters.records import Returned, Standing
+from mirrord.topics.rules.retention import is_compacted
 from tests.fixtures.ledger import lane_id
 from tests.unit.test_cli import CONF
 
@@ -117,8 +127,8 @@ def test_verdicts_of_a_ledger_that_was_trimmed(reason: Reason, is_forgotten: boo
     assert below == 2 * (RECENT_VERDICTS + 1)
     told = [Verdict(gap.start, gap.end, gap.reason) for gap in gaps]
     audited = AuditedLane(source=ORDERS, target=TopicPartition("eu.orders", 0), committed=True)
-    assert audit_plan._has_forgotten(lane, told, audited) is is_forgotten
-    assert not audit_plan._has_forgotten(lane, [Verdict(0, 1000, reason)], audited)
+    assert plan_module._has_forgotten(lane, told, audited) is is_forgotten
+    assert not plan_module._has_forgotten(lane, [Verdict(0, 1000, reason)], audited)
     (wanted,) = ranges(lane, 0, 2 * RECENT_VERDICTS + 1, 100_000, told, below)
     held = [Seen(offset, b"%d" % offset, 0) for offset in range(1, wanted.source_end)]
     copied = [Seen(at, b"%d" % (2 * at + 1), 0, is_own=True) for at in range(2 * RECENT_VERDICTS + 1)]
@@ -315,9 +325,9 @@ def test_an_audit_knows_what_was_brought_back_to_this_very_copy() -> None:
         for topic in ("eu.orders", "side")
         for at in (14, 4, 5, 12)
     ]
-    known = audit_plan._with(planned, [*back, Returned(9, "somewhere")])
+    known = plan_module._with(planned, [*back, Returned(9, "somewhere")])
     assert [each.brought_back for each in known.ranges] == [(4,), (12, 14)]
-    assert audit_plan._with(planned, back[4:]) == planned
+    assert plan_module._with(planned, back[4:]) == planned
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -338,11 +348,11 @@ async def test_transformed_topics_are_left_out_also_when_all_is_audited_again(
     async def uncopied(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr(audit_plan, "read_told", read)
-    monkeypatch.setattr(audit_plan, "uncopied", uncopied)
-    monkeypatch.setattr(audit_plan, "_Clusters", SimpleNamespace(look=look))
+    monkeypatch.setattr(plan_module, "read_told", read)
+    monkeypatch.setattr(plan_module, "uncopied", uncopied)
+    monkeypatch.setattr(plan_module, "_Clusters", SimpleNamespace(look=look))
     flow = FlowConfig("eu-us", Alias("eu"), Alias("us"), (".*",), records=RecordsConfig(transform="headers"))
-    made = await audit_plan.plan_flow(Config({}, (flow,)), flow, "digest", again=again)
+    made = await plan_module.plan_flow(Config({}, (flow,)), flow, "digest", again=again)
     assert "transformed" in made.lanes[0].skipped
 
 

@@ -3,17 +3,17 @@
 import pytest
 from msgspec.structs import replace
 
-from mirrord.flow import limbo
-from mirrord.flow.asking import ask
-from mirrord.flow.lane import step
-from mirrord.flow.opening import start
-from mirrord.flow.signals import Append, EndTold, Start
-from mirrord.flow.state import Lane, Phase, Stage
+from mirrord.config.schema import RuntimeConfig
+from mirrord.ledger.facts.core import LaneTaken, LeaseTaken
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import Former
-from mirrord.model.config import RuntimeConfig
-from mirrord.model.facts import LaneTaken, LeaseTaken
+from mirrord.replication.lane.assignment import Former
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.opening import start
+from mirrord.replication.lane.signals import Append, EndTold, Start
+from mirrord.replication.lane.state import Lane, Phase, Stage
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target import in_doubt
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 from tests.unit.test_custody import SETUP
 from tests.unit.test_lane_epochs import idle
@@ -97,6 +97,6 @@ def test_a_slow_broker_is_waited_for_once() -> None:
 def test_nothing_is_waited_for_when_nothing_is_on_its_way() -> None:
     lane = resuming(0.0)
     lane.dirty_until = lane.former_until = 0.0
-    limbo.look(lane, 0.0)
+    in_doubt.look(lane, 0.0)
     step(lane, 9.0, EndTold(ask(lane), 0, 1, 5))
     assert (lane.dirty_until, lane.former_until) == (0.0, 0.0)

@@ -1,6 +1,7 @@
 """Latency from heartbeats, and what it rests on: whose clock saw what."""
 
-from mirrord.cluster.beats import (
+from mirrord.kafka.protocol.mm2_records import Heartbeat
+from mirrord.mm2.rules.heartbeat_latency import (
     FRESH_S,
     KEPT_BEATS,
     SAMPLES,
@@ -12,7 +13,6 @@ from mirrord.cluster.beats import (
     apart,
     clock_sample,
 )
-from mirrord.wire.mm2_records import Heartbeat
 
 BEAT = Heartbeat("us", "eu", 1_000_000)
 

@@ -13,7 +13,7 @@ from bench import front, groups, mm2_nodes, plots, report, tables
 from bench.growth import Grown
 from bench.idle import Idle
 from bench.sampler import PARTS, PATCH, Sampler
-from mirrord.wire.batch import HEADER, patch
+from mirrord.kafka.protocol.record_batch import HEADER, patch
 
 TABLE = """| | mirrord | MM2 | measured by |
 |---|---|---|---|

@@ -9,21 +9,21 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from actors import ray_logs
-from mirrord.cluster import groups
-from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.config.flow_features import GroupsConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.config.security import Security
+from mirrord.groups.rules import commit_plan
+from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
+from mirrord.kafka.client import watched_topics
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.watched_topics import WatchedTopics
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.ledger.facts.core import Entry, FlowOpened
 from mirrord.ledger.fold import WRITERS_KEPT, fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import FlowSetup, Parting
-from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.config_features import GroupsConfig
-from mirrord.model.facts import Entry, FlowOpened
 from mirrord.model.names import ClusterId, LaneId, TopicId
-from mirrord.model.security import Security
-from mirrord.shell import watched_topics
-from mirrord.shell.custody import Custody
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.watched_topics import WatchedTopics
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.replication.lane.assignment import FlowSetup, Parting
+from mirrord.supervision.fleet.lane_ownership import Custody
 from tests.fixtures.fake_pipe import as_any
 
 
@@ -58,7 +58,7 @@ def value(offset: int) -> OffsetValue:
 def test_groups_that_expired_long_ago_are_forgotten() -> None:
     book = GroupBook(lambda _: True)
     book.take(OffsetKey("lasting", "t", 0), value(5))
-    for number in range(groups.EXPIRED_KEPT + 50):
+    for number in range(commit_plan.EXPIRED_KEPT + 50):
         key = OffsetKey(f"short-{number}", "t", 0)
         book.take(key, value(5))
         book.take(OffsetKey(f"short-{number}", "t", 1), value(5))
@@ -74,9 +74,9 @@ def test_groups_that_expired_long_ago_are_forgotten() -> None:
 
 def test_names_of_groups_are_not_kept_for_ever() -> None:
     judged = GroupFilter(GroupsConfig(match=("a.*",)))
-    for number in range(groups.NAMES_KEPT + 10):
+    for number in range(commit_plan.NAMES_KEPT + 10):
         judged.passes(f"b{number}")
-    assert len(judged._known) <= groups.NAMES_KEPT
+    assert len(judged._known) <= commit_plan.NAMES_KEPT
     assert judged.passes("a1")
     assert not judged.passes("b1")
 

@@ -2,8 +2,8 @@
 
 import asyncio
 
-from mirrord.shell.budget import BATCH_BYTES, Budget, Rate
-from mirrord.shell.frames import BufferPool, Frame
+from mirrord.kafka.client.receive_buffers import BufferPool, Frame
+from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES, Budget, Rate
 
 
 async def test_who_lost_interest_gives_its_place_away() -> None:

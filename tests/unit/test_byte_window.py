@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from mirrord.flow.byte_window import LEAST_BYTES, LEAST_REQUESTS, MOST_BYTES, MOST_REQUESTS, ByteWindow
+from mirrord.replication.lane.flow_control.byte_window import (
+    LEAST_BYTES,
+    LEAST_REQUESTS,
+    MOST_BYTES,
+    MOST_REQUESTS,
+    ByteWindow,
+)
 
 MIB = 1 << 20
 

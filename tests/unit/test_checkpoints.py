@@ -1,8 +1,8 @@
 """Which checkpoints are written: never back unless the group went back, and only what is new."""
 
-from mirrord.cluster.checkpoints import CheckpointBook
-from mirrord.model.groups import Translated
-from mirrord.wire.mm2_records import Checkpoint
+from mirrord.kafka.protocol.mm2_records import Checkpoint
+from mirrord.mm2.rules.checkpoints import CheckpointBook
+from mirrord.model.group_status import Translated
 
 
 def at(upstream: int, downstream: int, group: str = "billing", topic: str = "eu.orders") -> Translated:

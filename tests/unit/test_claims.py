@@ -5,11 +5,11 @@ import asyncio
 import msgspec
 import pytest
 
-from mirrord.cluster.topics import Topic
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.config import FlowConfig
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.shell.claims import Claims
+from mirrord.topics.topic_claims import Claims
 
 US = ClusterId("us-id")
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), exclude=("orders\\.tmp",))

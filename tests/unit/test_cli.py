@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli import main as cli
-from mirrord.cli import move, reference_page, start, tables, watching
-from mirrord.model.config_file import load_file
+from mirrord.cli import reference_page, tables, watching
+from mirrord.cli.verbs import move, start
+from mirrord.config.files import load_file
 from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import ClusterId
 from mirrord.model.status import (

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from mirrord.cli.main import main
+from mirrord.config.schema import load_text
+from mirrord.config.writer import conf_toml
 from mirrord.jobs import session
 from mirrord.ledger.codec import decode_entry
-from mirrord.model.archive import CompactionBegan
-from mirrord.model.config import load_text
-from mirrord.model.config_writer import conf_toml
+from mirrord.ledger.facts.archive import CompactionBegan
+from mirrord.ledger.store import access
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell import cluster_access
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.long_ledger import long_ledger
 
 CONF = (
@@ -29,7 +29,7 @@ def conf(tmp_path: Path) -> str:
 
 
 def use(ledger: MemoryLedger, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
+    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(ledger))
 
 
 def begun(ledger: MemoryLedger) -> int:

@@ -12,21 +12,22 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrord.ledger.codec import encode_entry, encode_state
-from mirrord.ledger.records import state_key
-from mirrord.ledger.translation import Copied, LaneMap, Translation
-from mirrord.model.archive import ArchivedPart, ArchiveLost, CompactionBegan
+from mirrord.ledger.facts.archive import CompactionBegan
+from mirrord.ledger.facts.core import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
+from mirrord.ledger.offset_map import Copied, LaneMap, Translation
+from mirrord.ledger.state_records import state_key
+from mirrord.ledger.store import compaction, run_archive
+from mirrord.ledger.store.compaction import Compacted, FileWork, Spread, Wanted, compact, write
+from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.run_archive import ArchiveFile, FolderArchive, generations
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.archive import ArchivedPart, ArchiveLost
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import AnyFact, LaneTaken, LeaseReleased, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.model.names import LaneId
 from mirrord.model.run_memory import RunMemory
 from mirrord.model.runs import Run
-from mirrord.shell import compaction, map_archive
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.compaction import Compacted, FileWork, Spread, Wanted, compact, write
-from mirrord.shell.ledger_log import StateRow
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.map_archive import ArchiveFile, FolderArchive, generations
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.attic import scarce
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
@@ -81,8 +82,8 @@ class FusedLog(MemoryLog):
 
 @pytest.fixture(autouse=True)
 def small_and_patient(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(map_archive, "READ_S", 60.0)
-    monkeypatch.setattr(map_archive, "_sync", lambda _path: None)
+    monkeypatch.setattr(run_archive, "READ_S", 60.0)
+    monkeypatch.setattr(run_archive, "_sync", lambda _path: None)
     monkeypatch.setattr(compaction, "PART_RUNS", 20)
     monkeypatch.setattr(compaction, "FILE_PARTS", 2)
     monkeypatch.setattr(compaction, "FILES_AT_ONCE", 2)
@@ -199,7 +200,7 @@ async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: p
         points += 1
         ledger, folder, fuse = filled(lanes=1), tmp_path / str(points), Fuse(points)
         with monkeypatch.context() as patched:
-            patched.setattr(map_archive, "_sync", lambda _path, fuse=fuse: fuse.burn())
+            patched.setattr(run_archive, "_sync", lambda _path, fuse=fuse: fuse.burn())
             patched.setattr(compaction.shutil, "rmtree", lambda *_, fuse=fuse, **__: fuse.burn())
             try:
                 await run(ledger, folder, fuse)
@@ -212,7 +213,7 @@ async def test_killed_at_every_step_and_run_again(tmp_path: Path, monkeypatch: p
         assert await told(ledger, folder, 29) == before, f"run again after it was killed at point {points}"
         # Nothing is left of what was not finished, and nothing moves twice.
         (left,) = generations(folder).values()
-        assert (left / map_archive.MANIFEST).is_file()
+        assert (left / run_archive.MANIFEST).is_file()
         assert not list(left.rglob("*.unfinished"))
         assert held_bytes(ledger) < size / 2
         assert (await run(ledger, folder)).generation is None
@@ -227,7 +228,7 @@ async def test_what_a_whole_run_moves(tmp_path: Path) -> None:
     assert done.runs >= MOVED_AT_LEAST
     assert await told(ledger, tmp_path) == before
     assert held_bytes(ledger) < size / 2
-    manifest = map_archive.read_manifest(generations(tmp_path)[1])
+    manifest = run_archive.read_manifest(generations(tmp_path)[1])
     assert sum(part.count for file in manifest.files for part in file.parts) == done.runs
     assert {Path(file.path).parts[:2] for file in manifest.files} == {("topic=orders", "partitions=000000-000063")}
     assert done.files == len(manifest.files) > 2 * LANES

@@ -2,8 +2,9 @@
 
 import pytest
 
-from mirrord.flow.compare import EQUAL, Copy, Finding, Record, same_bytes, same_records, together
-from mirrord.wire.batch import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, Header
+from mirrord.replication.lane.target.batch_compare import EQUAL, Copy, Finding, same_bytes, same_records, together
 
 ORIGINAL = Header(500, 200, 7, 2, 1, 4 | TRANSACTIONAL | DELETE_HORIZON, 9, 1_000, 2_000, 1, 2, 3, 10)
 COPY = ORIGINAL._replace(

@@ -6,12 +6,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.model.config import Config, load, load_text
-from mirrord.model.config_checks import literal_prefix
-from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.model.config_units import HostPort
+from mirrord.config.cross_checks import literal_prefix
+from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.schema import Config, load, load_text
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
 from mirrord.model.errors import ConfigError
-from mirrord.model.security import Secret, Security
 
 SMALL = """
 [clusters.eu]

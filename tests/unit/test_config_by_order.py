@@ -5,13 +5,13 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, LogsConfig, RayConfig
-from mirrord.model.config_changes import compare, from_order
-from mirrord.model.config_features import RecordsConfig, SyncConfig
-from mirrord.model.config_file import load_file
-from mirrord.model.config_jobs import AuditConfig, CompactConfig
-from mirrord.model.config_units import HostPort
-from mirrord.model.security import Secret, Security
+from mirrord.config.changes import compare, from_order
+from mirrord.config.files import load_file
+from mirrord.config.flow_features import RecordsConfig, SyncConfig
+from mirrord.config.jobs import AuditConfig, CompactConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, LogsConfig, RayConfig
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
 from tests.unit.test_config_samples import CONF
 
 SECURITY = Security(

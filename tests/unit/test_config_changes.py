@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from mirrord.model.config import (
+from mirrord.config.changes import LIVE, ConfigChanges, compare
+from mirrord.config.schema import (
     ClusterConfig,
     Config,
     FlowConfig,
@@ -12,8 +13,7 @@ from mirrord.model.config import (
     ReplicatorsConfig,
     RuntimeConfig,
 )
-from mirrord.model.config_changes import LIVE, ConfigChanges, compare
-from mirrord.model.security import Secret, Security
+from mirrord.config.security import Secret, Security
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders", "payments"))
 OTHER = FlowConfig(name="asia-us", source="asia", target="us", topics=(".*",))

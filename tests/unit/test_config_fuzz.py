@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.model.config import load_text
-from mirrord.model.config_checks import literal_prefix
+from mirrord.config.cross_checks import literal_prefix
+from mirrord.config.schema import load_text
 from mirrord.model.errors import ConfigError
 
 TEXTS = st.sampled_from(

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.model.config import FlowConfig, load, load_text
-from mirrord.model.config_file import load_file
-from mirrord.model.config_writer import conf_toml
-from mirrord.model.security import Secret
+from mirrord.config.files import load_file
+from mirrord.config.schema import FlowConfig, load, load_text
+from mirrord.config.security import Secret
+from mirrord.config.writer import conf_toml
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.model.config_units import HostPort, duration_ms, host_port, regex, size_bytes, start_point
+from mirrord.config.units import HostPort, duration_ms, host_port, regex, size_bytes, start_point
 
 
 @pytest.mark.parametrize(

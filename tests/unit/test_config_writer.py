@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.model.config import (
+from mirrord.config.flow_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.schema import (
     ClusterConfig,
     Config,
     FlowConfig,
@@ -20,10 +21,9 @@ from mirrord.model.config import (
     load,
     load_text,
 )
-from mirrord.model.config_features import MONTH_MS, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.model.config_units import HostPort
-from mirrord.model.config_writer import conf_toml
-from mirrord.model.security import Secret, Security
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
+from mirrord.config.writer import conf_toml
 
 CONF = Path(__file__).parents[2] / "conf"
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8)

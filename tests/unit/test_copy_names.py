@@ -6,25 +6,26 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.acls import plan_acls
-from mirrord.cluster.beats import SentBeats
-from mirrord.cluster.copy_names import CopyNames
-from mirrord.cluster.deletions import Copy, without_source
-from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.security import Security
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.core import AnyFact, CopyForgotten, CopyNamed, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import copy_names
 from mirrord.ledger.state import FlowState
+from mirrord.mm2.client_records import Mm2Upkeep
+from mirrord.mm2.rules.heartbeat_latency import SentBeats
 from mirrord.model.acls import AclRule
-from mirrord.model.config import ClusterConfig, FlowConfig
-from mirrord.model.facts import AnyFact, CopyForgotten, CopyNamed, LaneOpened, LeaseTaken
-from mirrord.model.groups import Translated
+from mirrord.model.group_status import Translated
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.model.security import Security
-from mirrord.shell.claims import Claims
-from mirrord.shell.discovery import Discovered, Discovery
-from mirrord.shell.forgetting import FORGOTTEN_AFTER_S, Forgetting
-from mirrord.shell.mm2_upkeep import Mm2Upkeep
-from mirrord.shell.preview import topics_that_change
+from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.topics.discovery import Discovered, Discovery
+from mirrord.topics.rules.acls import plan_acls
+from mirrord.topics.rules.copy_names import CopyNames
+from mirrord.topics.rules.deletions import Copy, without_source
+from mirrord.topics.rules.incarnations import copy_names
+from mirrord.topics.rules.topic_plan import TopicsPlan, plan_topics
+from mirrord.topics.selection_preview import topics_that_change
+from mirrord.topics.topic_claims import Claims
 from policies.acls import TopicNames, acl_policy
 from policies.flows import naming_of, selection_of
 from tests.fixtures.clock import FakeClock

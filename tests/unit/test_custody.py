@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.config.security import Security
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState
-from mirrord.model.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting
-from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.facts import Progress
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.model.security import Security
-from mirrord.shell.custody import Custody
+from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting
+from mirrord.supervision.fleet.lane_ownership import Custody
 from tests.fixtures.fake_pipe import as_any
 
 KEY = LaneKey(TopicId("S" * 22), 0, TopicId("T" * 22))

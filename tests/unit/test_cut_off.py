@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mirrord.model.config import ReplicatorsConfig
+from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.status import HostState
-from mirrord.shell import fleet
-from mirrord.shell.engine import NodeLost, ReplicatorUnreachable, ReplicatorUnsure
-from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.supervision.fleet import fleet
+from mirrord.supervision.fleet.engine import NodeLost, ReplicatorUnreachable, ReplicatorUnsure
+from mirrord.supervision.flow_supervisor import FlowSupervisor
 from tests.fixtures.one_flow import Mirror, hosted, mirrors
 from tests.fixtures.supervision import FakeEngine, FakeReplicator, eventually
 

@@ -5,14 +5,14 @@ from collections.abc import Collection, Mapping
 import msgspec
 import pytest
 
-from mirrord.cluster.settings import TopicShape
-from mirrord.model.config import FlowConfig
-from mirrord.model.facts import PartitionsGrown, TopicCreated
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.topic_admin import ClusterTopics
+from mirrord.kafka.rules.topic import TopicShape
+from mirrord.ledger.facts.core import PartitionsGrown, TopicCreated
 from mirrord.model.names import ClusterId
-from mirrord.shell import discovery as module
-from mirrord.shell.claims import Claims
-from mirrord.shell.discovery import REPEAT_S, SOON_S, Discovery, next_look_s
-from mirrord.shell.topics import ClusterTopics
+from mirrord.topics import discovery as module
+from mirrord.topics.discovery import REPEAT_S, SOON_S, Discovery, next_look_s
+from mirrord.topics.topic_claims import Claims
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",), exclude=("orders\\.tmp",))

@@ -2,10 +2,8 @@
 
 import pytest
 
-from mirrord.audit.divergence import Stretch, not_begun, stretches
-from mirrord.ledger.fold import fold
-from mirrord.ledger.state import FlowState
-from mirrord.model.facts import (
+from mirrord.audit.rules.divergence import Stretch, not_begun, stretches
+from mirrord.ledger.facts.core import (
     Entry,
     FlowOpened,
     Holder,
@@ -17,6 +15,8 @@ from mirrord.model.facts import (
     TargetRun,
     Verdict,
 )
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
 from mirrord.model.names import ClusterId, LaneKey, TopicId, TopicPartition
 from mirrord.model.runs import Run
 

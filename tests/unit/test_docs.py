@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from mirrord.flow.state import Phase
-from mirrord.model.config import load_text
+from mirrord.config.schema import load_text
 from mirrord.model.status import FlowState, HostState
+from mirrord.replication.lane.state import Phase
 
 ROOT = Path(__file__).parents[2]
 FRONT = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mirrord.shell.fetch_size import FetchSize
+from mirrord.replication.host.flow_control.fetch_size import FetchSize
 
 MIB = 1 << 20
 USUAL, MOST = 8 * MIB, 16 * MIB

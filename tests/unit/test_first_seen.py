@@ -6,23 +6,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from mirrord.cli.ledger_words import words
-from mirrord.cluster.topics import Topic
+from mirrord.cli.fact_lines import words
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.rules.topic import Topic
 from mirrord.ledger.codec import decode_entry, encode_entry
 from mirrord.ledger.errors import LedgerCorrupt
-from mirrord.ledger.first_seen import first_selected, resolvable
+from mirrord.ledger.facts.core import AnyFact, ConfigChanged, LaneOpened, LaneTaken, LeaseTaken, SourceRun
+from mirrord.ledger.facts.first_seen import BEGUN, Selected, TopicStarts
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import FixedStart, Incarnations, start_offsets
+from mirrord.ledger.start_offsets import first_selected, resolvable
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import ClusterConfig, FlowConfig
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import AnyFact, ConfigChanged, LaneOpened, LaneTaken, LeaseTaken, SourceRun
-from mirrord.model.first_seen import BEGUN, Selected, TopicStarts
 from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.model.security import Security
-from mirrord.shell.first_look import FirstLook
-from mirrord.shell.metadata import PartitionId
+from mirrord.supervision.start_resolution import FirstLook
+from mirrord.topics.rules.incarnations import FixedStart, Incarnations, start_offsets
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.ledger import FLOW, HOLDER, entry
 

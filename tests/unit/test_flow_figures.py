@@ -5,14 +5,14 @@ from itertools import pairwise
 import msgspec
 import pytest
 
-from mirrord.cluster.headroom import Retention
-from mirrord.model.assignment import LaneReport, ReplicatorReport
+from mirrord.kafka.client.request_stats import RequestStats
 from mirrord.model.metrics import LATENCY_BOUNDS_S
 from mirrord.model.names import LaneId
 from mirrord.model.status import RequestsStatus
-from mirrord.shell.flow_figures import ENDS_KEPT, FlowFigures
-from mirrord.shell.lane_view import lag_seconds
-from mirrord.shell.request_stats import RequestStats
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.supervision.flow_stats import ENDS_KEPT, FlowFigures
+from mirrord.supervision.lane_status import lag_seconds
+from mirrord.topics.rules.retention import Retention
 
 LANE = LaneId("a")
 

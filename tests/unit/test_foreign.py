@@ -2,10 +2,10 @@
 
 import random
 
+from mirrord.ledger.facts.core import HoleFound, LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.ledger.fold import fold
-from mirrord.ledger.foreign import foreign_counts, foreign_ranges
+from mirrord.ledger.foreign_writes import foreign_counts, foreign_ranges
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import HoleFound, LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened

@@ -1,12 +1,12 @@
 """Copies of which nothing is left are forgotten, and no others."""
 
+from mirrord.ledger.facts.core import CopyForgotten, LaneOpened, LeaseTaken
 from mirrord.ledger.fold import FORGOTTEN_KEPT, fold
-from mirrord.ledger.incarnations import Incarnations
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import CopyForgotten, LaneOpened, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.shell.discovery import Discovered
-from mirrord.shell.forgetting import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.supervision.forget_copies import FORGOTTEN_AFTER_S, Forgetting
+from mirrord.topics.discovery import Discovered
+from mirrord.topics.rules.incarnations import Incarnations
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry
 from tests.fixtures.supervision import FakeAdmin, FakeCluster

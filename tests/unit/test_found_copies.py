@@ -6,15 +6,15 @@ from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 import msgspec
 import pytest
 
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import RecordsConfig
+from mirrord.config.flow_features import RecordsConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.protocol.record_batch import HEADER, Header, HeaderTuple
 from mirrord.model.names import LaneId, TopicId
-from mirrord.shell import found_copies
-from mirrord.shell.found_copies import FoundCopies
-from mirrord.shell.inheritance import Sides
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.reading import ReadBatch
-from mirrord.wire.batch import HEADER, Header, HeaderTuple
+from mirrord.replication.host import existing_copies
+from mirrord.replication.host.existing_copies import FoundCopies
+from mirrord.replication.host.mm2_takeover import Sides
 from tests.fixtures.copied_log import CopiedLog
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.reference_log import APPEND_TIME, TRANSACTIONAL, Batch, LogByChance, committed, decode, encode
@@ -62,7 +62,7 @@ class Log:
 
 @pytest.fixture(autouse=True)
 def short_places(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found_copies, "LOOK_OFFSETS", 12)
+    monkeypatch.setattr(existing_copies, "LOOK_OFFSETS", 12)
 
 
 def source_of(seed: int, records: int = 250) -> list[Batch]:

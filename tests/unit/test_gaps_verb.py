@@ -5,20 +5,29 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.cli import gaps as verb
 from mirrord.cli.main import main
+from mirrord.cli.verbs import gaps as verb
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.ledger.records import state_key
-from mirrord.model.facts import Entry, LaneTaken, LeaseTaken, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
-from mirrord.model.letters import Returned
+from mirrord.ledger.facts.core import (
+    Entry,
+    LaneTaken,
+    LeaseTaken,
+    Progress,
+    SourceRun,
+    TargetRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.ledger.facts.source_ends import SourceEnds
+from mirrord.ledger.state_records import state_key
+from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.model.source_ends import SourceEnds
-from mirrord.shell.brought_back import BroughtBack
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_log import StateRow
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
+from mirrord.replication.dead_letters.records import Returned
+from mirrord.replication.dead_letters.replayed import BroughtBack
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry, opened
 from tests.fixtures.ledger_contract import LANE
 

@@ -1,10 +1,10 @@
 """Who else writes into topics that are copied both ways under the same names, and what is told where that is open."""
 
+from mirrord.groups.position_map import NOT_BACK, Position
+from mirrord.groups.two_way_positions import CrossedAtlas, Ends, Sight, Way, across, backs
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.facts import Progress
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
-from mirrord.shell.group_crossing import CrossedAtlas, Ends, Sight, Way, across, backs
-from mirrord.shell.group_map import NOT_BACK, Position
 from tests.fixtures.clock import FakeClock
 
 HERE, THERE, FAR = (TopicId(letter * 22) for letter in "ABC")

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 import pytest
 
-from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.config_features import GroupsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.flow_features import GroupsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.config.security import Security
+from mirrord.ledger.store.memory_log import MemoryLedger
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.groups import Translated
+from mirrord.model.group_status import Translated
 from mirrord.model.names import ClusterId
-from mirrord.model.security import Security
-from mirrord.shell import group_keeper
-from mirrord.shell.engine import ReplicatorUnsure
-from mirrord.shell.group_keeper import GroupKeeper
-from mirrord.shell.ledger_memory import MemoryLedger
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.supervision import follower_keeper
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
+from mirrord.supervision.follower_keeper import GroupKeeper
 from tests.fixtures.supervision import FakeEngine, eventually
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",))
@@ -27,8 +27,8 @@ SETUP = FlowSetup(FLOW, CLUSTER, CLUSTER, RuntimeConfig(), 3, ClusterId("a"), Cl
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_keeper, "POLL_S", 0.01)
-    monkeypatch.setattr(group_keeper, "SILENT_S", 0.05)
+    monkeypatch.setattr(follower_keeper, "POLL_S", 0.01)
+    monkeypatch.setattr(follower_keeper, "SILENT_S", 0.05)
 
 
 class Kept:
@@ -95,7 +95,7 @@ async def test_what_a_follower_does_not_work_by_changes_without_another_one() ->
 
 
 def test_every_field_that_a_follower_ignores_exists() -> None:
-    assert set(FlowConfig.__struct_fields__) > group_keeper.NOT_ITS_OWN
+    assert set(FlowConfig.__struct_fields__) > follower_keeper.NOT_ITS_OWN
 
 
 async def test_another_configuration_has_another_follower() -> None:

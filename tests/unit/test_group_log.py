@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from mirrord.flow.signals import Chunk
+from mirrord.groups import offsets_topic_reader
+from mirrord.groups.empty_tail import empty_until
+from mirrord.groups.offsets_topic_reader import GroupLog, _Partition
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.protocol.primitives import uuid_text
 from mirrord.model.names import TopicId
-from mirrord.shell import group_log
-from mirrord.shell.empty_tail import empty_until
-from mirrord.shell.group_log import GroupLog, _Partition
-from mirrord.shell.metadata import PartitionId
-from mirrord.wire.primitives import uuid_text
+from mirrord.replication.lane.signals import Chunk
 from tests.fixtures.fake_pipe import FakeView, as_any, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC
 
@@ -24,8 +24,8 @@ class Reading:
     """The log of one partition that begins at 10 and ends at 13."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(group_log, "TAIL_S", 0.0)
-        monkeypatch.setattr(group_log, "empty_until_of", self._told)
+        monkeypatch.setattr(offsets_topic_reader, "TAIL_S", 0.0)
+        monkeypatch.setattr(offsets_topic_reader, "empty_until_of", self._told)
         self.says = -1
         """What the leader says of the tail."""
         self.asked: list[int] = []
@@ -84,7 +84,7 @@ async def test_what_comes_while_it_is_asked_for_counts(monkeypatch: pytest.Monke
 
 async def test_a_partition_that_brings_something_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     reading = Reading(monkeypatch)
-    monkeypatch.setattr(group_log, "TAIL_S", 60.0)
+    monkeypatch.setattr(offsets_topic_reader, "TAIL_S", 60.0)
     await reading.look()
     assert reading.asked == []
 

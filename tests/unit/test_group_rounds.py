@@ -4,18 +4,18 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from mirrord.cluster.groups import GroupBook, GroupFilter
+from mirrord.config.flow_features import GroupsConfig, GroupsMode
+from mirrord.groups.position_map import Atlas
+from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import LaneState
-from mirrord.model.config_features import GroupsConfig, GroupsMode
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import Progress
-from mirrord.model.groups import GroupStatus, Translated
+from mirrord.model.group_status import GroupStatus, Translated
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.shell.group_map import Atlas
-from mirrord.shell.group_rounds import GroupRounds
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
 
 ID, OTHER_ID = TopicId("A" * 22), TopicId("B" * 21 + "A")
 KEY = LaneKey(ID, 0, OTHER_ID)

@@ -2,13 +2,14 @@
 
 import msgspec
 
-from mirrord.cluster.hazards import foreign_content, other_writers, status_hazards, topic_hazards
-from mirrord.cluster.steps import topic_steps
-from mirrord.cluster.topic_list import TopicLine
-from mirrord.cluster.topics import Topic, plan_topics
-from mirrord.model.config import FlowConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import Topic
 from mirrord.model.findings import Finding, worst_first
 from mirrord.model.names import TopicId
+from mirrord.topics.rules.hazards import foreign_content, other_writers, status_hazards, topic_hazards
+from mirrord.topics.rules.plan_steps import topic_steps
+from mirrord.topics.rules.topic_list import TopicLine
+from mirrord.topics.rules.topic_plan import plan_topics
 from policies.naming import naming
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=(".*",))

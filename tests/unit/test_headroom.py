@@ -2,9 +2,10 @@
 
 from msgspec.structs import replace
 
-from mirrord.cluster.headroom import WINDOW_S, Headroom, Retention, retention_of
-from mirrord.model.assignment import LaneReport
 from mirrord.model.names import LaneId
+from mirrord.replication.lane.assignment import LaneReport
+from mirrord.replication.lane.flow_control.retention_forecast import WINDOW_S, Headroom
+from mirrord.topics.rules.retention import Retention, retention_of
 
 LANE = LaneId("a.0.b")
 REPORT = LaneReport(

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.shell import host
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.host import Host
-from mirrord.shell.hosted import Hosted
+from mirrord.replication.host import lane_host
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.lane_host import Host
+from mirrord.runtime.clock import SystemClock
 
 
 @pytest.mark.parametrize("valid", [True, False])
@@ -19,7 +19,7 @@ async def test_no_mark_is_saved_without_the_lease(monkeypatch: pytest.MonkeyPatc
     async def save(*marks: str) -> None:
         saved.extend(marks)
 
-    monkeypatch.setattr(host, "progress", lambda *_: "mark")
+    monkeypatch.setattr(lane_host, "progress", lambda *_: "mark")
     stub: Any = Host.__new__(Host)
     stub._clock, stub._setup = SystemClock(), SimpleNamespace(lease_epoch=1)
     stub._store, stub._target = SimpleNamespace(save=save), SimpleNamespace(may_write=lambda: valid)

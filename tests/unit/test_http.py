@@ -11,15 +11,19 @@ import aiohttp
 import msgspec
 import pytest
 
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
-from mirrord.model.config_changes import ConfigChanges
-from mirrord.model.config_units import HostPort
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
+from mirrord.daemon import http_api
+from mirrord.daemon.address import advertised
+from mirrord.daemon.http_api import HttpServer, losses
+from mirrord.daemon.prometheus import metrics_text
+from mirrord.groups.translate import Answer, Place, Question
+from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.groups import GroupsReport
-from mirrord.model.handover import HandoverAnswer, HandoverCall
+from mirrord.model.group_status import GroupsReport
 from mirrord.model.names import ClusterId
-from mirrord.model.orders import Order, OrderAnswer
-from mirrord.model.security import Secret, Security
 from mirrord.model.status import (
     ClusterStatus,
     CountsStatus,
@@ -31,12 +35,8 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
-from mirrord.shell import http
-from mirrord.shell.door_address import advertised
-from mirrord.shell.http import HttpServer, losses
-from mirrord.shell.metrics import metrics_text
-from mirrord.shell.remote import give_order, order_apply
-from mirrord.shell.translating import Answer, Place, Question
+from mirrord.supervision.upgrade.daemon_client import give_order, order_apply
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
 from tests.fixtures.full_status import FULL
 
 LANES = (
@@ -323,18 +323,18 @@ async def test_without_an_address_the_next_free_port_is_taken(daemon: Daemon, mo
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         first = taken.getsockname()[1]
-        monkeypatch.setattr(http, "DEFAULT_PORT", first)
+        monkeypatch.setattr(http_api, "DEFAULT_PORT", first)
         server = HttpServer(daemon, None, None)
         address = await server.start()
-        assert first < address.port < first + http.PORTS_TRIED
+        assert first < address.port < first + http_api.PORTS_TRIED
         await server.close()
-        monkeypatch.setattr(http, "PORTS_TRIED", 1)
+        monkeypatch.setattr(http_api, "PORTS_TRIED", 1)
         with pytest.raises(EnvironmentFault, match="cannot listen on any of"):
             await HttpServer(daemon, None, None).start()
 
 
 def test_the_page_is_where_the_server_looks() -> None:
-    assert Path(http.__file__).with_name("page.html").is_file()
+    assert Path(http_api.__file__).with_name("page.html").is_file()
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """Topics that were deleted and created again."""
 
+from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun
 from mirrord.ledger.fold import fold
-from mirrord.ledger.incarnations import Incarnations, Lately, former_copies
 from mirrord.ledger.state import FlowState
-from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run
+from mirrord.topics.rules.incarnations import Incarnations, Lately, former_copies
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE, OLD, NEW = lane_id(0), TopicId("source-topic"), TopicId("new-topic")

@@ -2,7 +2,7 @@
 
 import random
 
-from mirrord.flow.inheriting import Ending, Row, Tail
+from mirrord.replication.lane.mm2_position import Ending, Row, Tail
 
 
 def found(target: str, source: str, said: int, *, at: int = 0, aborted: str = "", whole: bool = True) -> Ending:

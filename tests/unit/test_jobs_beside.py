@@ -8,24 +8,25 @@ import sys
 import msgspec
 import pytest
 
-from mirrord.cluster.schedule import next_ms
+from mirrord.config.changes import compare
+from mirrord.config.jobs import AuditConfig
+from mirrord.config.schema import Config, load_text
+from mirrord.config.writer import conf_toml
 from mirrord.ledger.codec import decode_entry, encode_entry
+from mirrord.ledger.facts.core import AnyFact, LeaseReleased, LeaseTaken
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState, Worker
 from mirrord.ledger.fold import fold
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import Config, load_text
-from mirrord.model.config_changes import compare
-from mirrord.model.config_jobs import AuditConfig
-from mirrord.model.config_writer import conf_toml
+from mirrord.ledger.store import access, job_lease
+from mirrord.ledger.store.job_lease import JobBusy, JobLease, JobUntold
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
+from mirrord.ledger.store.process_identity import this_worker
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import AnyFact, LeaseReleased, LeaseTaken
-from mirrord.model.job_facts import JobBegan, JobEnded, JobRenewed, JobState, Outcome, Worker
-from mirrord.shell import cluster_access, job_lease
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.job_lease import JobBusy, JobLease, JobUntold
-from mirrord.shell.job_process import JobOrder, JobProcess, JobReport
-from mirrord.shell.lease_holder import this_worker
-from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
-from mirrord.shell.schedule import Schedule, job_statuses
+from mirrord.model.jobs import Outcome
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
+from mirrord.supervision.jobs.schedule import Schedule, job_statuses
+from mirrord.supervision.rules.job_times import next_ms
 from tests.fixtures.ledger import FLOW, HOLDER, entry
 from tests.fixtures.supervision import eventually
 
@@ -64,7 +65,7 @@ def config() -> Config:
 def ledger(monkeypatch: pytest.MonkeyPatch) -> SharedLedger:
     made = SharedLedger()
     made.add(FLOW, LeaseTaken(1, HOLDER, 6_000))
-    monkeypatch.setattr(cluster_access, "KafkaLog", lambda *_, **__: MemoryLog(made))
+    monkeypatch.setattr(access, "KafkaLog", lambda *_, **__: MemoryLog(made))
     monkeypatch.setattr(job_lease, "RENEW_S", 0.02)
     monkeypatch.setattr(job_lease, "LOOK_S", 0.01)
     return made
@@ -164,7 +165,7 @@ def test_a_flow_that_has_never_run_is_left_out(ledger: SharedLedger, config: Con
             raise job_lease.LedgerMissing("there is none")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cluster_access, "KafkaLog", lambda *_, **__: Missing(ledger))
+        patch.setattr(access, "KafkaLog", lambda *_, **__: Missing(ledger))
         with JobLease(config, "audit"):
             pass
     assert ledger.entries == []

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from mirrord.jobs.columns import BatchColumns, RecordColumns, spark_schema
 from mirrord.jobs.options import LogRange, parse
 from mirrord.jobs.splitting import estimated_bytes, split
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.protocol.record_batch import HEADER, Header, HeaderTuple, patch
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import TopicPartition
-from mirrord.shell.reading import ReadBatch
-from mirrord.wire.batch import HEADER, Header, HeaderTuple, patch
 
 ENOUGH = {"bootstrap": "eu1:9092", "topics": "orders"}
 ORDERS = TopicPartition("orders", 0)

@@ -11,9 +11,9 @@ import psutil
 import pytest
 
 from actors import handles
-from mirrord.lab.leash import leashed
-from mirrord.model.assignment import ReplicatorReport
-from mirrord.shell.engine import ReplicatorUnsure
+from mirrord.replication.lane.assignment import ReplicatorReport
+from mirrord.runtime.leash import leashed
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.config.security import Mechanism
 from mirrord.lab.security import security_table, unsigned_token
 from mirrord.lab.settings import CONTROLLER_ID, LabOptions, Ports, node_properties, render, scram_credentials
-from mirrord.model.security import Mechanism
 
 FOLDER = Path("/lab")
 

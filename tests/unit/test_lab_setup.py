@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from mirrord.lab import detached, jars, java, ports
+from mirrord.lab import detached, jars, ports
 from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.runtime import java
 
 
 @pytest.fixture

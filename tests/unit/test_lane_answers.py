@@ -5,12 +5,27 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from mirrord.flow.answers import FETCHED, PRODUCED, Fetched, Produced
-from mirrord.flow.flight import window
-from mirrord.flow.lane import step
-from mirrord.flow.parking import BY_RECORD, TOO_LARGE
-from mirrord.flow.report import describe
-from mirrord.flow.signals import (
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.rules.error_policy import FETCHED, PRODUCED, Fetched, Produced
+from mirrord.ledger.facts.core import (
+    HoleFound,
+    LaneHalted,
+    LaneOpened,
+    Mode,
+    Rewound,
+    SourceRun,
+    TakeoverChecked,
+    Verdict,
+)
+from mirrord.ledger.facts.quarantine import Quarantine
+from mirrord.ledger.facts.seeks import Seeks
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.assignment import SourceTold
+from mirrord.replication.lane.in_flight import window
+from mirrord.replication.lane.lane_report import describe
+from mirrord.replication.lane.quarantine import BY_RECORD, TOO_LARGE
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskEnd,
@@ -39,14 +54,8 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import FAR, NEAR, Lane, Phase
-from mirrord.model.assignment import SourceTold
-from mirrord.model.facts import HoleFound, LaneHalted, LaneOpened, Mode, Rewound, SourceRun, TakeoverChecked, Verdict
-from mirrord.model.names import LaneId
-from mirrord.model.quarantine import Quarantine
-from mirrord.model.runs import Run, Runs
-from mirrord.model.seeking import Seeks
-from mirrord.wire.errors import ErrorCode
+from mirrord.replication.lane.state import FAR, NEAR, Lane, Phase
+from mirrord.replication.lane.step import step
 from tests.sim import toy
 
 

@@ -2,8 +2,10 @@
 
 import pytest
 
-from mirrord.flow.reading import displaced_at
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import HoleFound, SourceRun, TargetRun, VerdictGiven
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.signals import (
     Append,
     AskScan,
     AskShared,
@@ -17,11 +19,9 @@ from mirrord.flow.signals import (
     SharedTold,
     VisibleTold,
 )
-from mirrord.flow.state import Mark, Phase
-from mirrord.flow.superseded import AskSuperseded
-from mirrord.model.facts import HoleFound, SourceRun, TargetRun, VerdictGiven
-from mirrord.model.intervals import Interval
-from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.state import Mark, Phase
+from mirrord.replication.lane.target.superseded_records import AskSuperseded
+from mirrord.replication.lane.target.target_scan import displaced_at
 from tests.unit.test_rebuilding import LANE, Play
 
 

@@ -2,10 +2,11 @@
 
 from msgspec.structs import replace
 
-from mirrord.flow.epochs import Epochs
-from mirrord.flow.lane import step
-from mirrord.flow.lineage import copied_from, is_another, recall_copied, tell_anew
-from mirrord.flow.signals import (
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import Progress, SourceRun, Verdict
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskCheck,
@@ -25,11 +26,10 @@ from mirrord.flow.signals import (
     VisibleTold,
     Wake,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import Progress, SourceRun, Verdict
-from mirrord.model.names import LaneId
-from mirrord.model.runs import Run, Runs
-from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.source.source_epochs import copied_from, is_another, recall_copied, tell_anew
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record, copying
 

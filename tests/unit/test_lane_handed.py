@@ -5,8 +5,10 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from mirrord.flow.lane import step
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import LaneHalted, LaneTaken, Progress
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
     AskEnd,
@@ -27,10 +29,8 @@ from mirrord.flow.signals import (
     Start,
     StopFetch,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import LaneHalted, LaneTaken, Progress
-from mirrord.model.names import LaneId
-from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record
 

@@ -3,8 +3,11 @@
 import pytest
 from msgspec.structs import replace
 
-from mirrord.flow.asking import ask
-from mirrord.flow.signals import (
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import Progress, SourceRun, TakeoverChecked, TargetRun
+from mirrord.model.runs import Run
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskCheck,
@@ -21,10 +24,7 @@ from mirrord.flow.signals import (
     VisibleTold,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import Progress, SourceRun, TakeoverChecked, TargetRun
-from mirrord.model.runs import Run
-from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from mirrord.replication.lane.state import Lane, Phase
 from tests.sim import toy
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play

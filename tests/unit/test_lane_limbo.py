@@ -2,14 +2,12 @@
 
 import pytest
 
-from mirrord.flow import limbo
-from mirrord.flow.asking import ask, new_round
-from mirrord.flow.lane import step
-from mirrord.flow.reading import Reading, begins_at, stands_from
-from mirrord.flow.rebuilding import settles
-from mirrord.flow.report import mark
-from mirrord.flow.resume import must_wait_to_mend
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import SourceRun
+from mirrord.replication.lane.correlation import ask, new_round
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.rebuilding import settles
+from mirrord.replication.lane.resuming import must_wait_to_mend
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskCheck,
@@ -26,8 +24,10 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Mark, Phase
-from mirrord.model.facts import SourceRun
+from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target import in_doubt
+from mirrord.replication.lane.target.target_scan import Reading, begins_at, stands_from
 from tests.unit.test_lane_epochs import chunk, data, idle
 
 
@@ -43,7 +43,7 @@ def test_an_epoch_begins_when_nobody_else_may_be_writing() -> None:
 def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
     for behind, waits in ((7, True), (6, False)):
         lane, _, fetch = idle()
-        limbo.leave(lane, 0.0, behind)
+        in_doubt.leave(lane, 0.0, behind)
         effects = step(lane, 1.0, chunk(fetch, data((6, 1, 4, 0))))
         assert (lane.phase is Phase.WAITING) == waits
         assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
@@ -52,7 +52,7 @@ def test_behind_all_that_may_arrive_an_epoch_begins_at_once() -> None:
 def test_other_records_than_were_sent_wait_for_those() -> None:
     for behind, waits in ((7, True), (6, False)):
         lane, _, fetch = idle()
-        limbo.leave(lane, 0.0, behind)
+        in_doubt.leave(lane, 0.0, behind)
         effects = step(lane, 1.0, chunk(fetch, data((7, 1, 3, 0))))  # offset 6 was removed
         assert (lane.phase is Phase.WAITING) == waits
         assert bool([each for each in effects if isinstance(each, Append)]) == (not waits)
@@ -136,15 +136,15 @@ def scanned(scan: AskScan, *own: OwnBatch) -> Scanned:
 
 def test_a_hole_is_mended_when_nobody_else_may_be_writing() -> None:
     lane, _, _ = idle()
-    limbo.leave(lane, 0.0, 6)
+    in_doubt.leave(lane, 0.0, 6)
     found = Reading(6, ((2, 3),), (), None)
     assert must_wait_to_mend(lane, found)
     assert not must_wait_to_mend(lane, Reading(6, (), (), None))
-    limbo.look(lane, 7.9)
+    in_doubt.look(lane, 7.9)
     assert must_wait_to_mend(lane, found)
-    limbo.look(lane, 8.0)
+    in_doubt.look(lane, 8.0)
     assert not must_wait_to_mend(lane, found)
-    assert not limbo.holds(lane, 0)
+    assert not in_doubt.holds(lane, 0)
 
 
 def test_the_mark_does_not_pass_what_is_not_read() -> None:
@@ -206,9 +206,9 @@ def test_what_was_compared_in_this_round_is_not_doubted_again() -> None:
 
 def test_until_the_first_acknowledgement_is_compared_the_next_ordinal_may_be_another_record() -> None:
     lane, _, _ = idle()
-    assert [limbo.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, False, False]
+    assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, False, False]
     lane.check_first_ack = True
-    assert [limbo.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, True, False]
+    assert [in_doubt.was_given(lane, ordinal) for ordinal in (5, 6, 7)] == [True, True, False]
 
 
 @pytest.mark.parametrize("regiven", [-1, 8])
@@ -231,4 +231,4 @@ def test_what_may_have_been_sent_as_another_record_is_told_with_the_run(is_dirty
     (run,) = appends[0].facts
     assert isinstance(run, SourceRun)
     assert run.regiven == is_dirty
-    assert limbo.was_given(lane, 5)  # it was sent before
+    assert in_doubt.was_given(lane, 5)  # it was sent before

@@ -2,11 +2,11 @@
 
 from msgspec.structs import replace
 
-from mirrord.flow.lane import step
-from mirrord.flow.signals import Append, Bound, Effects
-from mirrord.model.facts import SourceRun, Verdict
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.runs import Run
-from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from mirrord.replication.lane.signals import Append, Bound, Effects
+from mirrord.replication.lane.step import step
 from tests.unit.test_lane_answers import Record, copying
 from tests.unit.test_lane_epochs import chunk, data, fetch_of
 

@@ -3,11 +3,9 @@
 import msgspec
 import pytest
 
-from mirrord.flow.ahead import once
-from mirrord.flow.lane import step
-from mirrord.flow.lineage import UNKNOWN, mended, told_in_front
-from mirrord.flow.reading import walk
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
     AskRebuild,
@@ -19,9 +17,11 @@ from mirrord.flow.signals import (
     Scanned,
     VisibleTold,
 )
-from mirrord.flow.state import NEVER, Mark, Phase
-from mirrord.model.facts import HoleFound, MapRebuilt, SourceRun, TargetRun, Verdict
-from mirrord.model.runs import Run
+from mirrord.replication.lane.source.declared_runs import once
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, mended, told_in_front
+from mirrord.replication.lane.state import NEVER, Mark, Phase
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target.target_scan import walk
 from tests.unit.test_lane_epochs import chunk, data
 from tests.unit.test_rebuilding import LANE, Play
 

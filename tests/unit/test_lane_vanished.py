@@ -2,11 +2,11 @@
 
 import pytest
 
-from mirrord.flow.cleanup import AskCleanup, CleanupTold
-from mirrord.flow.lane import step
-from mirrord.flow.signals import Append, Effects, FetchFrom, Halted, Lost, Wake, Woken
-from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import Reason, SourceRun, Verdict
+from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
+from mirrord.replication.lane.signals import Append, Effects, FetchFrom, Halted, Lost, Wake, Woken
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record, copying
 from tests.unit.test_lane_epochs import chunk, data, fetch_of

@@ -2,8 +2,9 @@
 
 from collections.abc import Collection
 
-from mirrord.flow.lane import step
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import SourceRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import (
     Append,
     AskEnd,
     Bound,
@@ -15,9 +16,8 @@ from mirrord.flow.signals import (
     VisibleTold,
     Woken,
 )
-from mirrord.flow.state import Lane
-from mirrord.model.facts import SourceRun, Verdict
-from mirrord.model.runs import Run
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.step import step
 from tests.sim import toy
 from tests.unit.test_lane_answers import Record, copying
 

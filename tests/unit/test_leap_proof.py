@@ -2,11 +2,12 @@
 
 import pytest
 
-from mirrord.flow.asking import ask
-from mirrord.flow.halting import halt
-from mirrord.flow.lane import step
-from mirrord.flow.lineage import goes_on_at, last_copied
-from mirrord.flow.signals import (
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import HoleFound, SourceRun, Verdict
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.signals import (
     Append,
     AskCheck,
     AskParting,
@@ -22,10 +23,9 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.model.facts import HoleFound, SourceRun, Verdict
-from mirrord.model.runs import Run, Runs
-from mirrord.wire.batch import CONTROL, TRANSACTIONAL
+from mirrord.replication.lane.source.source_epochs import goes_on_at, last_copied
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
 from tests.unit.test_lane_answers import Record, copying
 from tests.unit.test_lane_epochs import LANE as LANE0
 from tests.unit.test_lane_epochs import chunk, data, fetch_of, idle

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from mirrord.model.facts import Holder
-from mirrord.shell.lease import NEVER, LeaseKeeper, Superseded
-from mirrord.shell.lease_holder import is_dead, this_process
-from mirrord.shell.ledger_memory import Fault, MemoryLedger
-from mirrord.shell.ledger_store import KEPT_ENTRIES, LedgerStore, open_flow
+from mirrord.ledger.facts.core import Holder
+from mirrord.ledger.store.lease import NEVER, LeaseKeeper, Superseded
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger
+from mirrord.ledger.store.process_identity import is_dead, this_process
+from mirrord.ledger.store.store import KEPT_ENTRIES, LedgerStore, open_flow
 from tests.fixtures.clock import FakeClock, settle
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog, opened
 
@@ -339,7 +339,7 @@ async def test_a_standby_waits_for_a_ledger_that_is_away(world: World) -> None:
 
 
 async def test_the_holder_keeps_the_ledger_short(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrord.shell.ledger_store.TRIM_ENTRIES", 50)
+    monkeypatch.setattr("mirrord.ledger.store.store.TRIM_ENTRIES", 50)
     keeper = await world.keeper()
     await keeper.acquire()
     for _ in range(KEPT_ENTRIES + 100):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirrord.ledger.evidence import Contradicted, Evidence, covers
-from mirrord.ledger.records import LedgerMark
+from mirrord.ledger.log_evidence import Contradicted, Evidence, covers
+from mirrord.ledger.state_records import LedgerMark
 from mirrord.model.names import TopicId
 
 TOPIC = TopicId("t")

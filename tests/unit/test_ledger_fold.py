@@ -6,11 +6,8 @@ from typing import Literal
 import msgspec
 import pytest
 
-from mirrord.ledger.fold import fold, writer_text
-from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
-from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.facts import (
+from mirrord.ledger.facts.audit import RangeAudited
+from mirrord.ledger.facts.core import (
     AnyFact,
     CopyForgotten,
     CopyNamed,
@@ -34,6 +31,9 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.state import RECENT_VERDICTS, FlowState, LaneState, VerdictTally
 from mirrord.model.names import ClusterId, LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
 from tests.fixtures.ledger import FLOW, HOLDER, RESTARTED, entry, lane_id, opened, plain

@@ -8,18 +8,13 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from mirrord.cli import ledger as verb
 from mirrord.cli.main import main
+from mirrord.cli.verbs import ledger as verb
 from mirrord.ledger.codec import VERSION, decode_entry, decode_state, encode_entry, encode_state
-from mirrord.ledger.fold import fold, writer_text
-from mirrord.ledger.records import LedgerMark, state_key
-from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
-from mirrord.ledger.state import FlowState
-from mirrord.model.acls import AclRule
-from mirrord.model.archive import ArchivedRuns, CompactionBegan, MapCompacted
-from mirrord.model.audit_facts import RangeAudited, RangeRepaired
-from mirrord.model.fact import Origin
-from mirrord.model.facts import (
+from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
+from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
     AnyFact,
@@ -54,9 +49,8 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
-from mirrord.model.job_facts import JobBegan, JobEnded, JobRenewed, Worker
-from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.model.order_facts import (
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, Worker
+from mirrord.ledger.facts.orders import (
     CopyingPaused,
     CopyingResumed,
     HostDrained,
@@ -64,10 +58,17 @@ from mirrord.model.order_facts import (
     LanePinned,
     LaneUnpinned,
 )
-from mirrord.model.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineReplayed, QuarantineSkipped
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.model.acls import AclRule
+from mirrord.model.archive import ArchivedRuns
+from mirrord.model.names import ClusterId, LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.model.seeking import LaneSought, SeekDone
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id, opened, plain
 
 FOLDER = Path(__file__).parents[1] / "golden" / "ledger"

@@ -7,17 +7,17 @@ import pytest
 
 from mirrord.ledger.codec import encode_entry, encode_state
 from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.facts.core import Entry, SourceRun
 from mirrord.ledger.fold import writer_text
-from mirrord.ledger.records import LedgerMark, state_key
-from mirrord.model.facts import Entry, SourceRun
+from mirrord.ledger.state_records import LedgerMark, state_key
+from mirrord.ledger.store.history import LedgerReading, read_gaps
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_log import StateRow
-from mirrord.shell.ledger_memory import Fault, MemoryLedger
-from mirrord.shell.ledger_reading import LedgerReading, read_gaps
-from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog, opened, plain
 from tests.fixtures.ledger_contract import LANE
 

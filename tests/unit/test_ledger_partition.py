@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.fetch import FetchedPartition
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.model.config import ClusterConfig
-from mirrord.model.security import Security
-from mirrord.shell.ledger_partition import (
+from mirrord.ledger.store.partition_io import (
     BATCH_BYTES,
     EMPTY_LOOKS,
     FETCH_WAIT_MS,
@@ -17,9 +19,7 @@ from mirrord.shell.ledger_partition import (
     PartitionReader,
     _batches,
 )
-from mirrord.shell.ledger_topics import AskAgain, LedgerTopics
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.fetch import FetchedPartition
+from mirrord.ledger.store.topics import AskAgain, LedgerTopics
 
 
 class Topics:

@@ -8,12 +8,12 @@ import asyncio
 import base64
 import random
 
-from mirrord.model.facts import AnyFact, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TakeoverChecked, TargetRun
+from mirrord.ledger.facts.core import AnyFact, LaneOpened, LaneTaken, LeaseTaken, SourceRun, TakeoverChecked, TargetRun
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER
 from tests.fixtures.ledger_contract import progress
 

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
-from mirrord.ledger.state import FlowState
-from mirrord.model.facts import (
+from mirrord.ledger.facts.core import (
     CopyForgotten,
     HoleFound,
     LaneHalted,
@@ -20,13 +19,15 @@ from mirrord.model.facts import (
     Verdict,
     VerdictGiven,
 )
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store import health_log
+from mirrord.ledger.store import store as store_module
+from mirrord.ledger.store.append_queue import ENTRY_BYTES
+from mirrord.ledger.store.memory_log import Fault, MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.names import LaneKey
 from mirrord.model.runs import Run
-from mirrord.shell import ledger_health, ledger_store
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_memory import Fault, MemoryLedger, MemoryLog
-from mirrord.shell.ledger_outbox import ENTRY_BYTES
-from mirrord.shell.ledger_store import LedgerStore
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.attic import MemoryAttic, no_room, scarce
 from tests.fixtures.ledger import FLOW, HOLDER, GatedLog, lane_id, opened, plain
 from tests.fixtures.ledger_contract import LANE, LedgerContract, MakeStore, OpenStore, progress, start_flow
@@ -177,9 +178,9 @@ async def test_an_unreachable_ledger_is_told_once(
         told.append(event)
 
     monkeypatch.setattr(MemoryLog, "read", failing)
-    monkeypatch.setattr(ledger_store, "RETRY_SECONDS", 0)
-    monkeypatch.setattr(ledger_health, "READABLE_SECONDS", 0.0)
-    monkeypatch.setattr(ledger_health, "log", SimpleNamespace(warning=tell, info=tell))
+    monkeypatch.setattr(store_module, "RETRY_SECONDS", 0)
+    monkeypatch.setattr(health_log, "READABLE_SECONDS", 0.0)
+    monkeypatch.setattr(health_log, "log", SimpleNamespace(warning=tell, info=tell))
     store = await open_store()
     await start_flow(store)
     failures = 1
@@ -290,7 +291,7 @@ async def test_a_ledger_without_the_snapshots_that_it_needs_is_refused(
     await start_flow(store)
     await store.trim(kept_entries=0)
     ledger.rows.clear()
-    monkeypatch.setattr("mirrord.shell.ledger_store.RETRY_SECONDS", 0)
+    monkeypatch.setattr("mirrord.ledger.store.store.RETRY_SECONDS", 0)
     with pytest.raises(LedgerCorrupt, match=r"begins at offset 3, its snapshots end at 0: .*`mirrord rebuild`"):
         await make_store().open()
 

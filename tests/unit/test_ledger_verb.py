@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.cli import ledger as verb
 from mirrord.cli.main import main
+from mirrord.cli.verbs import ledger as verb
 from mirrord.ledger.codec import VERSION, encode_entry
 from mirrord.ledger.errors import LedgerMissing
-from mirrord.model.facts import LaneTaken, LeaseTaken, SourceRun, Verdict
+from mirrord.ledger.facts.core import LaneTaken, LeaseTaken, SourceRun, Verdict
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.runs import Run
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 from tests.fixtures.ledger_contract import LANE, start_flow
 

@@ -3,21 +3,29 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.topics import Topic
+from mirrord.config.schema import Config, load_text
+from mirrord.kafka.protocol.configs import Setting
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.quarantine import KEPT, Parked, Quarantine
+from mirrord.ledger.standing_orders import Order
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.config import Config, load_text
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.fact import Origin
-from mirrord.model.letters import Letter, Place, Returned, Standing, headers_of, letters_words, understood
 from mirrord.model.names import LaneKey, TopicId, TopicPartition
-from mirrord.model.orders import Order
-from mirrord.model.quarantine import KEPT, Parked, Quarantine
-from mirrord.shell import asked_flows, left_out
-from mirrord.shell.brought_back import parked_from
-from mirrord.shell.dead_letters import Lying
-from mirrord.shell.left_out import Found, bring_back, find, park
-from mirrord.shell.observe import LedgerView
-from mirrord.wire.configs import Setting
+from mirrord.operations import flow_lookup, quarantine
+from mirrord.operations.quarantine import Found, bring_back, find, park
+from mirrord.operations.status_report import LedgerView
+from mirrord.replication.dead_letters.records import (
+    Letter,
+    Place,
+    Returned,
+    Standing,
+    headers_of,
+    letters_words,
+    understood,
+)
+from mirrord.replication.dead_letters.replayed import parked_from
+from mirrord.replication.dead_letters.topic import Lying
 from tests.unit.test_cli import CONF
 
 ADA = Origin("ada@host", "too large", 0)
@@ -86,9 +94,9 @@ class Clusters:
         self.policy = "delete"
         self.lying = [5, 6]
         self.back: list[Returned] = []
-        monkeypatch.setattr(asked_flows, "read_ledgers", self.read)
-        monkeypatch.setattr(left_out, "ClusterAccess", lambda *_: self)
-        monkeypatch.setattr(left_out, "DeadLetters", lambda *_: self)
+        monkeypatch.setattr(flow_lookup, "read_ledgers", self.read)
+        monkeypatch.setattr(quarantine, "ClusterAccess", lambda *_: self)
+        monkeypatch.setattr(quarantine, "DeadLetters", lambda *_: self)
 
     async def read(self, config: Config, _: object) -> dict[str, LedgerView]:
         views: dict[str, LedgerView] = {}

@@ -1,9 +1,9 @@
 """What lanes carry, as replicators report it."""
 
-from mirrord.cluster.placement import EQUAL
-from mirrord.model.assignment import LaneReport, ReplicatorReport
 from mirrord.model.names import LaneId
-from mirrord.shell.loads import BASE_BYTES_PER_S, HALF_LIFE_S, PAUSE_S, Loads
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.supervision.fleet.lane_loads import BASE_BYTES_PER_S, HALF_LIFE_S, PAUSE_S, Loads
+from mirrord.supervision.rules.placement import EQUAL
 
 LANE = LaneId("lane")
 

@@ -8,15 +8,15 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.cluster.topics import Topic
+from mirrord.kafka.client import log_reader
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.log_reader import LogReader, RangeGone
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record_batch import Header
+from mirrord.kafka.rules.topic import Topic
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import TopicId, TopicPartition
-from mirrord.shell import log_reader
-from mirrord.shell.log_reader import LogReader, RangeGone
-from mirrord.shell.metadata import ClusterView, PartitionId
-from mirrord.shell.reading import ReadBatch, ReadFailed
-from mirrord.wire.batch import Header
-from mirrord.wire.errors import ErrorCode
 
 ORDERS = TopicPartition("orders", 0)
 PATIENCE_S = 60.0

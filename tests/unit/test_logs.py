@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import structlog
 
+from mirrord.config.security import Secret
 from mirrord.jobs.blocking import blocking
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret
-from mirrord.shell import logs
+from mirrord.runtime import logs
 
 
 @pytest.fixture(autouse=True)

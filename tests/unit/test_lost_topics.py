@@ -6,9 +6,9 @@ import msgspec
 import pytest
 import structlog.testing
 
-from mirrord.model.assignment import LaneReport, ReplicatorReport
-from mirrord.model.facts import VerdictGiven
-from mirrord.shell.lane_waits import SEEN_TIMES, LaneWaits
+from mirrord.ledger.facts.core import VerdictGiven
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.supervision.lane_wait_log import SEEN_TIMES, LaneWaits
 from tests.fixtures.one_flow import Mirror, mirrors
 from tests.fixtures.supervision import eventually
 from tests.unit.test_orders import of_kind, running

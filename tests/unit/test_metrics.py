@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from mirrord.daemon.prometheus import samples
 from mirrord.model.metrics import BY_NAME, CATALOGUE, page
-from mirrord.shell.metrics import samples
 from tests.fixtures.full_status import FULL
 
 ROOT = Path(__file__).parents[2]

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.model.config import Config, FlowConfig, load_text
-from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.model.config_writer import conf_toml
+from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.mm2.flows import TOPICS_EXCLUDE
+from mirrord.config.mm2.property_table import BECOMES, OLD, SECURITY, SOURCE_CONSUMER, reason
+from mirrord.config.mm2.translate import translate
+from mirrord.config.schema import Config, FlowConfig, load_text
+from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
-from mirrord.model.mm2.flows import TOPICS_EXCLUDE
-from mirrord.model.mm2.names import BECOMES, OLD, SECURITY, SOURCE_CONSUMER, reason
-from mirrord.model.mm2.translate import translate
 
 HEAD = "clusters = eu, us\neu.bootstrap.servers = eu1:9092, eu2:9092\nus.bootstrap.servers = us1:9092\n"
 BASE = HEAD + "eu->us.enabled = true\n"

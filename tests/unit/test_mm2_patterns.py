@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.model.mm2.patterns import python_regex
+from mirrord.config.mm2.java_regex import python_regex
 
 NAMES = [
     "",

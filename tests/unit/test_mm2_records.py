@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.wire.errors import Malformed, Truncated, UnknownLayout, WireError
-from mirrord.wire.mm2_records import Checkpoint, Heartbeat, OffsetSync
+from mirrord.kafka.protocol.errors import Malformed, Truncated, UnknownLayout, WireError
+from mirrord.kafka.protocol.mm2_records import Checkpoint, Heartbeat, OffsetSync
 
 Kind = Heartbeat | Checkpoint | OffsetSync
 GOLDEN: dict[str, dict[str, str]] = json.loads((Path(__file__).parents[1] / "golden/mm2/records.json").read_text())

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.model.config import load_text
-from mirrord.model.config_writer import conf_toml
+from mirrord.config.mm2.translate import translate
+from mirrord.config.schema import load_text
+from mirrord.config.security import Secret, Security
+from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
-from mirrord.model.mm2.translate import translate
-from mirrord.model.security import Secret, Security
 
 HEAD = "clusters = eu, us\neu.bootstrap.servers = eu1:9092\nus.bootstrap.servers = us1:9092\neu->us.enabled = true\n"
 COMMON = "org.apache.kafka.common.security"

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.mm2_topics import mm2_steps, written_topics
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import EmitOn, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig
+from mirrord.config.flow_features import EmitOn, GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.mm2.rules.internal_topics import mm2_steps, written_topics
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
 

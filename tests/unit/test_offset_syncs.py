@@ -1,8 +1,8 @@
 """Which pairs of offsets are told: where runs begin, the last record at rest, nothing that is not acknowledged."""
 
-from mirrord.ledger.offset_syncs import MOST, Told, due_syncs
+from mirrord.ledger.facts.core import HoleFound, LaneHalted
+from mirrord.ledger.mm2_offset_pairs import MOST, Told, due_syncs
 from mirrord.ledger.state import LaneState
-from mirrord.model.facts import HoleFound, LaneHalted
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Run, Runs
 

@@ -5,18 +5,19 @@ from collections.abc import Sequence
 
 import pytest
 
-from mirrord.flow import intake
-from mirrord.flow.signals import Append, Chunk
-from mirrord.flow.state import Lane, Phase, Rebuild, Rebuilt
-from mirrord.model.facts import SourceRun, Verdict
+from mirrord.kafka.client.range_reader import ReadFailed, _scan
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.errors import Malformed
+from mirrord.kafka.protocol.fetch import FetchedPartition
+from mirrord.kafka.protocol.legacy_messages import GROUP_BYTES, NO_TIME, Group, group, is_old
+from mirrord.kafka.protocol.record_batch import HEADER, Header, intact
+from mirrord.ledger.facts.core import SourceRun, Verdict
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.shell.reading import ReadFailed, _scan  # pyright: ignore[reportPrivateUsage]
-from mirrord.shell.records import decode, rebuild
-from mirrord.wire.batch import HEADER, Header, intact
-from mirrord.wire.errors import Malformed
-from mirrord.wire.fetch import FetchedPartition
-from mirrord.wire.old_messages import GROUP_BYTES, NO_TIME, Group, group, is_old
+from mirrord.replication.host.batch_rebuild import rebuild
+from mirrord.replication.lane import intake
+from mirrord.replication.lane.signals import Append, Chunk
+from mirrord.replication.lane.state import Lane, Phase, Rebuild, Rebuilt
 from tests.fixtures.old_messages import Magic, Message, lz4_of_format_0, messages, with_checksum
 from tests.unit.test_rebuild import BASE, batch
 from tests.unit.test_rebuild import records as new_records

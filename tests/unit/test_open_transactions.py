@@ -7,16 +7,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrord.cli.tables import status_table
-from mirrord.flow.stable import StableEnd
-from mirrord.flow.state import Phase
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.producer_ids import ActiveProducer
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneId, TopicId
 from mirrord.model.status import OpenTransaction
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.open_transactions import OpenTransactions
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.primitives import Reader
-from mirrord.wire.producers import ActiveProducer
+from mirrord.replication.host.hanging_transactions import OpenTransactions
+from mirrord.replication.lane.source.last_stable_offset import StableEnd
+from mirrord.replication.lane.state import Phase
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.full_status import FULL
 

@@ -7,14 +7,15 @@ import msgspec
 import pytest
 
 from mirrord.cli import main as cli
-from mirrord.cli import ordering, quarantine
+from mirrord.cli import order_verbs
+from mirrord.cli.verbs import quarantine
+from mirrord.config.schema import Config
+from mirrord.ledger.facts.core import Holder
+from mirrord.ledger.standing_orders import Order, OrderAnswer
 from mirrord.ledger.state import FlowState
-from mirrord.model.config import Config
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import Holder
-from mirrord.model.orders import Order, OrderAnswer
-from mirrord.shell import asked_flows
-from mirrord.shell.observe import LedgerView
+from mirrord.operations import flow_lookup
+from mirrord.operations.status_report import LedgerView
 from tests.unit.test_cli import CONF
 
 
@@ -27,8 +28,8 @@ class Daemons:
         self.answer: OrderAnswer | Exception = OrderAnswer(
             flow="eu-us", done=("topic orders of eu-us is paused",), lanes=("orders-0",), notes=("one more thing",)
         )
-        monkeypatch.setattr(asked_flows, "read_ledgers", self.read)
-        monkeypatch.setattr(ordering, "give_order", self.give)
+        monkeypatch.setattr(flow_lookup, "read_ledgers", self.read)
+        monkeypatch.setattr(order_verbs, "give_order", self.give)
         monkeypatch.setattr(quarantine, "park", self.park)
         self.parked: int | Exception = 2
 
@@ -57,8 +58,8 @@ class Daemons:
 
 @pytest.fixture
 def daemons(monkeypatch: pytest.MonkeyPatch) -> Daemons:
-    monkeypatch.setattr(ordering.getpass, "getuser", lambda: "ada")
-    monkeypatch.setattr(ordering.socket, "gethostname", lambda: "host")
+    monkeypatch.setattr(order_verbs.getpass, "getuser", lambda: "ada")
+    monkeypatch.setattr(order_verbs.socket, "gethostname", lambda: "host")
     return Daemons(monkeypatch)
 
 

@@ -6,26 +6,21 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
+from mirrord.config.schema import ReplicatorsConfig
 from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import AnyFact
+from mirrord.ledger.facts.orders import CopyingPaused, CopyingResumed, HostDrained, HostRestored, LanePinned
 from mirrord.ledger.source_ends import SourcePartition
-from mirrord.model.config import ReplicatorsConfig
+from mirrord.ledger.standing_orders import Order, OrderAnswer, Verb
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import AnyFact
-from mirrord.model.order_facts import (
-    CopyingPaused,
-    CopyingResumed,
-    HostDrained,
-    HostRestored,
-    LanePinned,
-)
-from mirrord.model.orders import Order, OrderAnswer, Verb
 from mirrord.model.status import LaneStatus
-from mirrord.shell import fleet, flow_supervisor, prepared, source_ends
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.engine import ReplicatorUnsure
-from mirrord.shell.flow_supervisor import FlowSupervisor
-from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.orders import carry_out
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision import flow_supervisor, source_ends
+from mirrord.supervision.fleet import fleet, handoff_preparation
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
+from mirrord.supervision.flow_supervisor import FlowSupervisor
+from mirrord.supervision.order_execution import carry_out
 from tests.fixtures.supervision import FakeEngine, FakeReplicator, eventually
 from tests.unit.test_supervise import Mirror, hosted
 
@@ -213,7 +208,7 @@ async def test_who_gets_a_lane_is_told_before_it_leaves(mirror: Mirror, monkeypa
 async def test_a_lane_does_not_wait_for_who_cannot_prepare(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(prepared, "AHEAD_S", 0.1)
+    monkeypatch.setattr(handoff_preparation, "AHEAD_S", 0.1)
     flow, engine = await running(mirror)
     here = engine.replicators[home_of(flow, 0)]
     (there,) = (each for each in engine.alive if each is not here)

@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.flow.signals import AskOrigins, OriginsTold
-from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import (
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.ledger.facts.core import (
     AnyFact,
     FlowOpened,
     Holder,
@@ -19,12 +18,13 @@ from mirrord.model.facts import (
     Progress,
     TargetRun,
 )
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.provenance import Provenance
+from mirrord.replication.host.origin_lookup import Provenance
+from mirrord.replication.lane.signals import AskOrigins, OriginsTold
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.fake_pipe import as_any, until
 from tests.fixtures.supervision import FakeAdmin, FakeCluster
 

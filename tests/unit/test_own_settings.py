@@ -3,13 +3,13 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.own_settings import TWO_BROKERS, Wrong, few_replicas, ledger_findings, wrong_settings
-from mirrord.cluster.topics import Topic
-from mirrord.model.config import FlowConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.topic_admin import ClusterTopics
+from mirrord.kafka.rules.internal_topic_configs import TWO_BROKERS, Wrong, few_replicas, ledger_findings, wrong_settings
+from mirrord.kafka.rules.topic import Topic
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.shell.own_settings import OwnSettings, needed_settings
-from mirrord.shell.topics import ClusterTopics
+from mirrord.supervision.internal_topic_sync import OwnSettings, needed_settings
 from tests.fixtures.supervision import FakeCluster, FakeUpkeep
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders.*",))

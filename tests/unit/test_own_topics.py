@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.cluster.settings import TopicShape
+from mirrord.kafka.client.internal_topics import create, safe_shape
+from mirrord.kafka.client.topic_admin import TopicAdmin
+from mirrord.kafka.rules.topic import TopicShape
 from mirrord.model.errors import EnvironmentFault
-from mirrord.shell.own_topics import create, safe_shape
-from mirrord.shell.topics import TopicAdmin
 
 FORGETS = {"cleanup.policy": "delete"}
 LATER = {"message.timestamp.after.max.ms": "9"}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.flow.packing import SMALL_SHARE, Packer
+from mirrord.replication.lane.flow_control.request_packing import SMALL_SHARE, Packer
 
 Batch = tuple[str, int, int]
 

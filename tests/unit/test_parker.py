@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import pytest
 
-from mirrord.flow.letters import LettersTold, Park
-from mirrord.model.letters import Place
+from mirrord.ledger.facts.quarantine import BY_POLICY
 from mirrord.model.names import LaneId
-from mirrord.model.quarantine import BY_POLICY
-from mirrord.shell import parker
-from mirrord.shell.dead_letters import NotParked
-from mirrord.shell.parker import AT_ONCE, Parker
+from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.topic import NotParked
+from mirrord.replication.host import dead_letter_writer
+from mirrord.replication.host.dead_letter_writer import AT_ONCE, Parker
+from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ async def test_few_records_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPa
 
 
 async def _asked(letters: object, count: int, monkeypatch: pytest.MonkeyPatch) -> list[LettersTold]:
-    monkeypatch.setattr(parker, "DeadLetters", lambda *_: letters)
+    monkeypatch.setattr(dead_letter_writer, "DeadLetters", lambda *_: letters)
     setup: Any = SimpleNamespace(flow=None, source=None, target=None)
     told: list[LettersTold] = []
     lane = SimpleNamespace(source_topic="orders", partition=3, id=LaneId("lane"))

@@ -3,11 +3,33 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.parked import rule
-from mirrord.flow.compare import Record
-from mirrord.flow.cutting import without_left_out
-from mirrord.flow.lane import step
-from mirrord.flow.signals import (
+from mirrord.config.schema import OnReject
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER, Header
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import LaneHalted, LaneResumed, Verdict
+from mirrord.ledger.facts.quarantine import (
+    BY_POLICY,
+    KEPT,
+    Parked,
+    Quarantine,
+    Quarantined,
+    QuarantineReplayed,
+    QuarantineSkipped,
+    decide,
+    go_on,
+    lettered_from,
+    park,
+    waiting,
+)
+from mirrord.ledger.standing_orders import Order
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run
+from mirrord.replication.host.batch_rebuild import rebuild
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AppendFailed,
@@ -23,31 +45,10 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Cut, Lane, Phase, Rebuild
-from mirrord.model.config import OnReject
-from mirrord.model.errors import ConfigError
-from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneHalted, LaneResumed, Verdict
-from mirrord.model.names import LaneId
-from mirrord.model.orders import Order
-from mirrord.model.quarantine import (
-    BY_POLICY,
-    KEPT,
-    Parked,
-    Quarantine,
-    Quarantined,
-    QuarantineReplayed,
-    QuarantineSkipped,
-    decide,
-    go_on,
-    lettered_from,
-    park,
-    waiting,
-)
-from mirrord.model.runs import Run
-from mirrord.shell.records import decode, rebuild
-from mirrord.wire.batch import CODEC_MASK, HEADER, Header
-from mirrord.wire.errors import ErrorCode
+from mirrord.replication.lane.source.batch_splitting import without_left_out
+from mirrord.replication.lane.state import Cut, Lane, Phase, Rebuild
+from mirrord.replication.lane.step import step
+from mirrord.supervision.rules.quarantine_orders import rule
 from tests.unit.test_lane_answers import copying, in_flight
 from tests.unit.test_rebuild import BASE, batch
 

@@ -14,10 +14,17 @@ import pytest
 import trustme
 import uvloop
 
-from mirrord.shell.frames import BufferPool, Frame
-from mirrord.shell.pipe import DIRECT_BYTES, RECEIVE_BYTES, WAKE_BYTES, ConnectionLost, FramePipe, tune
-from mirrord.wire.apis import FETCH, METADATA
-from mirrord.wire.errors import Malformed, Oversize, Truncated
+from mirrord.kafka.client.receive_buffers import BufferPool, Frame
+from mirrord.kafka.client.request_pipeline import (
+    DIRECT_BYTES,
+    RECEIVE_BYTES,
+    WAKE_BYTES,
+    ConnectionLost,
+    FramePipe,
+    tune,
+)
+from mirrord.kafka.protocol.api_versions import FETCH, METADATA
+from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -16,9 +16,8 @@ import trustme
 from aiokafka.conn import AIOKafkaConnection
 from cryptography.hazmat.primitives import serialization as form
 
-from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret, Security
-from mirrord.shell.connections import (
+from mirrord.config.security import Secret, Security
+from mirrord.kafka.client.connection import (
     PRIVATE_NAMES,
     AuthenticationFailed,
     Connection,
@@ -27,12 +26,13 @@ from mirrord.shell.connections import (
     Unreachable,
     connect,
 )
-from mirrord.shell.credentials import client_options, tls_context
-from mirrord.shell.frames import BufferPool
-from mirrord.shell.handshake import tls_reason
-from mirrord.shell.pipe import ConnectionLost
-from mirrord.wire.apis import METADATA
-from mirrord.wire.errors import UnsupportedBroker
+from mirrord.kafka.client.credentials import client_options, tls_context
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.client.tls_diagnosis import tls_reason
+from mirrord.kafka.protocol.api_versions import METADATA
+from mirrord.kafka.protocol.errors import UnsupportedBroker
+from mirrord.model.errors import EnvironmentFault
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 PATIENT = ConnectionOptions(connect_timeout_s=60)

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
-from mirrord.model.config import ReplicatorsConfig
-from mirrord.model.facts import ConfigChanged
+from mirrord.config.schema import ReplicatorsConfig
+from mirrord.ledger.facts.core import ConfigChanged
 from mirrord.model.names import LaneId
-from mirrord.shell import flow_supervisor
-from mirrord.shell.flow_figures import FlowFigures
-from mirrord.shell.flow_supervisor import FlowSupervisor
+from mirrord.supervision import flow_supervisor
+from mirrord.supervision.flow_stats import FlowFigures
+from mirrord.supervision.flow_supervisor import FlowSupervisor
 from tests.fixtures.supervision import FakeEngine, eventually
 from tests.unit.test_supervise import Mirror, hosted
 

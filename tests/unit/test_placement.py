@@ -3,9 +3,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.placement import Room, Weights, moves, place, replicators_wanted
-from mirrord.model.config import ReplicatorsConfig
+from mirrord.config.schema import ReplicatorsConfig
 from mirrord.model.names import LaneId
+from mirrord.supervision.rules.placement import Room, Weights, moves, place, replicators_wanted
 
 AUTO_OR_COUNT = st.just("auto") | st.integers(1, 50)
 

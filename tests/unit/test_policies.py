@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import HeartbeatsConfig
+from mirrord.config.flow_features import HeartbeatsConfig
+from mirrord.config.schema import FlowConfig
 from mirrord.model.errors import ConfigError
 from policies.flows import selection_of
 from policies.naming import IdentityNaming, Naming, PrefixNaming, naming

@@ -6,23 +6,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.cluster.acls import plan_acls
-from mirrord.cluster.hazards import topic_hazards
-from mirrord.cluster.settings import plan_settings
-from mirrord.cluster.topic_list import topic_lines
+from mirrord.config.changes import compare
+from mirrord.config.flow_features import SyncConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, load
+from mirrord.config.security import Security
+from mirrord.daemon.daemon import Supervisor
+from mirrord.kafka.protocol.configs import Setting
+from mirrord.ledger.store.memory_log import MemoryLedger
 from mirrord.model.acls import AclRule
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, load
-from mirrord.model.config_changes import compare
-from mirrord.model.config_features import SyncConfig
 from mirrord.model.errors import EnvironmentFault, PolicyFault
 from mirrord.model.names import ClusterId
-from mirrord.model.security import Security
-from mirrord.shell.claims import Claims
-from mirrord.shell.discovery import Discovery
-from mirrord.shell.ledger_memory import MemoryLedger
-from mirrord.shell.supervise import Supervisor
-from mirrord.shell.upkeep import Upkeep
-from mirrord.wire.configs import Setting
+from mirrord.supervision.sync_loops import Upkeep
+from mirrord.topics.discovery import Discovery
+from mirrord.topics.rules.acls import plan_acls
+from mirrord.topics.rules.hazards import topic_hazards
+from mirrord.topics.rules.topic_configs import plan_settings
+from mirrord.topics.rules.topic_list import topic_lines
+from mirrord.topics.topic_claims import Claims
 from policies import flows
 from policies.acls import TopicNames, acl_policy
 from policies.contracts import NamingPolicy, PropertyPolicy, SelectionPolicy

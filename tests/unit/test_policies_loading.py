@@ -10,8 +10,8 @@ import pytest
 
 import mirrord.cli.main as cli
 from mirrord.cli.arguments import load_conf
-from mirrord.model.config import Config, load_text
-from mirrord.model.config_writer import conf_toml
+from mirrord.config.schema import Config, load_text
+from mirrord.config.writer import conf_toml
 from mirrord.model.errors import ConfigError
 from policies import flows
 from policies.flows import LOADING, naming_of, policy_faults

@@ -6,17 +6,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from mirrord.cluster.rights import CODES
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig
+from mirrord.config.security import Secret, Security
+from mirrord.kafka.client.connection import AuthenticationFailed
+from mirrord.ledger.facts.core import FlowOpened, Holder, LaneOpened, LeaseTaken
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import FlowOpened, Holder, LaneOpened, LeaseTaken
 from mirrord.model.names import ClusterId, LaneKey, TopicId
-from mirrord.model.security import Secret, Security
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.connections import AuthenticationFailed
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.preflight import check_start
+from mirrord.operations.preflight import check_start
+from mirrord.operations.rules.required_acls import CODES
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 
 FLOW = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from mirrord.model.assignment import LaneAssignment
+from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
 from mirrord.model.errors import EnvironmentFault
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.shell import prepared
-from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.prepared import SOURCE, TARGET, prepare
+from mirrord.replication.host import lane_preparation
+from mirrord.replication.host.lane_preparation import SOURCE, TARGET, prepare
+from mirrord.replication.lane.assignment import LaneAssignment
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 
@@ -74,7 +74,7 @@ async def test_a_broker_that_is_away_is_for_the_lane_to_tell() -> None:
 
 
 async def test_a_lane_that_never_comes_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "KEPT_S", 0.01)
+    monkeypatch.setattr(lane_preparation, "KEPT_S", 0.01)
     source, target = View(1), View(2)
     await prepare(as_any(source), as_any(target), [LANE])
     await eventually(lambda: not source.watched and not target.watched)

@@ -5,12 +5,23 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from mirrord.cluster import probe
-from mirrord.cluster.probe import RECORDS, STEPS, Answer, Judgement, Observed, Step, Stored, guarantee, judge, mode
-from mirrord.model.facts import TargetProbed
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.ledger.facts.core import TargetProbed
 from mirrord.model.names import ClusterId
-from mirrord.shell.probe import fingerprint
-from mirrord.wire.errors import ErrorCode
+from mirrord.supervision.broker_probe import fingerprint
+from mirrord.supervision.rules import broker_probe
+from mirrord.supervision.rules.broker_probe import (
+    RECORDS,
+    STEPS,
+    Answer,
+    Judgement,
+    Observed,
+    Step,
+    Stored,
+    guarantee,
+    judge,
+    mode,
+)
 
 START = 100
 OLD = len(STEPS) - 1
@@ -117,11 +128,11 @@ def test_an_older_broker_may_say_duplicate() -> None:
 @pytest.mark.parametrize(
     ("changes", "rule"),
     [
-        ({"last_sequences": None}, probe.TELLS),
-        ({"last_sequences": {0: 5, 1: 5_000_002}}, probe.TELLS),
-        ({"last_sequences": {0: 5, 1: 5_000_002, 2: 14, 3: 2}}, probe.TELLS),
-        ({"end": START}, probe.ENDS),
-        ({"stored": ()}, probe.KEEPS),
+        ({"last_sequences": None}, broker_probe.TELLS),
+        ({"last_sequences": {0: 5, 1: 5_000_002}}, broker_probe.TELLS),
+        ({"last_sequences": {0: 5, 1: 5_000_002, 2: 14, 3: 2}}, broker_probe.TELLS),
+        ({"end": START}, broker_probe.ENDS),
+        ({"stored": ()}, broker_probe.KEEPS),
     ],
 )
 def test_what_is_told_and_stored_wrongly_is_named(changes: dict[str, object], rule: str) -> None:
@@ -131,7 +142,7 @@ def test_what_is_told_and_stored_wrongly_is_named(changes: dict[str, object], ru
 def test_lost_producers_and_sequences_are_named() -> None:
     for wrong in ({"epoch": 1}, {"sequence": 0}, {"records": RECORDS + 1}):
         stored = [each._replace(**wrong) if at == 4 else each for at, each in enumerate(kept().stored)]
-        assert broken(judge(msgspec.structs.replace(kept(), stored=stored))) == [probe.KEEPS]
+        assert broken(judge(msgspec.structs.replace(kept(), stored=stored))) == [broker_probe.KEEPS]
 
 
 def test_what_is_allowed_is_remarked() -> None:
@@ -164,7 +175,7 @@ def test_records_of_somebody_else_leave_it_open() -> None:
 
 
 def test_the_steps_need_no_more_producers_than_are_asked_for() -> None:
-    assert {step.producer for step in STEPS} == set(range(probe.PRODUCERS))
+    assert {step.producer for step in STEPS} == set(range(broker_probe.PRODUCERS))
     taken = [step for step in STEPS if step.fate == "taken"]
     assert _of(taken, 2)[-1].sequence - _of(taken, 2)[1].sequence == 4 * RECORDS, "five batches behind the first"
 

@@ -5,15 +5,15 @@ from collections.abc import Mapping
 
 import pytest
 
-from mirrord.flow.resume import remembers
-from mirrord.flow.signals import ProducerEntry
-from mirrord.flow.state import Limits
-from mirrord.model.config import ClusterConfig
-from mirrord.model.security import Security
-from mirrord.shell import producer_expiry as module
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.connections import Unreachable
-from mirrord.shell.producer_expiry import NOT_TOLD, ProducerExpiry
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client import producer_expiry as module
+from mirrord.kafka.client.connection import Unreachable
+from mirrord.kafka.client.producer_expiry import NOT_TOLD, ProducerExpiry
+from mirrord.replication.lane.signals import ProducerEntry
+from mirrord.replication.lane.state import Limits
+from mirrord.replication.lane.target.evidence import remembers
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.fake_pipe import until
 from tests.unit.test_lane_epochs import idle
 

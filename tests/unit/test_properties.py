@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrord.config.java_properties import decode, parse, split_list
 from mirrord.model.errors import ConfigError
-from mirrord.model.properties import decode, parse, split_list
 
 JAVA = """
 import java.io.*; import java.nio.file.*; import java.util.*; import java.nio.charset.StandardCharsets;

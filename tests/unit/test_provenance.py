@@ -1,9 +1,9 @@
 """Which batches of the source are copies: the hint of the header, and what decides."""
 
-from mirrord.flow.provenance import Origin, Origins
-from mirrord.flow.signals import Writer
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, HeaderTuple
 from mirrord.model.runs import Run, Runs
-from mirrord.wire.batch import TRANSACTIONAL, HeaderTuple
+from mirrord.replication.lane.signals import Writer
+from mirrord.replication.lane.source.loop_detection import Origin, Origins
 
 ID = 700
 

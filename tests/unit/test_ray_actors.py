@@ -12,10 +12,10 @@ from ray.exceptions import RayError
 from actors import handles, replicator, supervisor
 from actors.replicator import ReplicatorActor
 from actors.supervisor import SupervisorActor
-from mirrord.model.assignment import Parting
-from mirrord.model.facts import Progress
+from mirrord.ledger.facts.core import Progress
 from mirrord.model.names import LaneId
-from mirrord.shell.engine import ReplicatorUnsure
+from mirrord.replication.lane.assignment import Parting
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from tests.fixtures.fake_pipe import as_any
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from actors import daemon
 from actors.daemon import RayDaemon
-from mirrord.model.config import RayConfig
-from mirrord.shell.engine import ReplicatorUnsure
+from mirrord.config.schema import RayConfig
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from mirrord.flow.compare import Record
-from mirrord.flow.state import Rebuild, Rebuilt
-from mirrord.shell.records import decode, rebuild
-from mirrord.wire.batch import HEADER, LOG_APPEND_TIME, Header, intact
-from mirrord.wire.crc32c import checksum
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, intact
+from mirrord.replication.host.batch_rebuild import rebuild
+from mirrord.replication.lane.state import Rebuild, Rebuilt
 
 BASE = 1_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

@@ -5,10 +5,29 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from mirrord.flow import rebuilding
-from mirrord.flow.lane import step
-from mirrord.flow.reading import walk
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import (
+    AnyFact,
+    Entry,
+    HoleFound,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseTaken,
+    MapRebuilt,
+    Progress,
+    SourceRun,
+    TakeoverChecked,
+    TargetRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.ledger.fold import fold
+from mirrord.ledger.offset_map import Copied, LaneMap
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.runs import Run
+from mirrord.replication.lane import rebuilding
+from mirrord.replication.lane.signals import (
     Append,
     AppendFailed,
     AskCheck,
@@ -34,29 +53,10 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.flow.walked import Log
-from mirrord.ledger.fold import fold
-from mirrord.ledger.state import FlowState, LaneState
-from mirrord.ledger.translation import Copied, LaneMap
-from mirrord.model.facts import (
-    AnyFact,
-    Entry,
-    HoleFound,
-    LaneHalted,
-    LaneOpened,
-    LaneResumed,
-    LaneTaken,
-    LeaseTaken,
-    MapRebuilt,
-    Progress,
-    SourceRun,
-    TakeoverChecked,
-    TargetRun,
-    Verdict,
-    VerdictGiven,
-)
-from mirrord.model.runs import Run
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target.scan_result import Log
+from mirrord.replication.lane.target.target_scan import walk
 from tests.fixtures.ledger import FLOW, HOLDER, lane_id
 from tests.sim import toy
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.placement import Weights
-from mirrord.cluster.reconcile import (
+from mirrord.config.schema import ReplicatorsConfig
+from mirrord.model.names import LaneId
+from mirrord.supervision.rules.placement import Weights
+from mirrord.supervision.rules.reconcile import (
     LANES_AT_ONCE,
     MOVES_AT_ONCE,
     QUIET_AT_ONCE,
@@ -26,8 +28,6 @@ from mirrord.cluster.reconcile import (
     reconcile,
     takers,
 )
-from mirrord.model.config import ReplicatorsConfig
-from mirrord.model.names import LaneId
 
 
 def lane_ids(count: int, first: int = 0) -> list[LaneId]:

@@ -4,8 +4,8 @@ from collections import Counter
 
 import msgspec
 
-from mirrord.cluster.reconcile import MOVES_AT_ONCE, Assign, Release, StartReplicator
-from mirrord.model.config import ReplicatorsConfig
+from mirrord.config.schema import ReplicatorsConfig
+from mirrord.supervision.rules.reconcile import MOVES_AT_ONCE, Assign, Release, StartReplicator
 from tests.unit.test_reconcile import World, world
 
 

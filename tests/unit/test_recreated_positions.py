@@ -3,14 +3,14 @@
 from types import SimpleNamespace
 from typing import Any
 
+from mirrord.config.flow_features import Mm2RecordsConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.groups.position_map import Atlas, Lanes, Position
+from mirrord.kafka.protocol.mm2_records import OffsetSync
+from mirrord.ledger.facts.core import Progress
 from mirrord.ledger.state import FlowState, LaneState
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import Mm2RecordsConfig
-from mirrord.model.facts import Progress
+from mirrord.mm2.offset_syncs import OffsetSyncs
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.shell.group_map import Atlas, Lanes, Position
-from mirrord.shell.offset_syncs import OffsetSyncs
-from mirrord.wire.mm2_records import OffsetSync
 from tests.fixtures.fake_pipe import as_any
 
 FORMER, NOW, COPY = TopicId("A" * 22), TopicId("B" * 21 + "A"), TopicId("C" * 21 + "A")

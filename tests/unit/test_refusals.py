@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.refusals import TopicPair, refusals
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import SyncConfig
+from mirrord.config.flow_features import SyncConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.topics.rules.incompatible_configs import TopicPair, refusals
 
 FULL = FlowConfig(name="eu-us", source="eu", target="us", topics=("orders",))
 FLOW = msgspec.structs.replace(FULL, sync=SyncConfig(configs=False))

@@ -2,11 +2,20 @@
 
 import pytest
 
-from mirrord.flow.located import Located
-from mirrord.flow.relocate import Original, Range, Standing, Unplaced, covered_below, is_open, locate, search_range
-from mirrord.model.facts import HoleFound
+from mirrord.ledger.facts.core import HoleFound
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.target.batch_relocation import (
+    Original,
+    Range,
+    Standing,
+    Unplaced,
+    covered_below,
+    is_open,
+    locate,
+    search_range,
+)
+from mirrord.replication.lane.target.relocation_result import Located
 from tests.unit.test_lane_answers import Record
 
 

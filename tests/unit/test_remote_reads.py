@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 
-from mirrord.flow.signals import FetchFrom
+from mirrord.kafka.client import range_reader
+from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.protocol.api_versions import LIST_LOCAL_OFFSETS, choose
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position
 from mirrord.model.names import TopicId
-from mirrord.shell import reading, remote_reads
-from mirrord.shell.asks import Asks
-from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.reading import ReadBatch, ReadFailed, Stretches
-from mirrord.shell.source import HOT_WAIT_MS
-from mirrord.shell.tap import Tap
-from mirrord.wire.apis import LIST_LOCAL_OFFSETS, choose
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.fetch import FetchedPartition, FetchLimits, Position
+from mirrord.replication.host.fetcher import HOT_WAIT_MS
+from mirrord.replication.host.flow_control import remote_reads
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.signals import FetchFrom
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, settle
 
@@ -160,7 +161,7 @@ async def test_a_lane_that_falls_behind_into_remote_storage_is_noticed_by_a_late
 ) -> None:
     tap = rig.tap(0)
     await fall_behind(rig, tap, monkeypatch)
-    monkeypatch.setattr("mirrord.shell.source.SLOW_S", -1.0)
+    monkeypatch.setattr("mirrord.replication.host.fetcher.SLOW_S", -1.0)
     rig.asks.local_told = (0, 100)
     rig.hot.answer(fetched(TOPIC, (0, 0, 200, RECORDS)))
     await rig.want(tap, 7)
@@ -242,8 +243,8 @@ class Log:
         view = FakeView()
         self.stretches: Any = Stretches(as_any(view), 0.2)
         self.stretches._fetch = self._fetch
-        monkeypatch.setattr(reading, "local_start", self._local_start)
-        monkeypatch.setattr(reading, "_scan", self._scan)
+        monkeypatch.setattr(range_reader, "local_start", self._local_start)
+        monkeypatch.setattr(range_reader, "_scan", self._scan)
 
     async def _local_start(self, _view: object, _partition: PartitionId) -> int:
         return self.local
@@ -280,7 +281,7 @@ async def test_a_stretch_has_more_patience_with_remote_storage(monkeypatch: pyte
     with pytest.raises(ReadFailed) as failed:
         await log.read()
     assert failed.value.error == ErrorCode.KAFKA_STORAGE_ERROR
-    assert asyncio.get_running_loop().time() - began > 0.2 * reading.REMOTE_PATIENCE
+    assert asyncio.get_running_loop().time() - began > 0.2 * range_reader.REMOTE_PATIENCE
 
 
 async def test_a_stretch_without_its_end_fails_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,5 +298,5 @@ async def test_a_stretch_of_a_broker_that_cannot_tell_waits_longer(monkeypatch: 
     async def nothing(_view: object, _partition: PartitionId) -> int:
         return -1
 
-    monkeypatch.setattr(reading, "local_start", nothing)
+    monkeypatch.setattr(range_reader, "local_start", nothing)
     assert await log.read() == list(range(10))

@@ -4,22 +4,23 @@ from collections.abc import Iterable
 
 import pytest
 
+from mirrord.audit import repair as repair_module
+from mirrord.audit import repair_receipts
+from mirrord.audit.repair import Damage, Repair
+from mirrord.config.schema import FlowConfig, load_text
 from mirrord.ledger.codec import encode_entry
+from mirrord.ledger.facts.audit import RangeRepaired
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import LaneTaken, LeaseReleased, LeaseTaken, SourceRun
 from mirrord.ledger.state import LaneState
-from mirrord.model.audit_facts import RangeRepaired
-from mirrord.model.config import FlowConfig, load_text
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneTaken, LeaseReleased, LeaseTaken, SourceRun
-from mirrord.model.letters import Place
 from mirrord.model.names import TopicPartition
 from mirrord.model.runs import Run
-from mirrord.shell import repair_receipts, repairing
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.dead_letters import Lying
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.repairing import Damage, Repair
+from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.topic import Lying
+from mirrord.runtime.clock import SystemClock
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 LANE = lane_id(0)
@@ -77,10 +78,10 @@ class World:
         self.memory = MemoryLedger(entries=[encode_entry(each) for each in told])
         self.topic = Topic()
         self.source_start = 0
-        monkeypatch.setattr(repairing, "ClusterAccess", lambda *_: self)
+        monkeypatch.setattr(repair_module, "ClusterAccess", lambda *_: self)
         monkeypatch.setattr(repair_receipts, "ClusterAccess", lambda *_: self)
-        monkeypatch.setattr(repairing, "log_offsets", self.starts)
-        monkeypatch.setattr(repairing, "DeadLetters", lambda *_: self.topic)
+        monkeypatch.setattr(repair_module, "log_offsets", self.starts)
+        monkeypatch.setattr(repair_module, "DeadLetters", lambda *_: self.topic)
 
     def ledger(self, flow: FlowConfig) -> LedgerStore:
         assert flow.name == "eu-us"
@@ -91,7 +92,7 @@ class World:
         return dict.fromkeys(places, self.source_start)
 
     async def repair(self, origin: Origin | None, *found: Damage) -> tuple[list[Repair], list[str]]:
-        return await repairing.repair(load_text(CONF, "conf.toml"), found, origin)
+        return await repair_module.repair(load_text(CONF, "conf.toml"), found, origin)
 
     async def told(self) -> tuple[RangeRepaired, ...]:
         return (await self.lane()).repaired

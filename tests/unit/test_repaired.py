@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from mirrord.audit.model import Compared, Difference, Explained, RangeResult
-from mirrord.audit.repaired import with_repairs
+from mirrord.audit.rules.repaired import with_repairs
+from mirrord.audit.rules.results import Compared, Difference, Explained, RangeResult
+from mirrord.ledger.facts.audit import RangeRepaired, RepairedKind
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import LaneTaken, LeaseReleased, LeaseTaken, SourceRun, Verdict
 from mirrord.ledger.fold import fold
-from mirrord.ledger.proof import REPAIRED_KEPT, Repaired, repaired_at, with_repair
+from mirrord.ledger.proven_ranges import REPAIRED_KEPT, Repaired, repaired_at, with_repair
 from mirrord.ledger.state import FlowState
-from mirrord.model.audit_facts import RangeRepaired, RepairedKind
-from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneTaken, LeaseReleased, LeaseTaken, SourceRun, Verdict
 from mirrord.model.runs import Run
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.audit.model import Compared, Difference, RangeResult
+from mirrord.audit.repair import Damage, damages
+from mirrord.audit.result_files import RangeKey
+from mirrord.audit.rules.results import Compared, Difference, RangeResult
 from mirrord.cli.main import main
 from mirrord.model.names import LaneId
-from mirrord.shell.audit_results import RangeKey
-from mirrord.shell.repairing import Damage, damages
 
 LANE = LaneId("lane")
 

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from mirrord.lab.leash import leashed
+from mirrord.runtime.leash import leashed
 
 CHILD = """
 import asyncio, sys
-from mirrord.shell.pipe import tune
+from mirrord.kafka.client.request_pipeline import tune
 
 async def main():
     transport, _ = await asyncio.get_running_loop().create_connection(asyncio.Protocol, "127.0.0.1", int(sys.argv[1]))

@@ -3,19 +3,30 @@
 import pytest
 from msgspec.structs import replace
 
-from mirrord.flow import intake, missing, rewinding
-from mirrord.flow.ahead import planned
-from mirrord.flow.lane import step
-from mirrord.flow.reading import ordinal_at, ordinal_before
-from mirrord.flow.signals import Answer, Append, AskEnd, AskScan, Effects, EndTold, ProducersTold, Start, VisibleTold
-from mirrord.flow.state import Lane, Mark, Phase
-from mirrord.flow.superseded import SupersededTold
 from mirrord.ledger.codec import decode_state, encode_state
-from mirrord.ledger.records import LedgerMark, state_key
+from mirrord.ledger.facts.core import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
 from mirrord.ledger.snapshot import Kept, Read, restore, snapshots
-from mirrord.model.facts import HoleFound, LaneTaken, Progress, Rewound, SourceRun, TargetRun, Verdict
+from mirrord.ledger.state_records import LedgerMark, state_key
 from mirrord.model.names import TopicId
 from mirrord.model.runs import Run
+from mirrord.replication.lane import intake
+from mirrord.replication.lane.signals import (
+    Answer,
+    Append,
+    AskEnd,
+    AskScan,
+    Effects,
+    EndTold,
+    ProducersTold,
+    Start,
+    VisibleTold,
+)
+from mirrord.replication.lane.source.declared_runs import planned
+from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.step import step
+from mirrord.replication.lane.target import mark_rewind, missing_ordinals
+from mirrord.replication.lane.target.superseded_records import SupersededTold
+from mirrord.replication.lane.target.target_scan import ordinal_at, ordinal_before
 from tests.sim import toy
 from tests.unit.test_lane_answers import in_flight
 from tests.unit.test_rebuilding import LANE, Play
@@ -50,7 +61,7 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
     play.bind(effects)
     play.begin("third")
     assert play.lane.mark == Mark(6, 10, 3)
-    assert missing.known_until(play.lane) == 6
+    assert missing_ordinals.known_until(play.lane) == 6
     assert play.lane.trusted == 6
 
 
@@ -67,34 +78,34 @@ def test_a_mark_from_before_does_not_count_for_what_was_never_copied(play: Play)
 )
 def test_which_mark_counts(play: Play, progress: Progress, mark: Mark, reached: int) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
-    assert rewinding.counts(progress, play.record) == (mark, reached)
+    assert mark_rewind.counts(progress, play.record) == (mark, reached)
 
 
 def test_of_several_the_lowest_counts(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 10),), rewound=ANEW))
     play.fold(SourceRun(LANE, 2, (Run(8, 20),), rewound=Rewound(8, 7, 12, 4)))
-    assert rewinding.counts(mark_of(2, 10, 0), play.record) == (Mark(6, 6, 3), 6)
-    assert rewinding.counts(mark_of(2, 10, 1), play.record) == (Mark(7, 12, 4), 8)
+    assert mark_rewind.counts(mark_of(2, 10, 0), play.record) == (Mark(6, 6, 3), 6)
+    assert mark_rewind.counts(mark_of(2, 10, 1), play.record) == (Mark(7, 12, 4), 8)
 
 
 def test_what_keeps_its_meaning_is_still_known(play: Play) -> None:
     """Ordinals 6 to 9 are told once more as they were, and 10 anew."""
     runs = (Run(6, 6),)
-    assert rewinding.tell(play.lane, runs, Mark(6, 6, 3)) is None
-    assert missing.known_until(play.lane) == 10
-    assert rewinding.tell(play.lane, (Run(6, 6), Run(8, 12)), Mark(6, 6, 3)) == Rewound(8, 6, 6, 3)
+    assert mark_rewind.tell(play.lane, runs, Mark(6, 6, 3)) is None
+    assert missing_ordinals.known_until(play.lane) == 10
+    assert mark_rewind.tell(play.lane, (Run(6, 6), Run(8, 12)), Mark(6, 6, 3)) == Rewound(8, 6, 6, 3)
     play.lane.mark = Mark(6, 6, 3)
-    assert missing.known_until(play.lane) == 8
+    assert missing_ordinals.known_until(play.lane) == 8
 
 
 def test_a_run_that_is_no_longer_told_changes_the_meaning_too(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(9, 15),)))
-    assert rewinding.tell(play.lane, (Run(6, 6),), Mark(6, 6, 3)) == Rewound(9, 6, 6, 3)
+    assert mark_rewind.tell(play.lane, (Run(6, 6),), Mark(6, 6, 3)) == Rewound(9, 6, 6, 3)
 
 
 def test_what_a_first_holder_tells_concerns_no_mark() -> None:
     lane = Lane(LANE, "orders", "eu.orders", 0, "p", True, toy.rebuild)
-    assert rewinding.tell(lane, (Run(0, 0),), Mark(0, 0)) is None
+    assert mark_rewind.tell(lane, (Run(0, 0),), Mark(0, 0)) is None
 
 
 def test_no_ordinal_stands_in_a_hole(play: Play) -> None:
@@ -176,7 +187,7 @@ def test_what_is_left_out_of_a_plan_is_not_planned_any_more(play: Play) -> None:
     play.fold(HoleFound(LANE, 2, 7, 6, 8, 10), SourceRun(LANE, 2, (Run(8, 4), Run(10, 12))))
     play.fold(SourceRun(LANE, 2, (Run(8, 5), Run(9, 12))))
     play.lane.mark, play.lane.acknowledged = Mark(9, 9, 1), ()
-    assert missing.lost_ordinals(play.lane, 8) == ((8, 8),)
+    assert missing_ordinals.lost_ordinals(play.lane, 8) == ((8, 8),)
     assert planned(play.record, 8) == [Run(9, 12)]
     play.fold(SourceRun(LANE, 2, (Run(10, 14),)))
     assert planned(play.record, 9) == []  # records between 12 and 14 may go without anybody having promised them

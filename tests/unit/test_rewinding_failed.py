@@ -2,13 +2,13 @@
 
 import pytest
 
-from mirrord.flow import missing
-from mirrord.flow.report import progress
-from mirrord.flow.signals import Append, AppendFailed, Bound, Wake, Woken
-from mirrord.flow.state import Mark
-from mirrord.flow.superseded import SupersededTold
-from mirrord.model.facts import SourceRun, TargetRun
+from mirrord.ledger.facts.core import SourceRun, TargetRun
 from mirrord.model.runs import Run
+from mirrord.replication.lane.lane_report import progress
+from mirrord.replication.lane.signals import Append, AppendFailed, Bound, Wake, Woken
+from mirrord.replication.lane.state import Mark
+from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.superseded_records import SupersededTold
 from tests.unit.test_rebuilding import LANE, Play
 from tests.unit.test_superseded import looked_up
 
@@ -40,7 +40,7 @@ def taken_again(play: Play, append: Append) -> None:
 def test_what_the_ledger_did_not_take_is_looked_up_again(play: Play) -> None:
     """Otherwise the lost records would be put over the newer ones."""
     taken_again(play, planned(play))
-    assert (play.lane.mark, missing.known_until(play.lane)) == (Mark(10, 10, 1), 10)
+    assert (play.lane.mark, missing_ordinals.known_until(play.lane)) == (Mark(10, 10, 1), 10)
     asked = looked_up(play, 6, 10, (), ((6, 10),))
     assert [(each.kind, each.first, each.last) for each in asked.missing] == [("lost", 6, 9)]
 
@@ -49,7 +49,7 @@ def test_what_the_ledger_did_take_counts(play: Play) -> None:
     append = planned(play)
     play.fold(*append.facts)
     taken_again(play, append)
-    assert (play.lane.mark, missing.known_until(play.lane)) == (Mark(6, 10, 3), 6)
+    assert (play.lane.mark, missing_ordinals.known_until(play.lane)) == (Mark(6, 10, 3), 6)
 
 
 def test_the_lower_mark_is_not_saved_before_the_ledger_has_the_plan(play: Play) -> None:

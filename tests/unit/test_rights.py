@@ -5,8 +5,14 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from mirrord.cluster.releases import like_release
-from mirrord.cluster.rights import (
+from mirrord.config.flow_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
+from mirrord.config.schema import FlowConfig, OnReject
+from mirrord.kafka.rules.broker_version import like_release
+from mirrord.kafka.rules.topic import Topic
+from mirrord.model.findings import Severity
+from mirrord.model.names import ClusterId, TopicId
+from mirrord.operations.granted_acls import see_rights
+from mirrord.operations.rules.required_acls import (
     CODES,
     LeftByMm2,
     Need,
@@ -16,12 +22,7 @@ from mirrord.cluster.rights import (
     flows_into_target,
     needed_rights,
 )
-from mirrord.cluster.topics import Topic, TopicsPlan, plan_topics
-from mirrord.model.config import FlowConfig, OnReject
-from mirrord.model.config_features import GroupsConfig, HeartbeatsConfig, Mm2RecordsConfig, SyncConfig
-from mirrord.model.findings import Severity
-from mirrord.model.names import ClusterId, TopicId
-from mirrord.shell.rights import see_rights
+from mirrord.topics.rules.topic_plan import TopicsPlan, plan_topics
 from policies.naming import naming
 from tests.fixtures.supervision import EVERYTHING, FakeAdmin, FakeCluster
 

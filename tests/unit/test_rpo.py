@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirrord.cluster.rpo import NOT_LOOKED, rpo_status
 from mirrord.model.status import FlowState, LaneStatus
+from mirrord.supervision.rules.rpo import NOT_LOOKED, rpo_status
 
 
 def lanes(*lags_s: float | None) -> list[LaneStatus]:

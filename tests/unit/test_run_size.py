@@ -7,9 +7,9 @@ import tracemalloc
 import pytest
 
 from mirrord.ledger.codec import encode_state
-from mirrord.ledger.records import LedgerMark
 from mirrord.ledger.snapshot import Kept, snapshots
 from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.state_records import LedgerMark
 from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.model.config_providers import Providers
+from mirrord.config.property_providers import Providers
+from mirrord.config.security import Secret
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret
 
 
 def test_an_environment_variable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,34 @@ import json
 import pytest
 
 from mirrord.cli import main as cli
-from mirrord.cluster.seeking import rule
-from mirrord.cluster.wishes import Decision, FlowView, decide, find
-from mirrord.flow.lane import step
-from mirrord.flow.seeking import left_out
-from mirrord.flow.signals import (
+from mirrord.config.schema import Config
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import AnyFact, LaneResumed, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
+from mirrord.ledger.facts.quarantine import Parked
+from mirrord.ledger.facts.seeks import (
+    KEPT,
+    LaneSought,
+    Seek,
+    SeekDone,
+    Seeks,
+    Standing,
+    cut,
+    done,
+    passed_ranges,
+    sought,
+)
+from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.standing_orders import Order, Orders
+from mirrord.ledger.state import FlowState
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import TopicPartition
+from mirrord.model.runs import Run
+from mirrord.operations import flow_lookup, seek_plan
+from mirrord.operations.status_report import LedgerView
+from mirrord.replication.lane.seek import left_out
+from mirrord.replication.lane.signals import (
     Answer,
     Append,
     AskEnd,
@@ -23,22 +46,10 @@ from mirrord.flow.signals import (
     Wake,
     Woken,
 )
-from mirrord.flow.state import Lane, Phase
-from mirrord.ledger.fold import fold
-from mirrord.ledger.gaps import Gaps
-from mirrord.ledger.state import FlowState
-from mirrord.model.config import Config
-from mirrord.model.errors import ConfigError
-from mirrord.model.fact import Origin
-from mirrord.model.facts import AnyFact, LaneResumed, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict
-from mirrord.model.names import TopicPartition
-from mirrord.model.orders import Order, Orders
-from mirrord.model.quarantine import Parked
-from mirrord.model.runs import Run
-from mirrord.model.seeking import KEPT, LaneSought, Seek, SeekDone, Seeks, Standing, cut, done, passed_ranges, sought
-from mirrord.shell import asked_flows, seek_plan
-from mirrord.shell.observe import LedgerView
-from mirrord.wire.errors import ErrorCode
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import step
+from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
+from mirrord.supervision.rules.seek_orders import rule
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 from tests.unit.test_lane_answers import Record, chunk, copying, in_flight
 from tests.unit.test_order_verbs import Daemons, conf, daemons
@@ -249,7 +260,7 @@ def known(daemons: Daemons, monkeypatch: pytest.MonkeyPatch) -> Daemons:
     async def at(_: object, partitions: list[TopicPartition], time_ms: int) -> dict[TopicPartition, object]:
         return dict.fromkeys(partitions, (222, time_ms) if time_ms < 2000 else None)
 
-    monkeypatch.setattr(asked_flows, "read_ledgers", read)
+    monkeypatch.setattr(flow_lookup, "read_ledgers", read)
     monkeypatch.setattr(seek_plan, "log_offsets", offsets)
     monkeypatch.setattr(seek_plan, "offsets_at", at)
     return daemons

@@ -4,21 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.settings import (
-    BROKER_DEFAULT,
+from mirrord.config.flow_features import UNWANTED_CONFIGS
+from mirrord.kafka.protocol.configs import Setting
+from mirrord.kafka.rules.topic import BROKER_DEFAULT, Topic, capped
+from mirrord.ledger.facts.core import ConfigChange
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import TopicId
+from mirrord.topics.rules.topic_configs import (
     SettingsPlan,
-    capped,
     fewer_replicas,
     own_settings,
     plan_settings,
     replication_factor,
 )
-from mirrord.cluster.topics import Topic
-from mirrord.model.config_features import UNWANTED_CONFIGS
-from mirrord.model.errors import ConfigError
-from mirrord.model.facts import ConfigChange
-from mirrord.model.names import TopicId
-from mirrord.wire.configs import Setting
 from policies.properties import properties
 
 OF_TARGET = properties("target", UNWANTED_CONFIGS)

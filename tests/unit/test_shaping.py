@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from mirrord.flow.compare import Record
-from mirrord.flow.intake import take
-from mirrord.flow.signals import Batch, Chunk
-from mirrord.flow.state import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
-from mirrord.model.config import FlowConfig, load_text
-from mirrord.model.config_features import RecordsConfig
-from mirrord.model.config_writer import conf_toml
+from mirrord.config.flow_features import RecordsConfig
+from mirrord.config.schema import FlowConfig, load_text
+from mirrord.config.writer import conf_toml
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.record import Record
+from mirrord.ledger.facts.core import Verdict
 from mirrord.model.errors import ConfigError
-from mirrord.model.facts import Verdict
-from mirrord.shell.records import decode
-from mirrord.shell.shaping import Shaping
+from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.lane.intake import take
+from mirrord.replication.lane.signals import Batch, Chunk
+from mirrord.replication.lane.state import ALL, NOT_YET, Decided, PolicyRefused, Rebuild, Rebuilt
 from policies.flows import LOADING
 from tests.unit.test_lane_answers import copying
 from tests.unit.test_rebuild import BASE, PRODUCER, batch, records

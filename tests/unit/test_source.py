@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from mirrord.flow.epochs import Epochs
-from mirrord.flow.signals import Chunk, FetchFrom
-from mirrord.shell.budget import BATCH_BYTES
-from mirrord.shell.hosted import Hosted
-from mirrord.shell.metadata import Leader
-from mirrord.shell.source import HOT_WAIT_MS, IDLE_WAIT_MS
-from mirrord.shell.urgency import Urgency
-from mirrord.wire.fetch import Position
+from mirrord.kafka.client.cluster_metadata import Leader
+from mirrord.kafka.protocol.fetch import Position
+from mirrord.replication.host.fetcher import HOT_WAIT_MS, IDLE_WAIT_MS
+from mirrord.replication.host.flow_control.fetch_priority import Urgency
+from mirrord.replication.host.flow_control.memory_budget import BATCH_BYTES
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.lane.signals import Chunk, FetchFrom
+from mirrord.replication.lane.source.epoch_cache import Epochs
 from tests.fixtures.fake_pipe import FakeConnection, fetched, until
 from tests.fixtures.fetching import RECORDS, TOPIC, Rig, batch_of, settle
 
@@ -287,7 +287,9 @@ async def test_a_lane_of_a_far_broker_is_asked_for_more(rig: Rig) -> None:
 
 
 async def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrord.shell.fetch_size.FAR_S", float("inf"))  # a busy machine answers late
+    monkeypatch.setattr(
+        "mirrord.replication.host.flow_control.fetch_size.FAR_S", float("inf")
+    )  # a busy machine answers late
     rig = Rig(limit_bytes=1 << 20)
     size = rig.source.room.request_bytes
     for partition in range(4):
@@ -381,7 +383,7 @@ async def test_what_retention_is_about_to_take_is_asked_for_first_and_in_one_pie
 
 def test_when_a_log_start_is_about_to_reach_a_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("mirrord.shell.urgency.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mirrord.replication.host.flow_control.fetch_priority.time.monotonic", lambda: now[0])
     urgency = Urgency()
 
     def near(at: float, log_start: int, position: int, end: int = 9_000) -> bool:

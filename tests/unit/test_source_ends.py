@@ -4,10 +4,13 @@ from collections.abc import Container, Mapping
 
 import msgspec
 
-from mirrord.ledger.account import uncopied
 from mirrord.ledger.codec import decode_state, encode_state
+from mirrord.ledger.completeness import uncopied
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.facts.seeks import LaneSought
+from mirrord.ledger.facts.source_ends import SourceEnds
 from mirrord.ledger.fold import fold
-from mirrord.ledger.records import state_key
 from mirrord.ledger.snapshot import Read, restore
 from mirrord.ledger.source_ends import (
     BLOCK,
@@ -23,12 +26,9 @@ from mirrord.ledger.source_ends import (
     unopened_losses,
 )
 from mirrord.ledger.state import FlowState
-from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, SourceRun, Verdict, VerdictGiven
+from mirrord.ledger.state_records import state_key
 from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.runs import Run
-from mirrord.model.seeking import LaneSought
-from mirrord.model.source_ends import SourceEnds
 from mirrord.model.status import LossStatus
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 

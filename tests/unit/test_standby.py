@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from mirrord.model.config import Config
-from mirrord.model.config_changes import ConfigChanges, FlowChange
-from mirrord.shell import standby
-from mirrord.shell.remote import NoAnswer, Refused
-from mirrord.shell.standby import StandbyLook
+from mirrord.config.changes import ConfigChanges, FlowChange
+from mirrord.config.schema import Config
+from mirrord.supervision import standby
+from mirrord.supervision.standby import StandbyLook
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, Refused
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.supervision import eventually
 

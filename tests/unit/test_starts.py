@@ -5,16 +5,16 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.flow.signals import AskStart, StartTold
-from mirrord.ledger.incarnations import Before, FixedStart
-from mirrord.model.assignment import FlowSetup
-from mirrord.model.config import ClusterConfig, FlowConfig, RuntimeConfig
-from mirrord.model.config_units import Start
+from mirrord.config.schema import ClusterConfig, FlowConfig, RuntimeConfig
+from mirrord.config.security import Security
+from mirrord.config.units import Start
+from mirrord.kafka.client.cluster_metadata import PartitionId
 from mirrord.model.names import ClusterId, LaneId, TopicId
-from mirrord.model.security import Security
-from mirrord.shell.inheritance import NO_LEGACY, Legacy, Sides
-from mirrord.shell.metadata import PartitionId
-from mirrord.shell.starts import Starts
+from mirrord.replication.host.mm2_takeover import NO_LEGACY, Legacy, Sides
+from mirrord.replication.host.start_position import Starts
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.signals import AskStart, StartTold
+from mirrord.topics.rules.incarnations import Before, FixedStart
 from tests.fixtures.fake_pipe import as_any
 
 SOURCE, TARGET = PartitionId("orders", TopicId("s"), 0), PartitionId("eu.orders", TopicId("t"), 0)

@@ -7,14 +7,14 @@ import pytest
 from rich.console import Console
 
 from mirrord.cli.tables import status_table
+from mirrord.ledger.facts.audit import RangeAudited
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import LaneOpened, LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
 from mirrord.ledger.fold import fold
 from mirrord.ledger.source_ends import SourcePartition, changed_records
 from mirrord.ledger.state import FlowState
-from mirrord.model.audit_facts import RangeAudited
-from mirrord.model.fact import Origin
-from mirrord.model.facts import LaneOpened, LaneTaken, LeaseTaken, Progress, Verdict, VerdictGiven
 from mirrord.model.names import LaneKey, TopicId
-from mirrord.model.seeking import LaneSought, SeekDone
 from mirrord.model.status import (
     ClusterStatus,
     FlowStatus,
@@ -25,8 +25,8 @@ from mirrord.model.status import (
     Status,
     Totals,
 )
-from mirrord.shell.lane_view import recorded_lanes
-from mirrord.shell.orders import order_remarks
+from mirrord.supervision.lane_status import recorded_lanes
+from mirrord.supervision.order_execution import order_remarks
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.config.security import Secret, Security
+from mirrord.kafka.client.credentials import pem_lines, tls_context
+from mirrord.kafka.client.java_keystores import read_store
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret, Security
-from mirrord.shell.credentials import pem_lines, tls_context
-from mirrord.shell.stores import read_store
 
 STORES = Path(__file__).parents[1] / "golden" / "stores"
 PASSWORD, KEY_PASSWORD = "swordfish", "marlin22"

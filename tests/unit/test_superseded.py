@@ -2,9 +2,10 @@
 
 import pytest
 
-from mirrord.flow import missing
-from mirrord.flow.lineage import cut_within, is_of_later_epoch
-from mirrord.flow.signals import (
+from mirrord.ledger.facts.core import HoleFound, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import (
     Append,
     AskScan,
     AskShared,
@@ -17,12 +18,11 @@ from mirrord.flow.signals import (
     Start,
     VisibleTold,
 )
-from mirrord.flow.state import Lane, Mark
-from mirrord.flow.superseded import AskSuperseded, Judge, SupersededTold
-from mirrord.flow.walked import Missing
-from mirrord.model.facts import HoleFound, Progress, SourceRun, TargetRun, Verdict, VerdictGiven
-from mirrord.model.intervals import Interval
-from mirrord.model.runs import Run
+from mirrord.replication.lane.source.source_epochs import cut_within, is_of_later_epoch
+from mirrord.replication.lane.state import Lane, Mark
+from mirrord.replication.lane.target import missing_ordinals
+from mirrord.replication.lane.target.scan_result import Missing
+from mirrord.replication.lane.target.superseded_records import AskSuperseded, Judge, SupersededTold
 from tests.sim import toy
 from tests.unit.test_rebuilding import LANE, Play
 
@@ -194,22 +194,22 @@ def test_what_a_hole_still_had_to_copy_is_lost_with_what_precedes_it(play: Play)
     play.fold(SourceRun(LANE, 2, (Run(2, 0), Run(4, 2))), HoleFound(LANE, 2, 0, 1, 2, 4))
     play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((2, 1),)
-    assert missing.lost_ordinals(play.lane, 0) == ((0, 1),)
-    assert missing.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.lost_ordinals(play.lane, 0) == ((0, 1),)
+    assert missing_ordinals.retold_until(play.lane, 0) == 4
     play.lane.acknowledged = ((3, 1),)  # the record of ordinal 0 stood there once more
-    assert missing.lost_ordinals(play.lane, 0) == ((1, 2),)
-    assert missing.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.lost_ordinals(play.lane, 0) == ((1, 2),)
+    assert missing_ordinals.retold_until(play.lane, 0) == 4
     play.lane.acknowledged = ((4, 1),)
-    assert missing.lost_ordinals(play.lane, 0) == ((2, 3),)
-    assert missing.retold_until(play.lane, 0) == 4
+    assert missing_ordinals.lost_ordinals(play.lane, 0) == ((2, 3),)
+    assert missing_ordinals.retold_until(play.lane, 0) == 4
 
 
 def test_what_a_hole_still_has_to_copy_stays_planned_where_the_log_went_back_behind_it(play: Play) -> None:
     play.fold(SourceRun(LANE, 2, (Run(6, 2), Run(8, 6))), HoleFound(LANE, 2, 2, 3, 6, 8))
     play.lane.mark, play.lane.acked, play.lane.record = Mark(0, 0, 1), 0, play.record
     play.lane.acknowledged = ((7, 1),)
-    assert missing.lost_ordinals(play.lane, 5) == ((5, 6),)
-    assert missing.retold_until(play.lane, 5) == 7
+    assert missing_ordinals.lost_ordinals(play.lane, 5) == ((5, 6),)
+    assert missing_ordinals.retold_until(play.lane, 5) == 7
 
 
 def test_what_was_lost_behind_what_the_broker_remembers_is_looked_up(play: Play) -> None:

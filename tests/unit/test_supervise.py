@@ -6,19 +6,20 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
 import msgspec
 import pytest
 
+from mirrord.config.schema import ReplicatorsConfig, RuntimeConfig
 from mirrord.ledger.errors import LedgerUnavailable
-from mirrord.model.config import ReplicatorsConfig, RuntimeConfig
+from mirrord.ledger.facts.core import ConfigChanged, FlowOpened, SourceRun, TargetProbed, TargetRun
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.memory_log import MemoryLog
+from mirrord.ledger.store.store import LedgerStore, open_flow
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.facts import ConfigChanged, FlowOpened, SourceRun, TargetProbed, TargetRun
 from mirrord.model.names import ClusterId, LaneId, TopicPartition
 from mirrord.model.runs import Run
-from mirrord.shell import flow_supervisor, members, pruning
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.engine import ReplicatorUnsure
-from mirrord.shell.lease import LeaseKeeper
-from mirrord.shell.ledger_memory import MemoryLog
-from mirrord.shell.ledger_store import LedgerStore, open_flow
-from mirrord.shell.probe import NotProbed
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision import flow_supervisor, pruning
+from mirrord.supervision.broker_probe import NotProbed
+from mirrord.supervision.fleet import member
+from mirrord.supervision.fleet.engine import ReplicatorUnsure
 from tests.fixtures.one_flow import FLOW, PROBED, Mirror, hosted, mirrors
 from tests.fixtures.supervision import FakeEngine, FakeReplicator, eventually
 
@@ -164,7 +165,7 @@ async def test_a_silent_replicator_is_unsure_then_ended_and_replaced(
     flow, engine = mirror.start()
     await eventually(lambda: hosted(engine, 2) and len(flow.status().replicators) == 2)
     victim = engine.alive[0]
-    monkeypatch.setattr(members, "UNSURE_S", 0.2)
+    monkeypatch.setattr(member, "UNSURE_S", 0.2)
     victim.silent = True
     seen: list[str] = []
 
@@ -302,7 +303,9 @@ async def test_an_unreachable_cluster_is_told_once_and_tried_again(
     mirror: Mirror, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr("mirrord.shell.watch.log.warning", lambda event, **_: told.append(event), raising=False)
+    monkeypatch.setattr(
+        "mirrord.kafka.client.reachability.log.warning", lambda event, **_: told.append(event), raising=False
+    )
     mirror.clusters["eu"].add("orders", 1)
     mirror.clusters["eu"].fail("eu1:9092 cannot be reached")
     flow, engine = mirror.start()

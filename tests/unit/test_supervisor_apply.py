@@ -6,20 +6,20 @@ from collections.abc import AsyncGenerator
 import msgspec
 import pytest
 
+from mirrord.config.jobs import AuditConfig
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
+from mirrord.config.security import Secret, Security
+from mirrord.config.units import HostPort
+from mirrord.daemon.daemon import DaemonAccess, Supervisor
 from mirrord.ledger.codec import decode_entry
-from mirrord.model.config import ClusterConfig, Config, FlowConfig, HttpConfig, ReplicatorsConfig, RuntimeConfig
-from mirrord.model.config_jobs import AuditConfig
-from mirrord.model.config_units import HostPort
+from mirrord.ledger.facts.core import ConfigChanged, Entry, TargetProbed
+from mirrord.ledger.standing_orders import Order
+from mirrord.ledger.store.memory_log import MemoryLedger, MemoryLog
+from mirrord.ledger.store.store import LedgerStore
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import ConfigChanged, Entry, TargetProbed
 from mirrord.model.names import Alias, ClusterId
-from mirrord.model.orders import Order
-from mirrord.model.security import Secret, Security
-from mirrord.shell import flow_supervisor
-from mirrord.shell.ledger_memory import MemoryLedger, MemoryLog
-from mirrord.shell.ledger_store import LedgerStore
-from mirrord.shell.remote import order_apply
-from mirrord.shell.supervise import DaemonAccess, Supervisor
+from mirrord.supervision import flow_supervisor
+from mirrord.supervision.upgrade.daemon_client import order_apply
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeEngine, FakeUpkeep, eventually
 from tests.unit.test_http import free_port
 

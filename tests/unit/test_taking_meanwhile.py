@@ -1,9 +1,6 @@
 """What a former holder binds between the start of a new holder and the binding of its grant."""
 
-from mirrord.flow import missing
-from mirrord.flow.signals import Append, Bound, Effects, Start
-from mirrord.flow.state import Lane, Mark, Phase
-from mirrord.model.facts import (
+from mirrord.ledger.facts.core import (
     AnyFact,
     LaneHalted,
     LaneResumed,
@@ -14,6 +11,9 @@ from mirrord.model.facts import (
     TargetRun,
 )
 from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import Append, Bound, Effects, Start
+from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.target import missing_ordinals
 from tests.sim import toy
 from tests.unit.test_rebuilding import LANE, Play
 
@@ -33,7 +33,7 @@ def taken(*meanwhile: AnyFact) -> tuple[Play, Effects]:
 def test_ordinals_that_were_told_anew_meanwhile() -> None:
     play, _ = taken(SourceRun(LANE, 1, (Run(6, 10),), rewound=Rewound(6, 6, 6, 3)))
     assert play.lane.mark == Mark(6, 6, 3)
-    assert missing.known_until(play.lane) == 6
+    assert missing_ordinals.known_until(play.lane) == 6
     assert play.lane.trusted == 6
 
 

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrord.flow.byte_window import LEAST_BYTES, LEAST_REQUESTS
-from mirrord.flow.packing import REQUEST_BYTES
-from mirrord.flow.signals import Answer, Batch, Input, Produce, Taken, TargetFar
-from mirrord.flow.state import Lane
+from mirrord.kafka.client.cluster_metadata import Leader, PartitionId
+from mirrord.kafka.protocol.primitives import uuid_text
 from mirrord.model.names import LaneId, TopicId
-from mirrord.shell.metadata import Leader, PartitionId
-from mirrord.shell.target import NOT_SENT, UNKNOWN, Outlet, Target
-from mirrord.wire.primitives import uuid_text
+from mirrord.replication.host.producer import NOT_SENT, UNKNOWN, Outlet, Target
+from mirrord.replication.lane.flow_control.byte_window import LEAST_BYTES, LEAST_REQUESTS
+from mirrord.replication.lane.flow_control.request_packing import REQUEST_BYTES
+from mirrord.replication.lane.signals import Answer, Batch, Input, Produce, Taken, TargetFar
+from mirrord.replication.lane.state import Lane
 from tests.fixtures.fake_pipe import FakePipe, FakeView, as_any, produced, until
 
 TOPIC = b"0123456789abcdef"
@@ -245,7 +245,7 @@ async def test_a_partition_that_the_answer_leaves_out_is_in_doubt(rig: Rig) -> N
 
 async def test_a_lane_is_told_whether_its_broker_is_far_away(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("mirrord.shell.target.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("mirrord.replication.host.producer.time.monotonic", lambda: now[0])
     sender = Sender(0)
     heard: list[Input] = []
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.shell.tasks import tell_failure
+from mirrord.runtime.tasks import tell_failure
 
 
 async def test_only_what_fails_is_told() -> None:

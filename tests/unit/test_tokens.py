@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from mirrord.config.security import Secret, Security
+from mirrord.kafka.client.oauth_tokens import token_provider, unsigned_token
 from mirrord.model.errors import EnvironmentFault
-from mirrord.model.security import Secret, Security
-from mirrord.shell.tokens import token_provider, unsigned_token
 
 BEARER = Security("SASL_SSL", "OAUTHBEARER", "client", Secret.parse("env:MIRRORD_TEST_SECRET"))
 

@@ -5,16 +5,15 @@ from typing import Any
 
 import pytest
 
-from mirrord.model.config import ClusterConfig
-from mirrord.model.names import ClusterId, TopicId
-from mirrord.model.security import Security
-from mirrord.shell import topics as module
-from mirrord.shell.connections import ConnectionOptions
-from mirrord.shell.frames import BufferPool
-from mirrord.shell.metadata import ClusterView, PartitionId
-from mirrord.shell.topics import KafkaTopicAdmin, NoTopicIds
-from mirrord.wire.metadata import Broker, Metadata, Partition, Topic
-from mirrord.wire.primitives import (
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.security import Security
+from mirrord.kafka.client import topic_admin as module
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin, NoTopicIds
+from mirrord.kafka.protocol.metadata import Broker, Metadata, Partition, Topic
+from mirrord.kafka.protocol.primitives import (
     INT16,
     INT32,
     NO_TAGS,
@@ -26,6 +25,7 @@ from mirrord.wire.primitives import (
     compact_string,
     uuid_bytes,
 )
+from mirrord.model.names import ClusterId, TopicId
 
 ID = "qfk1s3R6Trm5VqWZp1addg"
 CLUSTER = ClusterConfig(("h:9092",), Security())

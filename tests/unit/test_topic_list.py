@@ -1,11 +1,12 @@
 """What `mirrord topics` says of each topic of a source."""
 
-from mirrord.cluster.topic_list import TopicLine, topic_lines, with_orders
-from mirrord.cluster.topics import Topic, plan_topics
-from mirrord.model.fact import Origin
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.orders import CopyingPaused
+from mirrord.ledger.standing_orders import Orders
 from mirrord.model.names import TopicId
-from mirrord.model.order_facts import CopyingPaused
-from mirrord.model.orders import Orders
+from mirrord.topics.rules.topic_list import TopicLine, topic_lines, with_orders
+from mirrord.topics.rules.topic_plan import plan_topics
 from policies.naming import naming
 from policies.selecting import Selection
 

@@ -3,8 +3,9 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrord.cluster.topics import CreateTopic, GrowTopic, Topic, TopicsPlan, plan_topics
+from mirrord.kafka.rules.topic import Topic
 from mirrord.model.names import TopicId
+from mirrord.topics.rules.topic_plan import CreateTopic, GrowTopic, TopicsPlan, plan_topics
 from policies.naming import naming
 
 PREFIX = naming("prefix", "eu").target_topic

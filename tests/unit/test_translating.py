@@ -6,11 +6,11 @@ import pytest
 
 from mirrord import translate as public
 from mirrord.cli.main import main
-from mirrord.ledger.fold import fold
-from mirrord.ledger.state import FlowState
-from mirrord.model.config import ClusterConfig, Config, FlowConfig
-from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import (
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.config.security import Security
+from mirrord.groups import translate as translating
+from mirrord.groups.translate import Answer, Chart, Question, answer
+from mirrord.ledger.facts.core import (
     AnyFact,
     CopyInherited,
     HoleFound,
@@ -23,11 +23,11 @@ from mirrord.model.facts import (
     TargetRun,
     Verdict,
 )
+from mirrord.ledger.fold import fold
+from mirrord.ledger.state import FlowState
+from mirrord.model.errors import ConfigError, EnvironmentFault
 from mirrord.model.names import LaneId
 from mirrord.model.runs import Run
-from mirrord.model.security import Security
-from mirrord.shell import translating
-from mirrord.shell.translating import Answer, Chart, Question, answer
 from mirrord.translate import translate
 from tests.fixtures.ledger import FLOW, HOLDER, entry, lane_id, opened
 

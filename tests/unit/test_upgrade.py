@@ -8,21 +8,29 @@ import msgspec
 import pytest
 
 from mirrord.cli import upgrade
-from mirrord.model.config import Config, RuntimeConfig
-from mirrord.model.config_units import HostPort
+from mirrord.config.schema import Config, RuntimeConfig
+from mirrord.config.units import HostPort
+from mirrord.daemon.http_api import HttpServer
+from mirrord.ledger.facts.core import LeaseContinued, LeaseTaken
+from mirrord.ledger.store.access import ClusterAccess
 from mirrord.model.errors import ConfigError, EnvironmentFault
-from mirrord.model.facts import LeaseContinued, LeaseTaken
-from mirrord.model.handover import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor, Verb
-from mirrord.shell import fleet, handover, succession
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.cluster_access import ClusterAccess
-from mirrord.shell.engine import Engine
-from mirrord.shell.flow_supervisor import FlowSupervisor
-from mirrord.shell.handover import FlowHandover, Handover
-from mirrord.shell.http import HttpServer
-from mirrord.shell.program import program
-from mirrord.shell.remote import NoAnswer
-from mirrord.shell.succession import Succession
+from mirrord.runtime.build_info import program
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.fleet import fleet
+from mirrord.supervision.fleet.engine import Engine
+from mirrord.supervision.flow_supervisor import FlowSupervisor
+from mirrord.supervision.upgrade import incoming, outgoing
+from mirrord.supervision.upgrade.daemon_client import NoAnswer
+from mirrord.supervision.upgrade.incoming import Succession
+from mirrord.supervision.upgrade.outgoing import FlowHandover, Handover
+from mirrord.supervision.upgrade.protocol import (
+    HandoverAnswer,
+    HandoverCall,
+    HandoverTerms,
+    Predecessor,
+    Successor,
+    Verb,
+)
 from tests.fixtures.clock import FakeClock
 from tests.fixtures.fake_pipe import as_any
 from tests.fixtures.one_flow import FLOW, Mirror, hosted, mirrors
@@ -36,7 +44,7 @@ TERMS = HandoverTerms(program=program(), instance="mirrord", daemon="one", lease
 async def mirror(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Mirror]:
     monkeypatch.setattr(fleet, "RETIRE_PAUSE_S", 0.1)
     monkeypatch.setattr(fleet, "RETIRED_AT_ONCE", 1)
-    monkeypatch.setattr(handover, "LOOK_S", 0.05)
+    monkeypatch.setattr(outgoing, "LOOK_S", 0.05)
     async for made in mirrors(monkeypatch):
         made.config = msgspec.structs.replace(
             made.config, runtime=RuntimeConfig(lease_ttl_ms=1500, request_timeout_ms=200)
@@ -68,7 +76,7 @@ async def upgraded(
     old, old_engine = mirror.start(daemon="one")
     await eventually(lambda: hosted(old_engine, lanes) and old.status().totals.lanes == {"copying": lanes})
     door = Door(old, old_engine)
-    monkeypatch.setattr(succession, "hand_over", door.ask)
+    monkeypatch.setattr(incoming, "hand_over", door.ask)
     taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
     taking.successor = Successor(NEW, program())
     new, new_engine = mirror.start(daemon="one", pid=2, succession=taking)
@@ -134,7 +142,7 @@ async def test_a_daemon_that_does_not_answer_is_waited_for_and_goes_on(
     await eventually(lambda: hosted(old_engine, 2))
     door = Door(old, old_engine)
     door.silent = True
-    monkeypatch.setattr(succession, "hand_over", door.ask)
+    monkeypatch.setattr(incoming, "hand_over", door.ask)
     taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
     taking.successor = Successor(NEW, program())
     new, new_engine = mirror.start(daemon="one", pid=2, succession=taking)
@@ -242,9 +250,9 @@ async def test_of_two_that_take_over_at_once_one_has_its_way() -> None:
     taken = f"mirrord 2.0 at {NEW} takes over from it already"
     assert await told("begin", second) == await told("end", second) == await told("terms", None) == taken
     assert flows["us-eu"].handover.successor == first
-    await clock.advance(handover.GONE_S - 1)
+    await clock.advance(outgoing.GONE_S - 1)
     assert await told("begin", first) == ""
-    await clock.advance(handover.GONE_S - 1)
+    await clock.advance(outgoing.GONE_S - 1)
     assert await told("begin", second) == taken, "the first one is heard of"
     await clock.advance(1)
     assert await told("terms", None) == await told("begin", second) == ""
@@ -265,9 +273,9 @@ async def test_the_old_daemon_is_told_to_end_until_it_hears(
             raise answer
         return answer
 
-    monkeypatch.setattr(succession, "hand_over", ask)
-    monkeypatch.setattr(succession, "RETRY_S", 0.0)
-    monkeypatch.setattr(succession, "LET_GO_S", patience_s)
+    monkeypatch.setattr(incoming, "hand_over", ask)
+    monkeypatch.setattr(incoming, "RETRY_S", 0.0)
+    monkeypatch.setattr(incoming, "LET_GO_S", patience_s)
     taking = Succession(Predecessor(OLD, "0.0.9", "one"), mirror.config, SystemClock())
     await taking.dismiss(lambda: False)
     assert (taking.over, asked) == (True, ["end"] * (3 if patience_s else len(asked)))
@@ -348,7 +356,7 @@ def test_what_it_cannot_go_with(other: str) -> None:
 
 
 async def test_a_given_address_is_taken_when_the_old_daemon_has_left_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mirrord.shell.http.MOVE_IN_S", 0.01)
+    monkeypatch.setattr("mirrord.daemon.http_api.MOVE_IN_S", 0.01)
     first = HttpServer(as_any(None), None, None)
     taken = await first.start()
     second = HttpServer(as_any(None), taken, None, elsewhere=True)

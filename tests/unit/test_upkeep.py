@@ -6,11 +6,11 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from mirrord.cluster.topics import Topic
-from mirrord.model.acls import AclRule
-from mirrord.model.config import FlowConfig
-from mirrord.model.config_features import SyncConfig
-from mirrord.model.facts import (
+from mirrord.config.flow_features import SyncConfig
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.config_admin import regrouped
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.core import (
     AclsPlanned,
     AclsSynced,
     ConfigChange,
@@ -20,16 +20,16 @@ from mirrord.model.facts import (
     TopicDeletionPlanned,
     TopicDeletionWithdrawn,
 )
+from mirrord.model.acls import AclRule
 from mirrord.model.names import ClusterId, TopicId
-from mirrord.shell import acl_sync
-from mirrord.shell.acl_sync import AclSync
-from mirrord.shell.claims import Claims
-from mirrord.shell.clock import SystemClock
-from mirrord.shell.discovery import Discovery
-from mirrord.shell.settings_sync import SettingsSync
-from mirrord.shell.upkeep import Upkeep
-from mirrord.shell.upkeep_admin import regrouped
-from mirrord.shell.upkeep_plan import upkeep_steps
+from mirrord.operations.sync_plan import upkeep_steps
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.sync_loops import Upkeep
+from mirrord.topics import acl_sync
+from mirrord.topics.acl_sync import AclSync
+from mirrord.topics.config_sync import SettingsSync
+from mirrord.topics.discovery import Discovery
+from mirrord.topics.topic_claims import Claims
 from tests.fixtures.supervision import FakeAdmin, FakeCluster, FakeUpkeep, eventually
 from tests.fixtures.upkeep import Book, book, lanes_of
 

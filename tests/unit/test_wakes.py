@@ -2,9 +2,9 @@
 
 import random
 
-from mirrord.flow.wakes import Owed
-from mirrord.wire.primitives import Reader
-from mirrord.wire.produce import decode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.produce import decode
+from mirrord.replication.lane.flow_control.read_coalescing import Owed
 from tests.fixtures.fake_pipe import produced
 
 TOPIC = b"0123456789abcdef"

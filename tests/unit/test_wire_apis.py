@@ -2,8 +2,8 @@
 
 import pytest
 
-from mirrord.wire.apis import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, UPKEEP_APIS, choose
-from mirrord.wire.errors import ErrorCode, UnsupportedBroker
+from mirrord.kafka.protocol.api_versions import APIS, DESCRIBE_PRODUCERS, FETCH, PRODUCE, UPKEEP_APIS, choose
+from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
 
 # What ApiVersions of Kafka 2.8.0 tells for the APIs that we use.
 KAFKA_2_8 = {

@@ -6,10 +6,10 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from mirrord.wire import batch
-from mirrord.wire.batch import HEADER, HEADER_LENGTH, Header, intact, patch, records_digest, scan
-from mirrord.wire.crc32c import checksum
-from mirrord.wire.errors import Malformed, OldMagic, Truncated, UnknownLayout
+from mirrord.kafka.protocol import record_batch
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.kafka.protocol.errors import Malformed, OldMagic, Truncated, UnknownLayout
+from mirrord.kafka.protocol.record_batch import HEADER, HEADER_LENGTH, Header, intact, patch, records_digest, scan
 
 CODECS = range(5)
 
@@ -79,7 +79,7 @@ def test_a_batch_that_was_cut_short_is_left_out(cut: int) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_patched_batch_is_a_new_producers_batch_with_the_same_records(codec: int) -> None:
-    attributes = codec | batch.TRANSACTIONAL | batch.DELETE_HORIZON
+    attributes = codec | record_batch.TRANSACTIONAL | record_batch.DELETE_HORIZON
     data = bytearray(b"in front") + build(count=7, codec=codec, base=99, attributes=attributes)
     before = bytes(data)
     ((start, end, *_, header),), _ = scan(data, 8, len(data))
@@ -106,7 +106,7 @@ def test_damage_before_the_patch_is_seen_after_it() -> None:
 def test_the_delete_horizon_leaves_record_times_alone() -> None:
     data = build()
     times = [record.timestamp for record in DefaultRecordBatch(bytes(data))]
-    rewrite(data, attributes=batch.DELETE_HORIZON)
+    rewrite(data, attributes=record_batch.DELETE_HORIZON)
     patch(data, 0, HEADER.unpack_from(data, 0), 77, 0, 0)
     assert [record.timestamp for record in DefaultRecordBatch(bytes(data))] == times
 

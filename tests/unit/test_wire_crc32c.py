@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from mirrord.wire.crc32c import HEAD_LENGTH, UNIT, advance, carried, checksum, records_crc
+from mirrord.kafka.protocol.crc32c import HEAD_LENGTH, UNIT, advance, carried, checksum, records_crc
 
 LENGTHS = [0, 1, 3, 40, 100, UNIT - 1, UNIT, UNIT + 1, 16_000, 65_536, 3 * UNIT + 7, 255 * UNIT, 1_500_001]
 

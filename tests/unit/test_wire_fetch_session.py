@@ -1,8 +1,8 @@
 """The client's side of a fetch session, against answers as a broker gives them."""
 
-from mirrord.wire.errors import ErrorCode
-from mirrord.wire.fetch import FetchResponse, Position, SessionStep, TopicPartition
-from mirrord.wire.fetch_session import LAST_EPOCH, FetchSession
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.fetch import FetchResponse, Position, SessionStep, TopicPartition
+from mirrord.kafka.protocol.fetch_session import LAST_EPOCH, FetchSession
 
 A, B, C = ("orders", 0), ("orders", 1), ("payments", 0)
 

@@ -6,10 +6,21 @@ from pathlib import Path
 
 import pytest
 
+from mirrord.kafka.protocol import (
+    acls,
+    configs,
+    describe_cluster,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+    producer_ids,
+    quorum,
+    transactions,
+)
+from mirrord.kafka.protocol.api_versions import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
+from mirrord.kafka.protocol.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 from mirrord.model.acls import AclRule
-from mirrord.wire import acls, cluster, configs, fetch, metadata, offsets, produce, producers, quorum, transactions
-from mirrord.wire.apis import APIS, FETCH_BY_TOPIC_ID, PRODUCE_BY_TOPIC_ID, TELLING_APIS, UPKEEP_APIS
-from mirrord.wire.primitives import ZERO_UUID, Reader, uuid_bytes, uuid_text
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/vectors.json").read_text())
 TOPIC_ID = uuid_text(bytes(range(1, 17)))
@@ -139,18 +150,18 @@ def test_metadata(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS["InitProducerId"])
 def test_init_producer_id(version: int) -> None:
-    assert producers.encode_init_producer_id() == golden("InitProducerIdRequest", version)
-    allocated = producers.decode_init_producer_id(answer("InitProducerIdResponse", version))
-    assert allocated == producers.ProducerIdentity(0, 4711, 1)
+    assert producer_ids.encode_init_producer_id() == golden("InitProducerIdRequest", version)
+    allocated = producer_ids.decode_init_producer_id(answer("InitProducerIdResponse", version))
+    assert allocated == producer_ids.ProducerIdentity(0, 4711, 1)
 
 
 def test_describe_producers() -> None:
-    assert producers.encode_describe_producers({"orders": [0, 5]}) == golden("DescribeProducersRequest", 0)
-    assert producers.decode_describe_producers(answer("DescribeProducersResponse", 0)) == [
-        producers.PartitionProducers(
-            "orders", 5, 0, None, [producers.ActiveProducer(4711, 1, 99, 1_700_000_000_000, -1, -1)]
+    assert producer_ids.encode_describe_producers({"orders": [0, 5]}) == golden("DescribeProducersRequest", 0)
+    assert producer_ids.decode_describe_producers(answer("DescribeProducersResponse", 0)) == [
+        producer_ids.PartitionProducers(
+            "orders", 5, 0, None, [producer_ids.ActiveProducer(4711, 1, 99, 1_700_000_000_000, -1, -1)]
         ),
-        producers.PartitionProducers("orders", 6, 3, "not here", []),
+        producer_ids.PartitionProducers("orders", 6, 3, "not here", []),
     ]
 
 
@@ -168,18 +179,18 @@ def test_end_txn() -> None:
 
 @pytest.mark.parametrize("version", VERSIONS["ListOffsets"])
 def test_list_offsets(version: int) -> None:
-    question = offsets.OffsetQuestion("orders", 5, offsets.EARLIEST, leader_epoch=8)
-    assert offsets.encode_list_offsets([question], read_committed=True) == golden("ListOffsetsRequest", version)
-    assert offsets.decode_list_offsets(answer("ListOffsetsResponse", version)) == [
-        offsets.ListedOffset("orders", 5, 0, 1_700_000_000_000, 12, 8)
+    question = list_offsets.OffsetQuestion("orders", 5, list_offsets.EARLIEST, leader_epoch=8)
+    assert list_offsets.encode_list_offsets([question], read_committed=True) == golden("ListOffsetsRequest", version)
+    assert list_offsets.decode_list_offsets(answer("ListOffsetsResponse", version)) == [
+        list_offsets.ListedOffset("orders", 5, 0, 1_700_000_000_000, 12, 8)
     ]
 
 
 def test_offset_for_leader_epoch() -> None:
-    question = offsets.EpochQuestion("orders", 5, leader_epoch=8, epoch=7)
-    assert offsets.encode_epoch_ends([question]) == golden("OffsetForLeaderEpochRequest", 4)
-    assert offsets.decode_epoch_ends(answer("OffsetForLeaderEpochResponse", 4)) == [
-        offsets.EpochEnd("orders", 5, 0, 7, 123)
+    question = list_offsets.EpochQuestion("orders", 5, leader_epoch=8, epoch=7)
+    assert list_offsets.encode_epoch_ends([question]) == golden("OffsetForLeaderEpochRequest", 4)
+    assert list_offsets.decode_epoch_ends(answer("OffsetForLeaderEpochResponse", 4)) == [
+        list_offsets.EpochEnd("orders", 5, 0, 7, 123)
     ]
 
 
@@ -243,9 +254,9 @@ def test_topic_ids_read_as_kafka_writes_them() -> None:
 
 
 def test_rights_on_the_cluster() -> None:
-    assert cluster.encode_describe_cluster() == golden("DescribeClusterRequest", 0)
-    told = cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
-    assert told == cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)
+    assert describe_cluster.encode_describe_cluster() == golden("DescribeClusterRequest", 0)
+    told = describe_cluster.decode_describe_cluster(answer("DescribeClusterResponse", 0))
+    assert told == describe_cluster.ClusterRights(0, "a-cluster", 1 << 8 | 1 << 10)
 
 
 def test_the_quorum() -> None:

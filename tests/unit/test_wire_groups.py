@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from mirrord.wire import consumer_offsets, groups
-from mirrord.wire.apis import FIND_COORDINATOR, GROUP_APIS, LIST_GROUPS, OFFSET_FETCH, choose
-from mirrord.wire.consumer_offsets import OffsetKey, OffsetValue
-from mirrord.wire.errors import UnknownLayout, WireError
-from mirrord.wire.groups import CommittedOffset, Coordinator, GroupOffsets, ListedGroup
-from mirrord.wire.primitives import Reader, uuid_text
+from mirrord.kafka.protocol import consumer_offsets, groups
+from mirrord.kafka.protocol.api_versions import FIND_COORDINATOR, GROUP_APIS, LIST_GROUPS, OFFSET_FETCH, choose
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.errors import UnknownLayout, WireError
+from mirrord.kafka.protocol.groups import CommittedOffset, Coordinator, GroupOffsets, ListedGroup
+from mirrord.kafka.protocol.primitives import Reader, uuid_text
 
 VECTORS: dict[str, str] = json.loads((Path(__file__).parents[1] / "golden/wire/groups.json").read_text())
 KAFKA_2_8 = {8: (0, 8), 9: (0, 7), 10: (0, 3), 16: (0, 4)}

@@ -3,19 +3,13 @@
 import msgspec
 import pytest
 
-from mirrord.cluster.reconcile import Host
-from mirrord.cluster.wishes import Decision, FlowView, decide, find
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.orders import CopyingPaused, HostDrained, HostRestored, LanePinned, OrderFact
+from mirrord.ledger.standing_orders import Kind, Order, Orders, Verb
 from mirrord.model.errors import ConfigError
-from mirrord.model.fact import Origin
 from mirrord.model.names import LaneId, TopicPartition
-from mirrord.model.order_facts import (
-    CopyingPaused,
-    HostDrained,
-    HostRestored,
-    LanePinned,
-    OrderFact,
-)
-from mirrord.model.orders import Kind, Order, Orders, Verb
+from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
+from mirrord.supervision.rules.reconcile import Host
 
 ADA = Origin("ada@host", "", 0)
 LANES = {TopicPartition(topic, at): LaneId(f"{topic}.{at}") for topic in ("orders", "payments") for at in range(2)}

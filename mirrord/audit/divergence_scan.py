@@ -1,0 +1,285 @@
+"""Reads the records that are on one side only, counts them, and stores them as Parquet."""
+
+import asyncio
+import importlib
+import re
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mirrord.audit.plan import read_told
+from mirrord.audit.rules.divergence import Side, Stretch, Why, not_begun, stretches
+from mirrord.config.cross_checks import goes_back
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.kafka.client.offset_lookup import offsets_at
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.ledger.facts.core import Verdict
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.intervals import Interval
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.operations.cluster_survey import survey_flows
+from mirrord.operations.hazard_survey import producers_back
+from mirrord.runtime.arrow import arrow
+
+PATIENCE_S = 10.0
+ROWS_AT_ONCE = 10_000
+_parquet: Any = importlib.import_module("pyarrow.parquet")
+_HEADERS: Any = arrow.list_(arrow.struct([arrow.field("key", arrow.string()), arrow.field("value", arrow.binary())]))
+_SCHEMA: Any = arrow.schema(
+    [
+        ("flow", arrow.string()),
+        ("side", arrow.string()),
+        ("why", arrow.string()),
+        ("topic", arrow.string()),
+        ("partition", arrow.int32()),
+        ("offset", arrow.int64()),
+        ("timestamp_ms", arrow.int64()),
+        ("key", arrow.binary()),
+        ("value", arrow.binary()),
+        ("headers", _HEADERS),
+    ]
+)
+
+
+class Diverging(msgspec.Struct, frozen=True, kw_only=True):
+    """A stretch of one side, with the number of records in it."""
+
+    flow: str
+    side: Side
+    topic: str
+    partition: int
+    why: Why
+    start: int
+    """The first record's offset."""
+    end: int
+    """The offset after the last record."""
+    records: int
+
+
+class Rows:
+    """A Parquet file that appears completely or not at all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "divergence.parquet"
+        self._part = folder / ".divergence.parquet.part"
+        self._rows: list[dict[str, object]] = []
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if self._path.exists():
+                raise ConfigError(f"--out: {self._path} is there already; choose another folder, or remove it")
+            self._writer: Any = _parquet.ParquetWriter(self._part, _SCHEMA, compression="zstd")
+        except OSError as error:
+            raise ConfigError(f"--out: nothing can be written to {folder}: {error.strerror or error}") from None
+
+    def take(self, told: dict[str, object], record: Record) -> None:
+        """Add one record."""
+        headers = [{"key": name, "value": value} for name, value in record.headers]
+        row = {"offset": record.offset, "timestamp_ms": record.time_ms, "key": record.key, "value": record.value}
+        self._rows.append({**told, **row, "headers": headers})
+        if len(self._rows) >= ROWS_AT_ONCE:
+            self._flush()
+
+    def finish(self) -> None:
+        """Finish the file and give it its final name. Raises EnvironmentFault."""
+        try:
+            self._flush()
+            self._writer.close()
+            self._part.rename(self._path)
+        except OSError as error:
+            raise EnvironmentFault(f"{self._path} cannot be written: {error.strerror or error}") from None
+
+    def drop(self) -> None:
+        """Remove the temporary file, unless `finish` has renamed it."""
+        self._part.unlink(missing_ok=True)
+
+    def _flush(self) -> None:
+        self._writer.write_table(arrow.Table.from_pylist(self._rows, schema=_SCHEMA))
+        self._rows = []
+
+
+async def diverge(
+    config: Config, flow: FlowConfig, topics: Sequence[str], since_ms: int | None, rows: Rows | None
+) -> list[Diverging]:
+    """Return the stretches that are on one side only. Raises LedgerMissing and other EnvironmentFaults."""
+    state, gaps, _ = await read_told(config, flow)
+    verdicts: dict[LaneId, list[Verdict]] = {}
+    for gap in gaps:
+        verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
+    lanes = await _present(config, flow, state, topics)
+    waiting = await _waiting(config, flow, state, topics)
+    if not lanes and not waiting:
+        return []
+    is_two_way = any(goes_back(flow, other) for other in config.all_flows)
+    copied_back = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
+    found: list[Diverging] = []
+    committed = flow.isolation == "read_committed"
+    sources = {lane.source_topic for lane in lanes} | {each.topic for each in waiting}
+    async with (
+        open_logs(flow.source, config.clusters[flow.source], sources) as source_log,
+        open_logs(flow.target, config.clusters[flow.target], {lane.target_topic for lane in lanes}) as target_log,
+    ):
+        since = await _since(config, flow, lanes, waiting, since_ms)
+        for lane in lanes:
+            places = {
+                "source": (source_log, TopicPartition(lane.source_topic, lane.partition)),
+                "target": (target_log, TopicPartition(lane.target_topic, lane.partition)),
+            }
+            source = _later(
+                await source_log.bounds(places["source"][1], committed=committed), since[0], places["source"][1]
+            )
+            target = _later(await target_log.bounds(places["target"][1], committed=True), since[1], places["target"][1])
+            ours = {"source": copied_back, "target": _ours(state, lane)}
+            told = verdicts.get(lane.key.id, [])
+            for stretch in stretches(state, lane.key.id, told, source, None if is_two_way else target):
+                log, named = places[stretch.side]
+                is_committed = committed or stretch.side == "target"
+                each = await _read(flow, log, named, stretch, ours[stretch.side], rows, committed=is_committed)
+                if each.records:
+                    found.append(each)
+        for named in waiting:
+            bounds = _later(await source_log.bounds(named, committed=committed), since[0], named)
+            stretch = Stretch("source", *bounds, "not begun")
+            each = await _read(flow, source_log, named, stretch, copied_back, rows, committed=committed)
+            if each.records:
+                found.append(each)
+    return found
+
+
+async def _waiting(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[TopicPartition]:
+    """Return source partitions that the flow should copy and of which nothing is copied. Raises EnvironmentFault."""
+    survey = (await survey_flows(config, ClusterAccess(config, PATIENCE_S)))[flow.name]
+    if isinstance(survey, EnvironmentFault):
+        raise survey
+    there, patterns = survey.looked.source.topics, [re.compile(pattern) for pattern in topics]
+    names = {name for name in survey.looked.plan.targets.values() if name in there}
+    wanted = [
+        TopicPartition(name, partition)
+        for name in names
+        if not patterns or any(pattern.fullmatch(name) for pattern in patterns)
+        for partition in range(there[name].partitions)
+    ]
+    return not_begun(state, wanted, {name: there[name].topic_id for name in names})
+
+
+async def _present(config: Config, flow: FlowConfig, state: FlowState, topics: Sequence[str]) -> list[LaneState]:
+    """Return the lanes whose topics exist on both sides, limited to topics that match one of the regexes, if any."""
+    patterns = [re.compile(pattern) for pattern in topics]
+    wanted = [
+        lane
+        for lane in state.lanes.values()
+        if not patterns or any(pattern.fullmatch(lane.source_topic) for pattern in patterns)
+    ]
+    names = ({lane.source_topic for lane in wanted}, {lane.target_topic for lane in wanted})
+    source, target = await asyncio.gather(
+        *(_ids(config, alias, each) for alias, each in zip((flow.source, flow.target), names, strict=True))
+    )
+    there = [
+        lane for lane in wanted if (source.get(lane.source_topic), target.get(lane.target_topic)) == lane.key.topics
+    ]
+    return sorted(there, key=lambda lane: (lane.source_topic, lane.partition))
+
+
+async def _ids(config: Config, alias: str, topics: set[str]) -> dict[str, str]:
+    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
+    try:
+        return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
+    finally:
+        await admin.close()
+
+
+def _ours(state: FlowState, lane: LaneState) -> frozenset[int]:
+    """Return the producer ids of all lanes into the same target topic, because copies may also be after a mark."""
+    return frozenset(
+        each.producer_id for each in state.lanes.values() if each.key.target_topic_id == lane.key.target_topic_id
+    )
+
+
+Since = tuple[dict[TopicPartition, tuple[int, int] | None] | None, dict[TopicPartition, tuple[int, int] | None] | None]
+
+
+async def _since(
+    config: Config,
+    flow: FlowConfig,
+    lanes: Sequence[LaneState],
+    waiting: Sequence[TopicPartition],
+    since_ms: int | None,
+) -> Since:
+    """Return the first record of that time or later in each partition, on both sides."""
+    if since_ms is None:
+        return None, None
+    source = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes} | set(waiting)
+    target = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
+    return (
+        await offsets_at(config.clusters[flow.source], source, since_ms),
+        await offsets_at(config.clusters[flow.target], target, since_ms),
+    )
+
+
+def _later(
+    bounds: Interval, since: dict[TopicPartition, tuple[int, int] | None] | None, named: TopicPartition
+) -> Interval:
+    if since is None:
+        return bounds
+    first = since.get(named)
+    return (bounds[1] if first is None else max(bounds[0], first[0])), bounds[1]
+
+
+async def _read(
+    flow: FlowConfig,
+    log: LogReader,
+    named: TopicPartition,
+    stretch: Stretch,
+    ours: frozenset[int],
+    rows: Rows | None,
+    *,
+    committed: bool,
+) -> Diverging:
+    """Read a stretch as a consumer does, without copies."""
+    told: dict[str, object] = {"flow": flow.name, "side": stretch.side, "why": stretch.why}
+    told |= {"topic": named.topic, "partition": named.partition}
+    count, first, last = 0, stretch.start, stretch.start - 1
+    async with aclosing(_records(log, named, stretch, ours, committed=committed)) as records:
+        async for record in records:
+            first = record.offset if not count else first
+            count, last = count + 1, record.offset
+            if rows is not None:
+                rows.take(told, record)
+    return Diverging(
+        flow=flow.name,
+        side=stretch.side,
+        topic=named.topic,
+        partition=named.partition,
+        why=stretch.why,
+        start=first,
+        end=last + 1,
+        records=count,
+    )
+
+
+async def _records(
+    log: LogReader, named: TopicPartition, stretch: Stretch, ours: frozenset[int], *, committed: bool
+) -> AsyncGenerator[Record]:
+    async with aclosing(log.read(named, stretch.start, stretch.end, committed=committed)) as batches:
+        async for batch in batches:
+            header = batch.header
+            if batch.aborted or (not batch.is_old and header.attributes & CONTROL):
+                continue
+            if not batch.is_old and header.producer_id in ours and not header.attributes & TRANSACTIONAL:
+                continue
+            try:
+                records = decode(batch.buffer, batch.start, batch.end)
+            except ValueError as error:
+                where = f"{named}, the batch at offset {header.base_offset}"
+                raise EnvironmentFault(f"{where}: its records cannot be read: {error}") from error
+            for record in records:
+                if stretch.start <= record.offset < stretch.end:
+                    yield record

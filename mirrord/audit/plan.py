@@ -1,0 +1,406 @@
+"""Plans an audit from a flow's ledger: the lanes, their ranges, and what must be known to read them."""
+
+import asyncio
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from mirrord.audit.range_audit import AuditedLane
+from mirrord.audit.rules.ledger_audit import compare_ledger
+from mirrord.audit.rules.ranges import ProvenTo, ranges
+from mirrord.audit.rules.results import WITHHELD, AuditRange, Explained, RangeResult
+from mirrord.audit.selection import NO_LEDGER, Uncopied, uncopied
+from mirrord.config.cross_checks import goes_back
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.effective_configs import topic_settings
+from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
+from mirrord.ledger.facts.core import LOSSES, AnyFact, Verdict
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.prune import floor
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.history import LedgerReading, read_gaps
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.model.intervals import uncovered
+from mirrord.model.names import Alias, LaneId, TopicPartition
+from mirrord.replication.dead_letters.records import Returned
+from mirrord.replication.dead_letters.replayed import brought_back
+from mirrord.topics.rules.retention import is_compacted
+
+PATIENCE_S = 10.0
+RANGE_RECORDS = 100_000
+"""Largest range, in records. If its records must be compared, those of both sides are held in memory at once."""
+BEGIN_S = 5.0
+"""A running daemon has twice this time to begin with a partition before the audit reports it as not copied."""
+_POLICY = "cleanup.policy"
+
+
+class PlannedLane(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane to audit, or the reason why it is not audited."""
+
+    lane: LaneId
+    audited: AuditedLane
+    ranges: tuple[AuditRange, ...] = ()
+    verdicts_are_known: bool = False
+    """Whether the ledger still holds every verdict that it ever recorded for this lane; if not, it was trimmed."""
+    target_log: tuple[int, int] = (0, 0)
+    """Where the target log begins and ends; it is read after the ledger."""
+    source_start: int = 0
+    """Where the source's log begins."""
+    skipped: str = ""
+    """Why nothing of the lane is audited; empty if it is audited."""
+    proven: RangeAudited | None = None
+    """The result of earlier audits; the ranges begin after it."""
+    is_from_begin: bool = True
+    """Whether the first range begins where the lane is proven up to, or at the lane's first record."""
+    left_out: int = 0
+    """Number of ranges that this audit was not asked to check (`since_ms`)."""
+    lost: int = 0
+    """Number of records that were copied into a target topic that no longer exists."""
+    uncopied: tuple[int, int] = (0, 0)
+    """The source offsets [start, end) of a partition of which nothing is copied."""
+    losses: tuple[Explained, ...] = ()
+    """Losses outside of the ranges, as the ledger records them."""
+    waiting: int = 0
+    """Number of newer source offsets that are not copied yet."""
+    beyond: int = 0
+    """Number of target offsets after the last record that the ledger knows."""
+    has_nothing: bool = False
+    """Whether the source partition has nothing that could be copied."""
+    repaired: tuple[RangeRepaired, ...] = ()
+    """The source offsets of this lane whose records a repair has copied into a separate topic."""
+
+
+class FlowPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A flow to audit."""
+
+    flow: str
+    source: Alias
+    target: Alias
+    lanes: tuple[PlannedLane, ...]
+    history: tuple[RangeAudited, ...] = ()
+    """What earlier audits have proven, if the ledger still holds it."""
+    trouble: str = ""
+    """Why the flow cannot be audited, in one line for operators; empty if it can be."""
+
+
+async def plan_flow(
+    config: Config,
+    flow: FlowConfig,
+    level: str,
+    topics: Sequence[str] = (),
+    since_ms: int | None = None,
+    *,
+    again: bool = False,
+) -> FlowPlan:
+    """Return the parts of a flow that have to be audited.
+
+    These are all offsets below the flow's marks, and every selected partition of which nothing is copied. `topics` are
+    regexes that limit this to the topics that match one of them. Of a topic that was created again, only the newest
+    copy is audited.
+
+    Ranges that earlier audits have proven at least as closely as `level` are skipped, if `level` is "digest" or
+    "records" and `again` is false. With `since_ms`, only offsets after the source's first record of that time are
+    audited. Raises EnvironmentFault.
+    """
+    for tries_left in (2, 1, 0):
+        plan, may_begin = await _plan_now(config, flow, level, topics, since_ms, again=again)
+        if not may_begin or not tries_left:
+            return plan
+        # A daemon may be about to create the copy of a new topic, or to copy its first records.
+        await asyncio.sleep(BEGIN_S)
+    raise AssertionError
+
+
+async def _plan_now(
+    config: Config, flow: FlowConfig, level: str, topics: Sequence[str], since_ms: int | None, *, again: bool
+) -> tuple[FlowPlan, bool]:
+    """Return the plan, and whether uncopied partitions may begin to be copied at any moment."""
+    try:
+        state, gaps, history = await read_told(config, flow)
+    except LedgerMissing:
+        rows = _with_uncopied([], await uncopied(config, flow, None, topics, PATIENCE_S))
+        plan = FlowPlan(flow=flow.name, source=flow.source, target=flow.target, lanes=tuple(rows), trouble=NO_LEDGER)
+        return plan, False
+    verdicts: dict[LaneId, list[Verdict]] = {}
+    for gap in gaps:
+        verdicts.setdefault(gap.lane, []).append(Verdict(gap.start, gap.end, gap.reason))
+    patterns = [re.compile(pattern) for pattern in topics]
+    newest: dict[TopicPartition, LaneState] = {}
+    for lane in sorted(state.lanes.values(), key=lambda each: each.age):
+        if not patterns or any(pattern.fullmatch(lane.source_topic) for pattern in patterns):
+            newest[TopicPartition(lane.source_topic, lane.partition)] = lane
+    lanes = list(newest.values())
+    missing = await uncopied(config, flow, state, topics, PATIENCE_S)
+    there = await _Clusters.look(config, flow, lanes, since_ms)
+    returned, _ = await brought_back(config, flow, state)
+    told = [(verdicts.get(lane.key.id, []), gaps.forgotten_below(lane.key.id)) for lane in lanes]
+    planned = [
+        _plan(flow, state, lane, each, there, level, again=again) for lane, each in zip(lanes, told, strict=True)
+    ]
+    planned = [_with(each, returned.get(each.lane, [])) for each in planned]
+    planned = [msgspec.structs.replace(each, repaired=state.lanes[each.lane].repaired) for each in planned]
+    former = _former_losses(state, planned, verdicts)
+    planned = [_with_losses(each, verdicts.get(each.lane, []), former, there.since) for each in planned]
+    planned = _with_uncopied(planned, missing)
+    planned.sort(key=lambda each: each.audited.source)
+    names = (flow.name, flow.source, flow.target)
+    plan = FlowPlan(flow=names[0], source=names[1], target=names[2], lanes=tuple(planned), history=tuple(history))
+    return plan, any(each.start < each.end and not each.why for each in missing)
+
+
+def _with_uncopied(planned: Sequence[PlannedLane], missing: Sequence[Uncopied]) -> list[PlannedLane]:
+    """Return the same lanes, with what is known of partitions without a copied record added."""
+    rows = {each.audited.source: each for each in planned}
+    for each in missing:
+        audited = AuditedLane(source=each.source, target=each.target, committed=True)
+        row = rows.get(each.source) or PlannedLane(lane=LaneId(str(each.source)), audited=audited)
+        why = f": {each.why}" if each.why else ""
+        has_nothing = each.start >= each.end
+        said = f"nothing is to be copied yet{why}" if has_nothing else f"nothing of it is copied{why}"
+        rows[each.source] = msgspec.structs.replace(
+            row, skipped=said, uncopied=(each.start, each.end), has_nothing=has_nothing
+        )
+    return list(rows.values())
+
+
+def _former_losses(
+    state: FlowState, planned: Sequence[PlannedLane], verdicts: Mapping[LaneId, Sequence[Verdict]]
+) -> dict[TopicPartition, list[Explained]]:
+    """Return the losses of former topics of the same name, or of former copies, by source partition."""
+    newest = {each.lane for each in planned}
+    found: dict[TopicPartition, list[Explained]] = {}
+    for lane in state.lanes.values():
+        if lane.key.id not in newest:
+            place = TopicPartition(lane.source_topic, lane.partition)
+            found.setdefault(place, []).extend(
+                Explained(each.reason, "source", each.start, each.end)
+                for each in verdicts.get(lane.key.id, ())
+                if each.reason in LOSSES
+            )
+    return found
+
+
+def _with_losses(
+    lane: PlannedLane,
+    verdicts: Sequence[Verdict],
+    former: Mapping[TopicPartition, Sequence[Explained]],
+    since: Mapping[TopicPartition, int] | None,
+) -> PlannedLane:
+    """Return the same lane, with the losses that none of its ranges contains and that no earlier audit has counted."""
+    proven_to = lane.proven.source_offset if lane.proven else 0
+    begin = max(proven_to, since.get(lane.audited.source, 0) if since is not None else 0)
+    looked = [(each.source_start, each.source_end) for each in lane.ranges]
+    losses = [
+        Explained(each.reason, "source", *part)
+        for each in verdicts
+        if each.reason in LOSSES and each.reason != "truncated" and not lane.left_out
+        for part in uncovered((max(each.start, begin), each.end), looked)
+    ]
+    if lane.proven is None and since is None:
+        losses += former.get(lane.audited.source, ())
+    return msgspec.structs.replace(lane, losses=tuple(losses))
+
+
+def _with(lane: PlannedLane, returned: Iterable[Returned]) -> PlannedLane:
+    """Return the same lane, with the offsets of the records that were brought back to this very copy."""
+    there = [each.standing for each in returned]
+    offsets = sorted(each.offset for each in there if each is not None and each.partition == lane.audited.target)
+    if not offsets:
+        return lane
+    return msgspec.structs.replace(
+        lane,
+        ranges=tuple(
+            msgspec.structs.replace(
+                each, brought_back=tuple(at for at in offsets if each.target_start <= at < each.target_end)
+            )
+            for each in lane.ranges
+        ),
+    )
+
+
+def audit_by_ledger(lane: PlannedLane) -> list[RangeResult]:
+    """Return what the ledger alone proves."""
+    return [
+        RangeResult(
+            lane=lane.lane,
+            first=each.first,
+            end=each.end,
+            by="ledger",
+            compared=compare_ledger(
+                each,
+                *lane.target_log,
+                verdicts_are_known=lane.verdicts_are_known,
+                others_write=lane.audited.others_write,
+                source_start=lane.source_start,
+            ),
+        )
+        for each in lane.ranges
+    ]
+
+
+class _Clusters(msgspec.Struct, frozen=True):
+    """What both clusters report about the lanes' topics."""
+
+    source_ids: Mapping[str, str]
+    target_ids: Mapping[str, str]
+    source_compacted: Collection[str]
+    target_compacted: Collection[str]
+    target_logs: Mapping[TopicPartition, tuple[int, int]]
+    source_starts: Mapping[TopicPartition, int]
+    source_ends: Mapping[TopicPartition, int]
+    since: Mapping[TopicPartition, int] | None
+    others_write: bool
+
+    @staticmethod
+    async def look(config: Config, flow: FlowConfig, lanes: Sequence[LaneState], since_ms: int | None) -> "_Clusters":
+        """Ask both clusters. Raises EnvironmentFault."""
+        sources = {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}
+        targets = {TopicPartition(lane.target_topic, lane.partition) for lane in lanes}
+        source_ids = await _ids(config, flow.source, {each.topic for each in sources})
+        target_ids = await _ids(config, flow.target, {each.topic for each in targets})
+        # The marks were read earlier, so the target's log end is above them unless something is lost.
+        starts = await log_offsets(config.clusters[flow.target], targets, "start")
+        ends = await log_offsets(config.clusters[flow.target], targets, "end")
+        since = None
+        if since_ms is not None:
+            found = await offsets_at(config.clusters[flow.source], sources, since_ms)
+            since = {place: first[0] for place, first in found.items() if first is not None}
+        return _Clusters(
+            source_ids,
+            target_ids,
+            await _compacted(config, flow.source, source_ids),
+            await _compacted(config, flow.target, target_ids),
+            {place: (starts.get(place, 0), end) for place, end in ends.items()},
+            await log_offsets(config.clusters[flow.source], sources, "start"),
+            await log_offsets(config.clusters[flow.source], sources, "end"),
+            since,
+            # If two flows copy the same names in opposite directions, the target also has other writers.
+            any(goes_back(flow, other) for other in config.all_flows),
+        )
+
+
+async def _ids(config: Config, alias: Alias, topics: Collection[str]) -> dict[str, str]:
+    admin = KafkaTopicAdmin(config.clusters[alias], PATIENCE_S, alias)
+    try:
+        return {name: topic.topic_id for name, topic in (await admin.look(topics)).topics.items()}
+    finally:
+        await admin.close()
+
+
+async def _compacted(config: Config, alias: Alias, topics: Collection[str]) -> frozenset[str]:
+    settings = await topic_settings(config.clusters[alias], sorted(topics), [_POLICY], PATIENCE_S)
+    return frozenset(name for name, each in settings.items() if is_compacted(each.values.get(_POLICY, "")))
+
+
+def _plan(
+    flow: FlowConfig,
+    state: FlowState,
+    lane: LaneState,
+    told: tuple[Sequence[Verdict], int],
+    there: _Clusters,
+    level: str,
+    *,
+    again: bool,
+) -> PlannedLane:
+    verdicts, forgotten_below = told
+    source = TopicPartition(lane.source_topic, lane.partition)
+    target = TopicPartition(lane.target_topic, lane.partition)
+    audited = AuditedLane(
+        source=source,
+        target=target,
+        committed=flow.isolation == "read_committed",
+        source_compacted=source.topic in there.source_compacted,
+        target_compacted=target.topic in there.target_compacted,
+        others_write=there.others_write,
+    )
+    planned = PlannedLane(lane=lane.key.id, audited=audited)
+    mark = state.progress.get(lane.key.id)
+    skipped, lost = "", 0
+    if there.source_ids.get(source.topic) != lane.key.source_topic_id:
+        skipped = "the source topic is gone, or was made anew"
+    elif there.target_ids.get(target.topic) != lane.key.target_topic_id or target not in there.target_logs:
+        skipped, lost = "the target topic is gone, or was made anew", mark.ordinal if mark is not None else 0
+    elif level != "ledger" and _is_transformed(flow, source.topic):
+        skipped = "its records are transformed on the way, which an audit does not follow yet"
+    elif mark is None or not len(lane.source_runs):
+        skipped = "nothing of it is copied yet"
+    if skipped or mark is None:
+        return msgspec.structs.replace(planned, skipped=skipped, lost=lost)
+    proven = lane.audited if not again and _is_enough(lane.audited, level) else None
+    first = max(floor(lane), proven.end if proven else 0)
+    if not _has_forgotten(lane, verdicts, audited):
+        forgotten_below = 0
+    found = every = list(
+        ranges(lane, first, mark.ordinal, RANGE_RECORDS, verdicts, forgotten_below, _proven_to(lane, proven))
+    )
+    if there.since is not None:
+        begin = there.since.get(source)
+        found = [each for each in found if begin is not None and each.source_end > begin]
+    known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason != "truncated")
+    counted = sum(count for reason, count in lane.verdicts.counts.items() if reason != "truncated")
+    return msgspec.structs.replace(
+        planned,
+        ranges=tuple(found),
+        proven=proven,
+        is_from_begin=found[:1] == every[:1],
+        verdicts_are_known=known == counted,
+        left_out=len(every) - len(found),
+        waiting=max(0, there.source_ends.get(source, 0) - mark.source_offset),
+        beyond=max(0, there.target_logs[target][1] - max(mark.target_offset, there.target_logs[target][0])),
+        target_log=there.target_logs[target],
+        source_start=there.source_starts.get(source, 0),
+    )
+
+
+def _proven_to(lane: LaneState, proven: RangeAudited | None) -> ProvenTo:
+    """Return the source and target offsets up to which an earlier audit has proven a lane."""
+    if proven is None:
+        return None, None
+    last = lane.target_runs.offset_of(proven.end - 1)
+    return proven.source_offset, None if last is None else last + 1
+
+
+def _has_forgotten(lane: LaneState, verdicts: Sequence[Verdict], audited: AuditedLane) -> bool:
+    """Return whether the ledger was trimmed and lacks verdicts on records that the source may still have."""
+    withheld = WITHHELD.union({"compacted"} if audited.source_compacted else ())
+    withheld = withheld.union(() if audited.committed else {"aborted"})
+    known = sum(verdict.end - verdict.start for verdict in verdicts if verdict.reason in withheld)
+    return known < sum(count for reason, count in lane.verdicts.counts.items() if reason in withheld)
+
+
+def _is_transformed(flow: FlowConfig, topic: str) -> bool:
+    wanted = flow.records
+    return bool(wanted.transform) and any(re.fullmatch(pattern, topic) for pattern in wanted.topics)
+
+
+def _is_enough(proven: RangeAudited | None, level: str) -> bool:
+    return proven is not None and level in {"digest", proven.level}
+
+
+async def read_told(config: Config, flow: FlowConfig) -> tuple[FlowState, Gaps, list[RangeAudited]]:
+    """Read the ledger with its marks, and every verdict that it still holds.
+
+    The marks are read first: everything below them is explained by what the ledger already held then.
+    """
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
+    await store.open(read_only=True)
+    try:
+        progress = dict(store.state.progress)
+    finally:
+        await store.close()
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
+    history: list[RangeAudited] = []
+
+    def see(fact: AnyFact) -> None:
+        if isinstance(fact, RangeAudited):
+            history.append(fact)
+
+    gaps = await read_gaps(reading, see)
+    reading.state.progress = progress
+    return reading.state, gaps, history

@@ -1,0 +1,234 @@
+"""Reads both logs of a range and compares them: first by batches, then by records where batches prove nothing."""
+
+import hashlib
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal
+
+import msgspec
+
+from mirrord.audit.rules.batch_compare import SeenBatch, compare_batches
+from mirrord.audit.rules.key_compare import KeyedCopy, Newest, merged, source_rows, target_rows
+from mirrord.audit.rules.record_compare import compare_records
+from mirrord.audit.rules.results import AuditRange, Compared, RangeResult, Seen, Surroundings
+from mirrord.kafka.client.log_reader import LogReader, RangeGone
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.runtime.rate_limit import Pace
+
+TRIES = 3
+"""How often a range is read again because retention deleted records in the meantime."""
+_KEY_BYTES = 16
+
+
+class AuditedLane(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be known of a lane in order to read it."""
+
+    source: TopicPartition
+    target: TopicPartition
+    committed: bool
+    """Whether the source was read with the isolation level `read_committed` when it was copied."""
+    source_compacted: bool = False
+    target_compacted: bool = False
+    others_write: bool = False
+
+
+class RangeReader:
+    """Compares ranges of the lanes of one flow."""
+
+    def __init__(self, source: LogReader, target: LogReader, *, by_records: bool, pace: Pace | None = None) -> None:
+        """With `by_records`, a batch header never counts as proof."""
+        self._source = source
+        self._target = target
+        self._pace = pace or Pace(None)
+        self._by_records = by_records
+
+    async def audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
+        """Compare a range. Raises EnvironmentFault when a log cannot be read."""
+        for _ in range(TRIES):
+            try:
+                return await self._audit(lane, wanted)
+            except RangeGone:
+                continue
+        return await self._audit(lane, wanted)
+
+    async def keys(
+        self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
+    ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
+        """Return the newest record of each key in a range, the target's properties, and the number of bytes read.
+
+        Raises EnvironmentFault when a log cannot be read.
+        """
+        for _ in range(TRIES):
+            try:
+                return await self._keys(lane, wanted, with_source=with_source)
+            except RangeGone:
+                continue
+        return await self._keys(lane, wanted, with_source=with_source)
+
+    async def _keys(
+        self, lane: AuditedLane, wanted: AuditRange, *, with_source: bool
+    ) -> tuple[dict[bytes, Newest], KeyedCopy, int]:
+        both = _Both(self._source, self._target, lane, wanted, self._pace)
+        await both.look()
+        found: dict[bytes, Newest] = {}
+        sides = [both.source_keys()] if with_source else []
+        for side in (*sides, both.target_keys()):
+            async for key, newest in side:
+                found[key] = merged(found[key], newest) if key in found else newest
+        return found, both.keyed_copy(), both.read_bytes
+
+    async def _audit(self, lane: AuditedLane, wanted: AuditRange) -> RangeResult:
+        both = _Both(self._source, self._target, lane, wanted, self._pace)
+        await both.look()
+        if not self._by_records and both.is_whole:
+            compared = await both.batches()
+            if compared is not None:
+                return both.result("batches", compared)
+        return both.result("records", await both.records())
+
+
+class _Both:
+    """One range in both logs."""
+
+    def __init__(self, source: LogReader, target: LogReader, lane: AuditedLane, wanted: AuditRange, pace: Pace) -> None:
+        self._source_log = source
+        self._target_log = target
+        self._lane = lane
+        self._wanted = wanted
+        self._pace = pace
+        self._source_bounds = self._target_bounds = (0, 0)
+        self._read_bytes = 0
+        self._newest_ms = -1
+
+    async def look(self) -> None:
+        """Find out where both logs begin and end."""
+        self._source_bounds = await self._source_log.bounds(self._lane.source, committed=self._lane.committed)
+        self._target_bounds = await self._target_log.bounds(self._lane.target, committed=False)
+
+    def keyed_copy(self) -> KeyedCopy:
+        """Return the properties of the target by which its keys are judged."""
+        return KeyedCopy(self._target_bounds[0], self._lane.target_compacted)
+
+    @property
+    def read_bytes(self) -> int:
+        """Number of bytes read from both logs so far."""
+        return self._read_bytes
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether both logs still cover the whole range."""
+        source, target, wanted = self._source_bounds, self._target_bounds, self._wanted
+        inside = source[0] <= wanted.source_start and wanted.source_end <= source[1]
+        return inside and target[0] <= wanted.target_start and wanted.target_end <= target[1]
+
+    def result(self, by: Literal["batches", "records"], compared: Compared) -> RangeResult:
+        """Return the result for this range."""
+        return RangeResult(
+            lane=self._wanted.lane,
+            first=self._wanted.first,
+            end=self._wanted.end,
+            by=by,
+            compared=compared,
+            newest_ms=self._newest_ms,
+            read_bytes=self._read_bytes,
+        )
+
+    async def batches(self) -> Compared | None:
+        """Return what the batches prove, or None if they do not prove the range."""
+        source = [_header(batch) async for batch in self._source_batches()]
+        target = [_header(batch) async for batch in self._target_batches()]
+        return compare_batches(self._wanted, source, target, others_write=self._lane.others_write)
+
+    async def records(self) -> Compared:
+        """Compare the range record by record."""
+        keyed = self._lane.target_compacted
+        source = [seen async for batch in self._source_batches() for seen in self._seen(batch, keyed=keyed)]
+        target = [seen async for batch in self._target_batches() for seen in self._seen(batch, keyed=keyed)]
+        around = Surroundings(
+            source_committed=self._lane.committed,
+            source_log_start=self._source_bounds[0],
+            target_log_start=self._target_bounds[0],
+            source_compacted=self._lane.source_compacted,
+            target_compacted=self._lane.target_compacted,
+            others_write=self._lane.others_write,
+        )
+        return compare_records(self._wanted, source, target, around)
+
+    async def source_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
+        """Yield the keys of the range at the source."""
+        async for batch in self._source_batches():
+            for row in source_rows(self._wanted, self._inside(batch, self._wanted.source_start)):
+                yield row
+
+    async def target_keys(self) -> AsyncGenerator[tuple[bytes, Newest], None]:
+        """Yield the keys of the range at the target."""
+        async for batch in self._target_batches():
+            for row in target_rows(self._wanted, self._inside(batch, self._wanted.target_start)):
+                yield row
+
+    def _inside(self, batch: ReadBatch, start: int) -> list[Seen]:
+        """Return the records without those before the range in its first batch. The preceding range counts these."""
+        return [seen for seen in self._seen(batch, keyed=True) if seen.offset >= start]
+
+    async def _source_batches(self) -> AsyncGenerator[ReadBatch, None]:
+        start, end = self._within(self._source_bounds, self._wanted.source_start, self._wanted.source_end)
+        reading = self._source_log.read(self._lane.source, start, end, committed=self._lane.committed)
+        async with aclosing(reading) as batches:
+            async for batch in batches:
+                self._read_bytes += batch.end - batch.start
+                await self._pace.took(batch.end - batch.start)
+                if not batch.aborted and not _is_marker(batch):
+                    if not batch.is_old:
+                        self._newest_ms = max(self._newest_ms, batch.header.max_timestamp)
+                    yield batch
+
+    async def _target_batches(self) -> AsyncGenerator[ReadBatch, None]:
+        start, end = self._within(self._target_bounds, self._wanted.target_start, self._wanted.target_end)
+        async with aclosing(self._target_log.read(self._lane.target, start, end, committed=False)) as batches:
+            async for batch in batches:
+                self._read_bytes += batch.end - batch.start
+                await self._pace.took(batch.end - batch.start)
+                if not _is_marker(batch):
+                    yield batch
+
+    @staticmethod
+    def _within(bounds: tuple[int, int], start: int, end: int) -> tuple[int, int]:
+        return max(start, bounds[0]), min(end, bounds[1])
+
+    def _seen(self, batch: ReadBatch, *, keyed: bool) -> list[Seen]:
+        appended = not batch.is_old and bool(batch.header.attributes & LOG_APPEND_TIME)
+        own = not batch.is_old and batch.header.producer_id == self._wanted.producer_id
+        try:
+            records = decode(batch.buffer, batch.start, batch.end)
+        except ValueError as error:
+            where = f"the batch at offset {batch.header.base_offset}"
+            raise EnvironmentFault(f"{where} of {self._lane.source} or its copy cannot be read: {error}") from error
+        return [
+            Seen(
+                record.offset,
+                digest(record, timed=False),
+                record.time_ms,
+                key=_key(record.key) if keyed and record.key is not None else None,
+                is_tombstone=record.value is None,
+                is_own=own,
+                has_append_time=appended,
+            )
+            for record in records
+        ]
+
+
+def _is_marker(batch: ReadBatch) -> bool:
+    return not batch.is_old and bool(batch.header.attributes & CONTROL)
+
+
+def _header(batch: ReadBatch) -> SeenBatch | None:
+    return None if batch.is_old else SeenBatch(batch.header, batch.records_crc)
+
+
+def _key(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=_KEY_BYTES).digest()

@@ -1,0 +1,346 @@
+"""A flow's ledger, made anew from what stands on both clusters.
+
+What is about to become a ledger must not be taken for one before it is whole: a daemon that found half of it would
+begin the other half anew. So the state topic says first that the ledger is another one than it should be, and everybody
+who opens it stops there (`LedgerWentBack`). The right mark comes last. Broken off anywhere, it is done once more from
+the beginning.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import structlog
+
+from mirrord.audit.rebuild_scan import LaneLook, LaneRebuilt, Rules
+from mirrord.audit.rules.fact_reconstruction import GRANT, Named, facts
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.ledger.codec import encode_entry, encode_state
+from mirrord.ledger.errors import LedgerCorrupt, LedgerGone, LedgerMissing, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseReleased, LeaseTaken, Progress
+from mirrord.ledger.facts.orders import CopyingPaused
+from mirrord.ledger.fold import fold, writer_text
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_records import MARK_KEY, LedgerMark, state_key
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.log_port import StateRow
+from mirrord.ledger.store.process_identity import this_process
+from mirrord.ledger.store.topics import LedgerTopics
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ClusterId, TopicId, TopicPartition
+from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.hazard_survey import producers_back
+from mirrord.operations.start_report import find_beginnings
+from mirrord.replication.host.record_policies import Shaping
+from mirrord.runtime.clock import SystemClock
+from mirrord.topics.rules.topic_plan import PlannedLane
+from policies.flows import record_filter_of
+
+PATIENCE_S = 30.0
+LEASE_EPOCH = 1
+BY = "mirrord rebuild"
+BEING_MADE = LedgerMark(TopicId("being rebuilt"), (1 << 63) - 1, 0)
+"""No ledger is this one: whoever finds this mark is told that facts are lost."""
+TOGETHER = 500
+"""Facts in one entry of the ledger, where they are small."""
+STEP_S = 0.1
+DRAINED = "drained"
+"""As a lane's state: nothing of it is on its way."""
+
+log = structlog.get_logger()
+
+
+class FlowRebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """What a flow's ledger would be, or is now."""
+
+    flow: str
+    lost: str
+    """What is wrong with the ledger that there is."""
+    source_cluster: ClusterId
+    target_cluster: ClusterId
+    lanes: tuple[LaneRebuilt, ...]
+
+
+async def lost(config: Config, flow: FlowConfig) -> str:
+    """What is wrong with the flow's ledger; empty when it is whole. Raises EnvironmentFault when nobody can tell."""
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except (LedgerMissing, LedgerWentBack, LedgerCorrupt) as error:
+        return str(error)
+    try:
+        state = store.state
+    finally:
+        await store.close()
+    if not state.flow:
+        return "the ledger is empty"
+    survey = await _survey(config, flow)
+    lanes = survey.looked.plan.lanes
+    if all(
+        known is not None and len(known.source_runs) for known in map(state.lanes.get, (each.lane for each in lanes))
+    ):
+        return ""
+    unknown = [each for each in await find_beginnings(config, survey) if each.by == "unknown"]
+    if not unknown:
+        return ""
+    first, more = unknown[0], f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+    return f"the ledger knows nothing of what stands in {first.target_topic}-{first.partition}{more}"
+
+
+async def _survey(config: Config, flow: FlowConfig) -> FlowSurvey:
+    survey = (await survey_flows(config.only((flow,)), ClusterAccess(config, PATIENCE_S)))[flow.name]
+    if not isinstance(survey, FlowSurvey):
+        raise survey
+    return survey
+
+
+async def look(config: Config, flow: FlowConfig, why: str) -> FlowRebuilt:
+    """Where each lane stands by both logs; nothing is altered. Raises EnvironmentFault."""
+    survey = await _survey(config, flow)
+    lanes = survey.looked.plan.lanes
+    rules = {lane.lane: rule for lane, rule in zip(lanes, await _rules(config, survey), strict=True)}
+    source, target = survey.looked.source, survey.looked.target
+    made: list[LaneRebuilt] = []
+    if lanes:
+        topics = ({lane.source_topic for lane in lanes}, {lane.target_topic for lane in lanes})
+        async with (
+            open_logs(flow.source, config.clusters[flow.source], topics[0]) as source_log,
+            open_logs(flow.target, config.clusters[flow.target], topics[1]) as target_log,
+        ):
+            looking = LaneLook(source_log, target_log)
+            for lane in lanes:
+                made.append(await looking.at(lane, rules[lane.lane]))
+                log.info("lane_looked_at", lane=lane.lane, outcome=made[-1].outcome)
+    return FlowRebuilt(
+        flow=flow.name,
+        lost=why,
+        source_cluster=source.cluster_id,
+        target_cluster=target.cluster_id,
+        lanes=tuple(made),
+    )
+
+
+async def _rules(config: Config, survey: FlowSurvey) -> list[Rules]:
+    flow = survey.flow
+    shaping = Shaping(flow)
+    wanted = record_filter_of(flow)
+    foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
+    return [
+        Rules(
+            committed=flow.isolation == "read_committed",
+            begins_late=flow.start_at(lane.source_topic) == "latest",
+            refused=_refused(survey, lane, shaping),
+            keeps=wanted.keeps if wanted is not None and shaping.concerns(lane.source_topic) else None,
+            foreign=foreign,
+        )
+        for lane in survey.looked.plan.lanes
+    ]
+
+
+def _refused(survey: FlowSurvey, lane: PlannedLane, shaping: Shaping) -> str:
+    flow = survey.flow
+    if flow.records.transform and shaping.concerns(lane.source_topic):
+        return "its records are transformed: what they hold says nothing"
+    later = re.compile(re.escape(lane.target_topic + flow.separator) + r"\d+")
+    again = [name for name in survey.looked.target.topics if later.fullmatch(name)]
+    if flow.on_recreated == "fresh" and again:
+        return f"{again[0]} is there, too: which of the two is the copy of this {lane.source_topic}, the ledger knew"
+    return ""
+
+
+async def apply(config: Config, flow: FlowConfig, found: FlowRebuilt) -> None:
+    """Make it the flow's ledger. Raises EnvironmentFault; what stands then is no ledger, and it can be done again."""
+    runtime = config.runtime
+    await _until_still(config, flow, found, (runtime.lease_ttl_ms + runtime.request_timeout_ms) / 1000)
+    entries = list(_entries(flow, found, runtime.lease_ttl_ms, config.instance))
+    _check(entries)
+    cluster = config.clusters[flow.target]
+    first = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
+    await first.open(create=True, again=True)
+    try:
+        await _forbid(first)
+        ends = await first.ends()
+    finally:
+        await first.close()
+    if ends.end > 0:
+        await _delete(config, flow, ends.topic_id)
+    ledger = KafkaLog(flow.name, cluster, deadline_seconds=PATIENCE_S)
+    await ledger.open(create=True, again=True)
+    try:
+        if (await ledger.ends()).end:
+            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+        for entry in entries:
+            await ledger.append([encode_entry(entry)])
+        ends = await ledger.ends()
+        if ends.end != len(entries):
+            raise EnvironmentFault(f"somebody else writes into {ledger.topic}: a daemon of {flow.name} is running")
+        marks = [*_marks(found), LedgerMark(ends.topic_id, ends.end, ends.leader_epoch)]
+        await ledger.save([StateRow(state_key(mark), encode_state(mark)) for mark in marks])
+    finally:
+        await ledger.close()
+    log.info("ledger_rebuilt", flow=flow.name, entries=len(entries), lanes=len(found.lanes))
+
+
+async def _until_still(config: Config, flow: FlowConfig, found: FlowRebuilt, wait_s: float) -> None:
+    """Nothing of the flow may still arrive: a daemon that lost its ledger ends with its lease, and then its requests.
+
+    Raises EnvironmentFault when something came in since the lanes were looked at, or somebody renews the lease.
+    """
+    before = await _beat(config, flow)
+    await asyncio.sleep(wait_s)
+    if before is not None and await _beat(config, flow) != before:
+        raise EnvironmentFault(f"a daemon of {flow.name} is running: stop it, and begin again")
+    topics = {lane.planned.target_topic for lane in found.lanes}
+    if not topics:
+        return
+    async with open_logs(flow.target, config.clusters[flow.target], topics) as logs:
+        for lane in found.lanes:
+            named = TopicPartition(lane.planned.target_topic, lane.planned.key.partition)
+            if await _came(logs, named, lane):
+                raise EnvironmentFault(
+                    f"records of {flow.name} still arrive in {named}: stop its daemon, and begin again"
+                )
+
+
+async def _beat(config: Config, flow: FlowConfig) -> tuple[int, int] | None:
+    """The newest sign of life of who has the lease; None where nobody has it, or no ledger tells."""
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open(read_only=True)
+    except (LedgerMissing, LedgerWentBack, LedgerCorrupt):
+        return None
+    try:
+        renewal = store.renewal
+        return None if store.state.released or renewal is None else (renewal.epoch, renewal.beat)
+    finally:
+        await store.close()
+
+
+async def _came(logs: LogReader, named: TopicPartition, lane: LaneRebuilt) -> bool:
+    """Whether something came in that may be the lane's."""
+    _, end = await logs.bounds(named, committed=False)
+    async for batch in logs.read(named, lane.target_end, end, committed=False):
+        header = batch.header
+        if header.base_offset < lane.target_end or header.producer_id < 0:
+            continue
+        if lane.told is None or (header.producer_id, header.producer_epoch) == lane.producer:
+            return True
+    return False
+
+
+async def _forbid(ledger: KafkaLog) -> None:
+    """From here on nobody takes what stands for a ledger. What was kept beside it goes."""
+    stale = {row.key async for row in ledger.load_state()} - {MARK_KEY}
+    await ledger.save([StateRow(MARK_KEY, encode_state(BEING_MADE))])
+    if stale:
+        await ledger.save([StateRow(key, None) for key in sorted(stale)])
+
+
+async def _delete(config: Config, flow: FlowConfig, topic_id: TopicId) -> None:
+    """The ledger topic that there was."""
+    upkeep = ClusterAccess(config, PATIENCE_S).upkeep(flow.target)
+    try:
+        refused = (await upkeep.delete([topic_id])).get(topic_id, "")
+    finally:
+        await upkeep.close()
+    topics = LedgerTopics(flow.name, config.clusters[flow.target], PATIENCE_S)
+    if refused:
+        raise EnvironmentFault(f"the topic {topics.ledger} cannot be deleted: {refused}")
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                try:
+                    await topics.find(create=False)
+                except (LedgerMissing, LedgerGone):
+                    return
+                await asyncio.sleep(STEP_S)
+    except TimeoutError:
+        raise LedgerUnavailable(f"the topic {topics.ledger} was deleted, and is still there") from None
+    finally:
+        topics.close()
+
+
+def _entries(flow: FlowConfig, found: FlowRebuilt, ttl_ms: int, instance: str) -> Iterator[Entry]:
+    """The whole ledger."""
+    now_ms = SystemClock().wall_ms()
+    writer = secrets.token_hex(6)
+    opened = FlowOpened(found.flow, found.source_cluster, found.target_cluster)
+    yield Entry(0, now_ms, (opened,), writer_text(writer, 0))
+    told = [LeaseTaken(LEASE_EPOCH, this_process(instance, ""), ttl_ms), *_facts(flow, found, now_ms)]
+    number = 1
+    for together in _together([*told, LeaseReleased(LEASE_EPOCH)]):
+        yield Entry(LEASE_EPOCH, now_ms, together, writer_text(writer, number))
+        number += 1
+
+
+def _facts(flow: FlowConfig, found: FlowRebuilt, now_ms: int) -> Iterator[AnyFact]:
+    shaping = Shaping(flow)
+    for lane in found.lanes:
+        planned = lane.planned
+        if lane.outcome == "refused":
+            origin = Origin(BY, lane.why, now_ms)
+            yield CopyingPaused(planned.source_topic, planned.key.partition, origin)
+        if lane.told is not None:
+            named = Named(
+                lane=planned.lane,
+                source_topic=planned.source_topic,
+                target_topic=planned.target_topic,
+                partition=planned.key.partition,
+                producer_id=lane.producer[0],
+                producer_epoch=lane.producer[1],
+                policy=shaping.fingerprint if shaping.concerns(planned.source_topic) else flow.isolation,
+                by=BY,
+            )
+            yield from facts(named, lane.told)
+
+
+def _together(told: Sequence[AnyFact]) -> Iterator[tuple[AnyFact, ...]]:
+    """Those of one entry."""
+    some: list[AnyFact] = []
+    size = 0
+    for fact in told:
+        some.append(fact)
+        size += len(encode_entry(Entry(0, 0, (fact,))))
+        if len(some) >= TOGETHER or size > 1 << 18:
+            yield tuple(some)
+            some, size = [], 0
+    if some:
+        yield tuple(some)
+
+
+def _check(entries: Sequence[Entry]) -> None:
+    """Every fact binds, or none is written. Raises EnvironmentFault."""
+    state = FlowState()
+    for offset, entry in enumerate(entries):
+        for fact, binds in zip(entry.facts, fold(state, entry, offset), strict=True):
+            if not binds:
+                raise EnvironmentFault(f"the ledger would not say what it has to: {fact}")
+
+
+def _marks(found: FlowRebuilt) -> Iterator[Progress]:
+    """Where each lane stands."""
+    now_ms = SystemClock().wall_ms()
+    for lane in found.lanes:
+        told = lane.told
+        if told is not None:
+            yield Progress(
+                lane=lane.planned.lane,
+                lease_epoch=LEASE_EPOCH,
+                grant=GRANT,
+                ordinal=told.ordinal,
+                target_offset=told.target_offset,
+                leader_epoch=told.target_epoch,
+                source_offset=told.source_offset,
+                source_end=lane.source_end,
+                last_record_ms=-1,
+                at_ms=now_ms,
+                protected=False,
+                state=DRAINED,
+                source_epoch=told.source_epoch,
+                epochs_told=True,
+            )

@@ -1,0 +1,470 @@
+"""Reads both logs of a lane whose ledger is lost, and finds out where it stands: by headers, and by records where they
+do not tell (`mirrord.audit.rules.record_placement`)."""
+
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from itertools import chain
+from typing import Literal, TypeVar
+
+import msgspec
+
+from mirrord.audit.rules.fact_reconstruction import Standing, standing
+from mirrord.audit.rules.record_matching import Matched, Matching, Stretch, assembled, stretches
+from mirrord.audit.rules.record_placement import (
+    GONE,
+    LOOK_AROUND,
+    NOWHERE,
+    Copied,
+    Original,
+    Other,
+    OwnBatch,
+    Placed,
+    doubtful,
+    is_open,
+    ordinals,
+    place,
+    refined,
+)
+from mirrord.kafka.client.log_reader import LogReader
+from mirrord.kafka.client.range_reader import ReadBatch
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, CONTROL, LOG_APPEND_TIME, TRANSACTIONAL
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.model.errors import PolicyFault
+from mirrord.model.intervals import Interval, joined, ranges, uncovered, within
+from mirrord.model.names import TopicPartition
+from mirrord.replication.lane.target.batch_relocation import Unplaced
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+MOST_RECORDS = 2_000_000
+"""What is decoded of either side of a lane: about 250 bytes a record are held."""
+
+RIVAL_BATCHES = 20
+"""So many of the first and of the last batches of somebody else are looked for in the source, record by record."""
+ORIGINALS_AT_ONCE = 1_000
+READ_OVER = 1_000
+"""So many offsets that are not needed are read rather than asking the broker once more."""
+RECORDS_AT_ONCE = 20_000
+"""Of either log, when records are matched one by one."""
+
+_Unit = TypeVar("_Unit", Copied, Original)
+Outcome = Literal["rebuilt", "new", "refused"]
+"""What becomes of a lane. "rebuilt": it goes on where it stood; "new": nothing of what the source holds was ever
+copied, so it begins as every new one; "refused": nobody can tell, and it is paused."""
+
+
+class LaneRebuilt(msgspec.Struct, frozen=True, kw_only=True):
+    """A lane, as both logs tell it."""
+
+    planned: PlannedLane
+    outcome: Outcome
+    why: str = ""
+    """Of a lane that is refused; or what is to be known of another one."""
+    told: Standing | None = None
+    producer: tuple[int, int] = (-1, -1)
+    """Id and epoch."""
+    target_end: int = 0
+    """Up to here the target was read."""
+    source_end: int = 0
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a lane's flow decides how its logs are read."""
+
+    committed: bool
+    begins_late: bool
+    """Without a history it would begin behind what the source holds."""
+    refused: str = ""
+    """Why nobody can tell where a lane of this topic stands; empty: it can be tried."""
+    keeps: Callable[[Record], bool] | None = None
+    """The filter, if there is one. Raises PolicyFault."""
+    foreign: frozenset[int] = frozenset()
+    """Producers that wrote copies into the source's topic: those are not copied back."""
+
+
+class _Own(msgspec.Struct):
+    """What a producer wrote into the target."""
+
+    batches: list[OwnBatch]
+    keys: list[Hashable]
+    epochs: list[int]
+    timed: set[bool]
+
+
+class _Target(msgspec.Struct):
+    """A target log, by its headers."""
+
+    start: int
+    end: int
+    producers: dict[tuple[int, int], _Own]
+    """By id and epoch; those who wrote last come last."""
+    vacant_behind: Mapping[tuple[int, int], int]
+
+
+class _Source(msgspec.Struct):
+    """A source log, by its headers."""
+
+    start: int
+    originals: list[Original]
+    others: list[Other]
+    is_filtered: bool
+    """A filter leaves some of its records out."""
+
+
+class LaneLook:
+    """Looks at the lanes of one flow."""
+
+    def __init__(self, source: LogReader, target: LogReader) -> None:
+        self._source = source
+        self._target = target
+
+    async def at(self, lane: PlannedLane, rules: Rules) -> LaneRebuilt:
+        """Where a lane stands. Raises EnvironmentFault when a log cannot be read."""
+        source = TopicPartition(lane.source_topic, lane.key.partition)
+        target = TopicPartition(lane.target_topic, lane.key.partition)
+        found = await self._read_target(target)
+        start, end = await self._source.bounds(source, committed=rules.committed)
+        made = LaneRebuilt(planned=lane, outcome="refused", target_end=found.end, source_end=end)
+        if rules.refused and found.producers:
+            return msgspec.structs.replace(made, why=rules.refused)
+        lane_of = _Lane(self, source, target, found, await self._read_source(source, start, end, rules))
+        try:
+            for producer in reversed(list(found.producers)):
+                told = await lane_of.of(producer)
+                if told is not None:
+                    await lane_of.refuse_rivals(producer)
+                    told = await self._filtered(source, told, rules)
+                    return msgspec.structs.replace(made, outcome="rebuilt", told=told, producer=producer)
+        except (Unplaced, ValueError) as why:
+            return msgspec.structs.replace(made, why=str(why))
+        return _without_copies(made, found, rules, is_empty=start == end)
+
+    async def _read_target(self, named: TopicPartition) -> _Target:
+        start, end = await self._target.bounds(named, committed=False)
+        producers: dict[tuple[int, int], _Own] = {}
+        vacant: dict[tuple[int, int], int] = {}
+        position, total = start, 0
+        async with aclosing(self._target.read(named, start, end, committed=False)) as batches:
+            async for batch in batches:
+                header = batch.header
+                close = max(0, header.base_offset - position)
+                total += close
+                position = header.last_offset + 1
+                if batch.is_old or header.attributes & (CONTROL | TRANSACTIONAL) or header.producer_id < 0:
+                    continue
+                producer = (header.producer_id, header.producer_epoch)
+                own = producers.pop(producer, None) or _Own([], [], [], set())
+                producers[producer] = own  # the newest comes last
+                before = vacant.get(producer, 0)
+                length = header.last_offset_delta + 1
+                own.batches.append(OwnBatch(header.base_sequence, header.base_offset, length, total - before, close))
+                own.keys.append(_key(batch, is_copy=True))
+                own.epochs.append(header.leader_epoch)
+                own.timed.add(not header.attributes & LOG_APPEND_TIME)
+                vacant[producer] = total
+        total += max(0, end - position)
+        return _Target(start, end, producers, {producer: total - seen for producer, seen in vacant.items()})
+
+    async def _read_source(self, named: TopicPartition, start: int, end: int, rules: Rules) -> _Source:
+        originals: list[Original] = []
+        others: list[Other] = []
+        async with aclosing(self._source.read(named, start, end, committed=rules.committed)) as batches:
+            async for batch in batches:
+                header = batch.header
+                first, last = header.base_offset, header.last_offset
+                reason = _reason(batch, rules)
+                if reason is not None:
+                    if others and (others[-1].end, others[-1].reason) == (first, reason):
+                        first = others.pop().start
+                    others.append(Other(first, last + 1, reason))
+                elif header.record_count:
+                    is_torn = batch.is_old or header.record_count != last - first + 1
+                    epoch = -1 if batch.is_old else header.leader_epoch
+                    originals.append(Original(first, last - first + 1, _key(batch, is_copy=False), epoch, is_torn))
+        return _Source(start, originals, others, rules.keeps is not None)
+
+    async def copies(self, named: TopicPartition, wanted: Sequence[Copied], *, timed: bool) -> list[list[Copied]]:
+        """Record by record."""
+        made: dict[int, list[Copied]] = {}
+        spans = [(each.offset, each.offset + each.length) for each in wanted]
+        known = {each.offset: each for each in wanted}
+        async for batch in self._batches(self._target, named, spans):
+            copy = known.get(batch.header.base_offset)
+            if copy is not None:
+                made[copy.offset] = [
+                    Copied(
+                        copy.ordinal + record.offset - copy.offset,
+                        record.offset,
+                        1,
+                        (digest(record, timed=timed),),
+                        copy.epoch,
+                    )
+                    for record in decode(batch.buffer, batch.start, batch.end)
+                ]
+        return [made.get(each.offset, []) for each in wanted]
+
+    async def originals(
+        self, named: TopicPartition, wanted: Sequence[Original], *, timed: bool
+    ) -> list[list[Original]]:
+        """Record by record."""
+        made: dict[int, list[Original]] = {}
+        spans = [(each.offset, each.end) for each in wanted]
+        known = {each.offset: each for each in wanted}
+        async for batch in self._batches(self._source, named, spans):
+            original = known.get(batch.header.base_offset)
+            if original is not None:
+                made[original.offset] = [
+                    Original(record.offset, 1, (digest(record, timed=timed),), original.epoch)
+                    for record in decode(batch.buffer, batch.start, batch.end)
+                ]
+        return [made.get(each.offset, []) for each in wanted]
+
+    async def _batches(
+        self, log: LogReader, named: TopicPartition, spans: Sequence[Interval]
+    ) -> AsyncGenerator[ReadBatch]:
+        """Those of the spans, and others that lie between two of them which are close to each other."""
+        wide = joined((start, end + READ_OVER) for start, end in spans)
+        for start, end in wide:
+            async with aclosing(log.read(named, start, end - READ_OVER, committed=False)) as batches:
+                async for batch in batches:
+                    yield batch
+
+    async def _filtered(self, named: TopicPartition, told: Standing, rules: Rules) -> Standing:
+        """Records that were left out and that the filter leaves out today get this reason."""
+        if rules.keeps is None or not told.left_out:
+            return told
+        spans = [(each.start, each.end) for each in told.verdicts if each.reason == "unexplained"]
+        filtered: list[Interval] = []
+        async for batch in self._batches(self._source, named, spans):
+            if batch.is_old or not batch.header.attributes & CONTROL:
+                left_out = {
+                    each.offset for each in decode(batch.buffer, batch.start, batch.end) if _leaves(rules, each)
+                }
+                filtered += ranges(sorted(left_out))
+        return msgspec.structs.replace(told, verdicts=tuple(_explained(told.verdicts, joined(filtered))))
+
+
+def _leaves(rules: Rules, record: Record) -> bool:
+    """Whether the filter leaves the record out today; a filter that fails says nothing."""
+    try:
+        return rules.keeps is not None and not rules.keeps(record)
+    except PolicyFault:
+        return False
+
+
+class _Lane:
+    """One lane in both logs."""
+
+    def __init__(
+        self, look: LaneLook, source: TopicPartition, target: TopicPartition, found: _Target, read: _Source
+    ) -> None:
+        self._look = look
+        self._source = source
+        self._target = target
+        self._found = found
+        self._originals = read.originals
+        self._others = read.others
+        self._log_start = read.start
+        self._is_filtered = read.is_filtered
+
+    async def of(self, producer: tuple[int, int]) -> Standing | None:
+        """Where the lane stands if that is its producer; None when it has copied nothing that the source holds. Raises
+        Unplaced."""
+        copies = self._copies(producer)
+        if self._is_filtered:
+            placed = Placed(copies, self._originals, [NOWHERE] * len(copies))
+        else:
+            placed = place(copies, self._originals)
+        matched = await self._matched(placed, producer)
+        if matched is not None:
+            placed = matched
+        else:
+            placed = await self._compared(place(copies, self._originals), producer)
+        if not placed.is_any:
+            if placed.has_common:
+                raise Unplaced("the source holds its records more than once, and none of them only once")
+            return None
+        return standing(placed, self._others, self._log_start, filtered=self._is_filtered)
+
+    async def refuse_rivals(self, producer: tuple[int, int]) -> None:
+        """Raise Unplaced when somebody else's records stand between the lane's, and come from the source, too."""
+        begin = self._found.producers[producer].batches[0].offset
+        held = {each.key for each in self._originals}
+        for other, own in self._found.producers.items():
+            if other == producer or own.batches[-1].offset <= begin:
+                continue
+            if not held.isdisjoint(own.keys) or await self._is_from_source(own, begin):
+                raise Unplaced(
+                    f"the producers {producer[0]} and {other[0]} both hold records of the source at the target, "
+                    f"from offset {begin} on"
+                )
+
+    async def _is_from_source(self, own: _Own, begin: int) -> bool:
+        """Whether records of somebody whose batches are none of the source's come from there all the same, because the
+        batches were made anew. Some of them are looked for."""
+        late = [batch for batch in own.batches if batch.offset > begin]
+        some = late if len(late) <= 2 * RIVAL_BATCHES else [*late[:RIVAL_BATCHES], *late[-RIVAL_BATCHES:]]
+        wanted = [Copied(0, batch.offset, batch.length, None) for batch in some]
+        is_timed = own.timed == {True}
+        found = await self._look.copies(self._target, wanted, timed=is_timed)
+        theirs = {copy.key for copies in found for copy in copies}
+        records = 0
+        for at in range(0, len(self._originals), ORIGINALS_AT_ONCE):
+            part = self._originals[at : at + ORIGINALS_AT_ONCE]
+            for originals in await self._look.originals(self._source, part, timed=is_timed):
+                if any(original.key in theirs for original in originals):
+                    return True
+                records += len(originals)
+            if records > MOST_RECORDS:
+                break
+        return False
+
+    def _copies(self, producer: tuple[int, int]) -> list[Copied]:
+        own, found = self._found.producers[producer], self._found
+        numbers = ordinals(own.batches, found.start, found.vacant_behind[producer])
+        made: list[Copied] = []
+        for batch, key, epoch, (ordinal, removed) in zip(own.batches, own.keys, own.epochs, numbers, strict=True):
+            if removed:
+                made.append(Copied(ordinal - removed, batch.offset - removed, removed, GONE, epoch))
+            made.append(Copied(ordinal, batch.offset, batch.length, key, epoch))
+        return made
+
+    def _timed(self, producer: tuple[int, int]) -> bool:
+        """Whether the copies have the times of the source. Raises Unplaced."""
+        timed = self._found.producers[producer].timed
+        if len(timed) > 1:
+            raise Unplaced("only some of the records at the target have the times of the source")
+        return True in timed
+
+    async def _matched(self, placed: Placed, producer: tuple[int, int]) -> Placed | None:
+        """All copies in their places, by single records where batches do not tell; None where the source lacks some of
+        them, or they do not stand in its order. Raises Unplaced."""
+        parts = stretches(placed, filtered=self._is_filtered)
+        if not parts:
+            return None if parts is None else placed
+        timed = self._timed(producer)
+        found: list[tuple[Stretch, Matched]] = []
+        for part in parts:
+            expires = self._log_start > 0 and part.first == 0 and placed.at[0] < 0
+            matched = await self._matched_part(placed, part, timed=timed, may_expire=expires)
+            if matched is None:
+                return None
+            found.append((part, matched))
+        return assembled(placed, found)
+
+    async def _matched_part(self, placed: Placed, part: Stretch, *, timed: bool, may_expire: bool) -> Matched | None:
+        """Both logs are read backwards, some batches at a time."""
+        matching = Matching(may_expire=may_expire)
+        copies = _backwards(placed.copies[part.first : part.end])
+        originals = _backwards(placed.originals[part.start : part.behind])
+        while not matching.has_failed:
+            if matching.wants_copies:
+                here = next(copies, None)
+                if here is None:
+                    break
+                matching.copies([*chain.from_iterable(await self._look.copies(self._target, here, timed=timed))])
+                continue
+            there = next(originals, None)
+            if there is None:
+                matching.no_more_originals()
+            else:
+                some = await self._look.originals(self._source, there, timed=timed)
+                matching.originals([*chain.from_iterable(some)])
+        if matching.has_failed:
+            return None
+        matching.no_more_copies()
+        for there in originals:
+            some = await self._look.originals(self._source, there, timed=timed)
+            matching.originals([*chain.from_iterable(some)])
+            matching.no_more_copies()
+        return matching.found()
+
+    async def _compared(self, placed: Placed, producer: tuple[int, int]) -> Placed:
+        """What batches do not tell, by counting and by single records. More of the source is read until all is found,
+        or all is read. Raises Unplaced."""
+        around, last = LOOK_AROUND, -1
+        while True:
+            here, there = doubtful(placed, around)
+            if not here and not there:
+                return placed
+            made = await self._refined(placed, sorted(here), sorted(there), producer)
+            if len(there) == last or not is_open(made):
+                return made
+            around, last = 8 * around, len(there)
+
+    async def _refined(
+        self, placed: Placed, here: Sequence[int], there: Sequence[int], producer: tuple[int, int]
+    ) -> Placed:
+        is_timed = self._timed(producer)
+        copies, originals = [placed.copies[each] for each in here], [placed.originals[each] for each in there]
+        if max(sum(each.length for each in copies), sum(each.length for each in originals)) > MOST_RECORDS:
+            raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared one by one")
+        found = await self._look.copies(self._target, copies, timed=is_timed)
+        sources = await self._look.originals(self._source, originals, timed=is_timed)
+        return refined(placed, dict(zip(here, found, strict=True)), dict(zip(there, sources, strict=True)))
+
+
+def _backwards(units: Sequence[_Unit]) -> Iterator[list[_Unit]]:
+    """Units that follow each other, the last ones first; about as many records at a time as are read at once."""
+    end = len(units)
+    while end > 0:
+        start, records = end, 0
+        while start > 0 and records < RECORDS_AT_ONCE:
+            start -= 1
+            records += units[start].length
+        yield list(units[start:end])
+        end = start
+
+
+def _without_copies(made: LaneRebuilt, found: _Target, rules: Rules, *, is_empty: bool) -> LaneRebuilt:
+    """Nothing at the target is what the source holds."""
+    if found.end > 0 and found.start > 0 and not is_empty:
+        why = "the target has deleted records of it, and what is left is not in the source: it may all be copied"
+        return msgspec.structs.replace(made, why=why)
+    if rules.begins_late and (found.end > 0 or not is_empty):
+        why = "nothing of it is copied, and where it was to begin is lost with the ledger (start is not the earliest)"
+        return msgspec.structs.replace(made, why=why)
+    return msgspec.structs.replace(made, outcome="new", why="nothing of what the source holds is copied")
+
+
+def _key(batch: ReadBatch, *, is_copy: bool) -> Hashable:
+    """Equal only for batches that hold the same records
+    (`mirrord.replication.lane.target.batch_compare.same_bytes`)."""
+    header = batch.header
+    length = header.last_offset_delta + 1
+    is_alike = not batch.is_old and header.record_count == length
+    if not is_alike or (not is_copy and header.attributes & LOG_APPEND_TIME):
+        return object()
+    return batch.records_crc, header.record_count, header.attributes & CODEC_MASK, header.base_timestamp
+
+
+def _reason(batch: ReadBatch, rules: Rules) -> Reason | None:
+    """Why a batch of the source is not copied."""
+    if batch.is_old:
+        return None
+    if batch.header.attributes & CONTROL:
+        return "control"
+    if batch.aborted:
+        return "aborted"
+    is_copy = batch.header.producer_id in rules.foreign and not batch.header.attributes & TRANSACTIONAL
+    return "copied-from-target" if is_copy else None
+
+
+def _explained(verdicts: Sequence[Verdict], filtered: Sequence[Interval]) -> list[Verdict]:
+    made: list[Verdict] = []
+    for verdict in verdicts:
+        if verdict.reason != "unexplained":
+            made.append(verdict)
+            continue
+        whole = (verdict.start, verdict.end)
+        known = list(within(whole, filtered))
+        parts = [Verdict(*part, "filtered") for part in known]
+        parts += [Verdict(*part, "unexplained") for part in uncovered(whole, known)]
+        made += sorted(parts, key=_start)
+    return made
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start

@@ -1,0 +1,183 @@
+"""Copies what an audit has missed into a topic of its own, each record once.
+
+It is a topic like that of the dead letters (`mirrord.replication.dead_letters.topic`): a record bears where it stood,
+and whoever writes it has seen what lies there already. The ledger is told behind the records (`RangeRepaired`). After a
+crash in between it is done once more: the topic tells what lies there, and the ledger is told then.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
+
+import msgspec
+
+from mirrord.audit.repair_receipts import tell
+from mirrord.audit.result_files import RangeKey
+from mirrord.audit.rules.results import RangeResult
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.ledger.facts.audit import RangeRepaired, RepairedKind
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.proven_ranges import repaired_at
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError
+from mirrord.model.intervals import ranges
+from mirrord.model.names import LaneId, LaneKey, TopicPartition, repair_topic
+from mirrord.operations.hazard_survey import read_state
+from mirrord.replication.dead_letters.records import Place
+from mirrord.replication.dead_letters.topic import DeadLetters, Lying
+
+PATIENCE_S = 10.0
+REPAIRED: tuple[RepairedKind, ...] = get_args(RepairedKind)
+
+
+class Damage(msgspec.Struct, frozen=True, order=True):
+    """Source offsets [start, end) of a lane."""
+
+    flow: str
+    lane: LaneId
+    start: int
+    end: int
+    kind: RepairedKind
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """A range, and what is done about it."""
+
+    flow: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    kind: RepairedKind
+    into: str
+    records: int
+    """That lie in the topic."""
+    at: int | None
+    """Where the first of them lies."""
+    lacks: int | None = None
+    """The first source offset whose record does not lie there, where others of the range do."""
+    trouble: str = ""
+    """Why it cannot be repaired."""
+    by: str = ""
+    """Who has repaired it, as the ledger tells; empty: it does not."""
+    at_ms: int | None = None
+    """When, by their wall clock."""
+
+
+def damages(found: Mapping[RangeKey, RangeResult]) -> list[Damage]:
+    """What is to be repaired, by the results of an audit."""
+    told = sorted(
+        Damage(flow, result.lane, each.source, each.source + each.length, kind)
+        for (flow, *_), result in found.items()
+        for each in result.compared.differences
+        for kind in REPAIRED
+        if each.kind == kind and each.source is not None
+    )
+    return list(_joined(told))
+
+
+def _joined(told: Iterable[Damage]) -> Iterator[Damage]:
+    """Those that go on with each other as one; nothing twice."""
+    last: Damage | None = None
+    for damage in told:
+        each = damage
+        if last is not None and (last.flow, last.lane) == (each.flow, each.lane) and each.start <= last.end:
+            if each.kind == last.kind or each.end <= last.end:
+                last = msgspec.structs.replace(last, end=max(last.end, each.end))
+                continue
+            each = msgspec.structs.replace(each, start=last.end)
+        if last is not None:
+            yield last
+        last = each
+    if last is not None:
+        yield last
+
+
+async def repair(config: Config, found: Iterable[Damage], origin: Origin | None) -> tuple[list[Repair], list[str]]:
+    """Look at each range, and with an `origin` copy it, and tell the ledger; a line for each ledger that does not take
+    that. Raises ConfigError, EnvironmentFault."""
+    flows: dict[str, list[Damage]] = {}
+    for each in found:
+        flows.setdefault(each.flow, []).append(each)
+    known = {flow.name: flow for flow in config.flows}
+    made: list[Repair] = []
+    lines: list[str] = []
+    for name, some in flows.items():
+        if name not in known:
+            continue
+        told: list[RangeRepaired] = []
+        try:
+            made += await _flow(config, known[name], some, origin, told)
+        finally:
+            # Also when it ends in front of a range that cannot be read: what lies there, lies there.
+            line = await tell(config, known[name], told) if told else ""
+            lines += [line] if line else []
+    if flows and not made:
+        raise ConfigError(f"the results are of {', '.join(flows)}, which is no flow of this configuration")
+    return made, lines
+
+
+async def _flow(
+    config: Config, flow: FlowConfig, found: list[Damage], origin: Origin | None, facts: list[RangeRepaired]
+) -> list[Repair]:
+    """The ledger is to be told of `facts`, also when this raises."""
+    state = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
+    source, target = config.clusters[flow.source], config.clusters[flow.target]
+    letters = DeadLetters(flow, source, target, repair_topic(flow.name))
+    lanes = [state.lanes[each.lane] for each in found if each.lane in state.lanes]
+    starts = await log_offsets(source, {TopicPartition(lane.source_topic, lane.partition) for lane in lanes}, "start")
+    made: list[Repair] = []
+    for each in found:
+        lane = state.lanes.get(each.lane)
+        if lane is None:
+            continue  # of a topic of which nothing is left
+        start = starts.get(TopicPartition(lane.source_topic, lane.partition))
+        place = Place(lane.source_topic, LaneKey.parse(each.lane).partition, each.start, each.lane)
+        told = Repair(
+            flow=flow.name,
+            topic=place.topic,
+            partition=place.partition,
+            start=each.start,
+            end=each.end,
+            kind=each.kind,
+            into=letters.topic,
+            records=0,
+            at=None,
+        )
+        before = repaired_at(lane.repaired, each.start, each.end)
+        if before is not None:
+            told = _as_told(told, before)
+            if origin is None:
+                made.append(told)
+                continue
+        if start is not None and start <= each.start and origin is not None:
+            lying = await letters.park(place, each.end, msgspec.structs.replace(origin, reason=each.kind))
+            facts += _facts(each, letters.topic, lying, origin)
+            told = msgspec.structs.replace(told, by=origin.by, at_ms=origin.at_ms) if before is None else told
+        else:
+            lying = await letters.lying(place, each.end, compared=start is not None and start <= each.start)
+            if start is None or each.start < start:
+                gone = "the source topic is gone" if start is None else f"the source begins at {start} now"
+                told = msgspec.structs.replace(told, trouble="" if before is not None and lying.letters else gone)
+        at, lacks = lying.at if lying.letters else None, lying.lacks if lying.lacks >= 0 else None
+        made.append(msgspec.structs.replace(told, records=lying.letters, at=at, lacks=lacks))
+    return made
+
+
+def _as_told(told: Repair, before: RangeRepaired) -> Repair:
+    """As the ledger tells it."""
+    return msgspec.structs.replace(
+        told,
+        into=before.topic,
+        records=before.records,
+        at=before.at,
+        by=before.origin.by,
+        at_ms=before.origin.at_ms,
+    )
+
+
+def _facts(each: Damage, topic: str, lying: Lying, origin: Origin) -> list[RangeRepaired]:
+    """A range of the damage may hold less records than offsets by now: the source may be compacted, for one."""
+    return [
+        RangeRepaired(each.lane, start, end, each.kind, topic, lying.at, origin) for start, end in ranges(lying.offsets)
+    ]

@@ -1,0 +1,36 @@
+"""Tells the ledger what was repaired (`RangeRepaired`), behind the records."""
+
+from collections.abc import Sequence
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.ledger.facts.audit import RangeRepaired
+from mirrord.ledger.proven_ranges import with_repair
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.store import LedgerStore, append_anew
+from mirrord.model.errors import EnvironmentFault
+
+PATIENCE_S = 10.0
+
+
+async def tell(config: Config, flow: FlowConfig, facts: Sequence[RangeRepaired]) -> str:
+    """Append what the ledger does not know yet; why it cannot be told, else nothing: the records lie there all the
+    same, and whoever repairs once more tells it then."""
+    store = ClusterAccess(config, PATIENCE_S).ledger(flow)
+    try:
+        await store.open()
+        try:
+            await store.read_to_end()
+            for fact in facts:
+                await _append(store, fact)
+        finally:
+            await store.close()
+    except EnvironmentFault as fault:
+        return f"that {flow.name} was repaired is not kept in its ledger, so an audit goes on telling it: {fault}"
+    return ""
+
+
+async def _append(store: LedgerStore, fact: RangeRepaired) -> None:
+    lane = store.state.lanes.get(fact.lane)
+    is_news = lane is not None and with_repair(lane.repaired, fact) is not None
+    if is_news and not await append_anew(store, fact):
+        raise EnvironmentFault("its lease is being taken over")

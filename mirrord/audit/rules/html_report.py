@@ -1,0 +1,265 @@
+"""An audit as a page for people: one HTML file that needs nothing else, with plots drawn as SVG. Pure: results to text.
+
+Everything that comes from clusters or files is escaped; there is no script in it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+
+import msgspec
+
+from mirrord.audit.rules.results import LaneDifference, LaneSummary
+from mirrord.audit.rules.summary import lane_result, whole_result
+
+MOST_SERIES = 8
+"""Of one plot: more lines than that tell nothing."""
+MOST_DIFFERENCES = 1_000
+MOST_RUNS = 50
+_WIDTH, _HEIGHT = 720, 220
+_LEFT, _BELOW = 130, 24
+_COLOURS = ("#0d9488", "#3b5bdb", "#9a6700", "#c0262d", "#7c3aed", "#12805c", "#b45309", "#475569")
+
+Point = tuple[float, float]
+
+
+class ProvenPoint(msgspec.Struct, frozen=True):
+    """An audit has proven a partition up to there."""
+
+    flow: str
+    partition: str
+    at_ms: int
+    source_offset: int
+    newest_ms: int
+    """The highest record time below it; -1: not known."""
+
+
+class FoundThen(msgspec.Struct, frozen=True):
+    """What audits found around one moment."""
+
+    at_ms: int
+    flow: str
+    equal: int
+    differences: dict[str, int]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """What the page shows."""
+
+    at_ms: int
+    program: str
+    level: str
+    lanes: Sequence[LaneSummary]
+    differences: Sequence[LaneDifference]
+    proven: Sequence[ProvenPoint] = ()
+    """As far back as the ledgers tell, in any order."""
+    found: Sequence[FoundThen] = ()
+    """As far back as there are results, in any order."""
+
+
+def page(report: Report) -> str:
+    """The whole file."""
+    kinds: Counter[str] = Counter()
+    for lane in report.lanes:
+        kinds.update(lane.differences)
+    result = whole_result(report.lanes)
+    found = "differences" if kinds else "losses" if result.is_bad else result.words
+    verdict = ("bad" if result.is_bad else "open" if result.is_partial else "good", found)
+    records = sum(lane.records for lane in report.lanes)
+    body = "".join(
+        (
+            f"<h1>Audit <span class='pill {verdict[0]}'>{verdict[1]}</span></h1>",
+            f"<p class=soft>{moment(report.at_ms)}, level {escape(report.level)}, {len(report.lanes):,} partitions, "
+            f"{records:,} records, by mirrord {escape(report.program)}</p>",
+            _card("Differences by kind", _bars(kinds) if kinds else "<p class=soft>There is none.</p>"),
+            *_proven(report.proven),
+            _card("Partitions", _lanes(report.lanes)),
+            _card("Differences", _differences(report.differences)) if report.differences else "",
+            _card("Earlier results", _found(report.found)) if report.found else "",
+        )
+    )
+    head = f"<meta charset=utf-8><title>mirrord audit, {moment(report.at_ms)}</title><style>{_STYLE}</style>"
+    return f"<!doctype html>\n<html lang=en><head>{head}</head>\n<body><main>\n{body}\n</main></body></html>\n"
+
+
+def moment(at_ms: float) -> str:
+    """A moment on the wall clock, UTC."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms:.0f} ms"  # a producer may write any time into a record
+
+
+def _card(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>\n"
+
+
+def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
+    """The watermark and how far it is behind, over the audits that the ledgers remember."""
+    known = [point for point in points if point.newest_ms >= 0]
+    marks = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
+    lags = _series(
+        (f"{each.flow} {each.partition}", each.at_ms, (each.at_ms - each.newest_ms) / 1000) for each in known
+    )
+    offsets = _series((f"{each.flow} {each.partition}", each.at_ms, each.source_offset) for each in points)
+    plots: tuple[tuple[str, dict[str, list[Point]], Callable[[float], str]], ...] = (
+        ("Proven up to: the highest record time", marks, moment),
+        ("Proven up to: source offset", offsets, _count),
+        ("Behind: from that record time to the audit", lags, _seconds),
+    )
+    for title, series, words in plots:
+        if series:
+            yield _card(title, _plot(series, words))
+
+
+def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]:
+    """By name; of many those that are furthest behind at their end."""
+    series: dict[str, list[Point]] = {}
+    for name, at_ms, value in found:
+        series.setdefault(name, []).append((at_ms, value))
+    for points in series.values():
+        points.sort()
+    behind = sorted(series, key=lambda name: (series[name][-1][0], series[name][-1][1], name))
+    return {name: series[name] for name in sorted(behind[:MOST_SERIES])}
+
+
+def _plot(series: Mapping[str, Sequence[Point]], words: Callable[[float], str]) -> str:
+    """Lines over time, with what they are called."""
+    every = [point for points in series.values() for point in points]
+    left, right = _span(at for at, _ in every)
+    low, high = _span(value for _, value in every)
+    wide, tall = _WIDTH - _LEFT - 8, _HEIGHT - _BELOW - 8
+
+    def place(point: Point) -> str:
+        across = _LEFT + (point[0] - left) / (right - left) * wide
+        return f"{across:.1f},{8 + (high - point[1]) / (high - low) * tall:.1f}"
+
+    parts: list[str] = []
+    for step in range(4):
+        value = low + (high - low) * step / 3
+        y = 8 + (3 - step) / 3 * tall
+        parts.append(f"<line x1={_LEFT} y1={y:.1f} x2={_WIDTH - 8} y2={y:.1f} />")
+        parts.append(f"<text x={_LEFT - 6} y={y + 4:.1f} text-anchor=end>{escape(words(value))}</text>")
+    for x, anchor, at_ms in ((_LEFT, "start", left), (_WIDTH - 8, "end", right)):
+        parts.append(f"<text x={x} y={_HEIGHT - 6} text-anchor={anchor}>{moment(at_ms)}</text>")
+    names: list[str] = []
+    for (name, points), colour in zip(series.items(), _COLOURS, strict=False):
+        line = " ".join(map(place, points))
+        parts.append(f"<polyline points='{line}' stroke='{colour}'><title>{escape(name)}</title></polyline>")
+        x, y = place(points[-1]).split(",")
+        parts.append(f"<circle cx={x} cy={y} r=3 fill='{colour}' />")
+        names.append(f"<span><i style='background:{colour}'></i>{escape(name)}</span>")
+    svg = f"<svg viewBox='0 0 {_WIDTH} {_HEIGHT}' role=img>{''.join(parts)}</svg>"
+    return f"{svg}<p class=names>{''.join(names)}</p>"
+
+
+def _span(values: Iterable[float]) -> tuple[float, float]:
+    """The lowest and the highest, never the same."""
+    found = list(values)
+    low, high = min(found), max(found)
+    return (low, high) if high > low else (low - 1, high + 1)
+
+
+def _count(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if abs(value) < 10_000 else f"{value / 3600:,.1f} h"
+
+
+def _bars(kinds: Mapping[str, int]) -> str:
+    most = max(kinds.values())
+    lines: list[str] = []
+    for number, (kind, records) in enumerate(sorted(kinds.items())):
+        y, wide = 6 + 26 * number, max(2.0, records / most * (_WIDTH - _LEFT - 120))
+        lines.append(
+            f"<text x={_LEFT - 6} y={y + 14} text-anchor=end>{escape(kind)}</text>"
+            f"<rect x={_LEFT} y={y} width={wide:.1f} height=18 />"
+            f"<text x={_LEFT + wide + 6:.1f} y={y + 14}>{records:,}</text>"
+        )
+    return f"<svg viewBox='0 0 {_WIDTH} {12 + 26 * len(kinds)}' role=img>{''.join(lines)}</svg>"
+
+
+def _lanes(lanes: Sequence[LaneSummary]) -> str:
+    rows: list[tuple[str, ...]] = []
+    for each in lanes:
+        found = lane_result(each)
+        result = f"<b class=bad>{escape(found.words)}</b>" if found.is_bad else escape(found.words)
+        proven = "-" if each.proven_to is None else f"{each.proven_to:,}"
+        if each.proven_ms is not None:
+            proven += f" ({moment(each.proven_ms)})"
+        name = escape(f"{each.topic}-{each.partition}")
+        numbers = [f"{number:,}" for number in (each.records, each.equal, each.read_bytes)]
+        explained = _counts(each.explained) or "-"
+        rows.append((escape(each.flow), name, result, explained, proven, *numbers, escape(each.skipped)))
+    heads = ("flow", "partition", "result", "explained", "proven up to", "records", "equal", "bytes read", "remark")
+    return _table(heads, rows)
+
+
+def _differences(differences: Sequence[LaneDifference]) -> str:
+    rows = [
+        (
+            escape(each.flow),
+            escape(f"{each.topic}-{each.partition}"),
+            escape(each.target_topic),
+            escape(each.difference.kind),
+            f"{each.difference.length:,}",
+            *(_offsets(start, each.difference.length) for start in (each.difference.source, each.difference.target)),
+        )
+        for each in differences[:MOST_DIFFERENCES]
+    ]
+    heads = ("flow", "partition", "target topic", "difference", "records", "source offset", "target offset")
+    left = len(differences) - MOST_DIFFERENCES
+    return _table(heads, rows) + (f"<p class=soft>and {left:,} more</p>" if left > 0 else "")
+
+
+def _found(found: Sequence[FoundThen]) -> str:
+    newest = sorted(found, key=lambda each: (each.at_ms, each.flow), reverse=True)[:MOST_RUNS]
+    rows = [
+        (moment(each.at_ms), escape(each.flow), f"{each.equal:,}", _counts(each.differences) or "none")
+        for each in newest
+    ]
+    return _table(("when", "flow", "records equal", "differences"), rows)
+
+
+def _counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {escape(name)}" for name, number in counts.items())
+
+
+def _offsets(start: int | None, length: int) -> str:
+    if start is None:
+        return "-"
+    return str(start) if length == 1 else f"{start} to {start + length - 1}"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are HTML already."""
+    head = "".join(f"<th>{escape(name)}</th>" for name in heads)
+    lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
+    return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>"
+
+
+_STYLE = """
+:root { color-scheme: light dark; --ground: #f6f7f9; --card: #fff; --line: #e3e6eb; --ink: #1b2330; --soft: #667085;
+  --good: #12805c; --good-ground: #e3f5ee; --bad: #c0262d; --bad-ground: #fdecec; }
+@media (prefers-color-scheme: dark) { :root { --ground: #0f141b; --card: #171e27; --line: #28323f; --ink: #e6eaf0;
+  --soft: #94a1b3; --good: #4ade9f; --good-ground: #12352a; --bad: #ff7b7f; --bad-ground: #43191c; } }
+body { margin: 0; background: var(--ground); color: var(--ink); font: 14px/1.5 system-ui, sans-serif; }
+main { max-width: 1240px; margin: 0 auto; padding: 24px; }
+h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 0 0 10px; }
+section { background: var(--card); border: 1px solid var(--line); border-radius: 10px; margin: 20px 0;
+  padding: 14px 18px; }
+.soft { color: var(--soft); } .bad { color: var(--bad); }
+.pill { border-radius: 999px; padding: 1px 9px; font-size: 13px; font-weight: 600; }
+.pill.good { background: var(--good-ground); color: var(--good); }
+.pill.open { background: var(--line); }
+.pill.bad { background: var(--bad-ground); color: var(--bad); }
+svg { display: block; width: 100%; max-width: 900px; } svg text { font-size: 11px; fill: var(--soft); }
+svg line { stroke: var(--line); } svg polyline { fill: none; stroke-width: 1.8; } svg rect { fill: var(--bad); }
+.names span { margin-right: 16px; } .names i { display: inline-block; width: 10px; height: 10px; margin-right: 6px; }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
+th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; }
+"""

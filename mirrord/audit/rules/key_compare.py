@@ -1,0 +1,144 @@
+"""Compacted copies, compared by key: is the newest record of each key at the target the newest one of the source?
+
+Compaction removes records on both sides at different times, so their absence says little. What readers of a compacted
+topic rely on is the newest record of each key. Of each key only the newest record of either side is kept (`merged`), so
+logs can be read in parts, in any order and on many machines.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from mirrord.audit.rules.results import AuditRange, Difference, Piece, Seen
+
+_NONE = -1
+
+
+class Newest(msgspec.Struct, frozen=True, array_like=True):
+    """The newest record of a key on both sides, as far as the logs were read; -1 for offsets that do not exist."""
+
+    source: int = _NONE
+    """Of records that were copied, or that the target's own writers wrote and that came from there."""
+    place: int = _NONE
+    """The target offset that the map names for it; none of a record that came from the target."""
+    is_tombstone: bool = False
+    content: bytes = b""
+    target: int = _NONE
+    is_own: bool = False
+    """The lane's producer wrote the target record."""
+    origin: int = _NONE
+    """The source offset that the map names for the target record."""
+    is_truncated: bool = False
+    """The source lost that record after it was copied."""
+    target_content: bytes = b""
+
+
+class KeyedCopy(msgspec.Struct, frozen=True):
+    """What has to be known of the target to judge its keys."""
+
+    target_log_start: int
+    target_compacted: bool
+    """Else a record that the target lacks is found by comparing offsets."""
+
+
+def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
+    """The keys of the source records that the map contains, or that came from the target."""
+    pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
+    starts = [piece.source for piece in pieces]
+    for each in seen:
+        piece = _at(pieces, starts, each.offset)
+        if each.key is None:
+            continue
+        if piece is not None:
+            place = piece.target + each.offset - piece.source
+            yield each.key, Newest(each.offset, place, each.is_tombstone, each.content)
+        elif (verdict := wanted.verdict_at(each.offset)) is not None and verdict.reason == "copied-from-target":
+            yield each.key, Newest(each.offset, _NONE, each.is_tombstone, each.content)
+
+
+def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
+    """The keys of target records, by whoever they were written."""
+    pieces = sorted(wanted.pieces, key=_target)
+    starts = [piece.target for piece in pieces]
+    for each in seen:
+        if each.key is None:
+            continue
+        piece = _at(pieces, starts, each.offset)
+        yield (
+            each.key,
+            Newest(
+                target=each.offset,
+                is_own=each.is_own,
+                origin=_NONE if piece is None else piece.source + each.offset - piece.target,
+                is_truncated=piece is not None and piece.truncated,
+                target_content=each.content,
+            ),
+        )
+
+
+def merged(one: Newest, other: Newest) -> Newest:
+    """Of the same key: the newest record on each side."""
+    # Of a record that was copied twice the later copy counts.
+    source = max(one, other, key=lambda each: (each.source, each.place))
+    target = max(one, other, key=lambda each: each.target)
+    return Newest(
+        source.source,
+        source.place,
+        source.is_tombstone,
+        source.content,
+        target.target,
+        target.is_own,
+        target.origin,
+        target.is_truncated,
+        target.target_content,
+    )
+
+
+def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
+    """What is wrong with a key at the target, by all that is audited; None: nothing.
+
+    A record that follows at the target excuses it: compaction may have removed the older ones because of that record.
+
+    A newer record of another writer counts as theirs. Where that writer's record came to the source and is the newest
+    one there, an older record of ours must not be the newest one at the target. A tombstone, and all that it deletes,
+    may be gone at the target. Where the source itself no longer has a copied record, its newest known one is older,
+    which is no difference.
+    """
+    if newest.source < 0:
+        return None
+    if newest.place < 0:
+        is_older = newest.is_own and not newest.is_truncated and 0 <= newest.origin < newest.source
+        is_stale = is_older and newest.target_content != newest.content
+        return Difference("stale", newest.source, newest.target) if is_stale else None
+    if newest.place < copy.target_log_start or newest.target == newest.place:
+        return None
+    # The source uses the offsets of a truncated record again: they say nothing of which one is newer.
+    if newest.origin >= newest.source and not newest.is_truncated:
+        return None
+    if newest.target < newest.place:
+        if not copy.target_compacted:
+            return None
+        if newest.target >= 0:
+            return Difference("stale", newest.source, newest.target)
+        return None if newest.is_tombstone else Difference("missing", newest.source, newest.place)
+    if newest.is_truncated or not newest.is_own:
+        return None
+    if newest.origin < 0 and newest.target_content == newest.content:
+        return None
+    return Difference("stale", newest.source, newest.target)
+
+
+def _at(pieces: Sequence[Piece], starts: Sequence[int], offset: int) -> Piece | None:
+    """The piece that begins last among those that begin at an offset or in front of it, if it reaches so far."""
+    at = bisect_right(starts, offset) - 1
+    piece = pieces[at] if at >= 0 else None
+    return piece if piece is not None and offset < starts[at] + piece.length else None
+
+
+def _source(piece: Piece) -> tuple[int, int]:
+    return piece.source, piece.target
+
+
+def _target(piece: Piece) -> int:
+    return piece.target

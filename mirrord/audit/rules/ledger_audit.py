@@ -1,0 +1,99 @@
+"""What the ledger and the ends of both logs prove of a range without reading a record: the level `ledger`."""
+
+from collections.abc import Iterator
+
+from mirrord.audit.rules.record_compare import merged, together
+from mirrord.audit.rules.reordering import mapped_disorder
+from mirrord.audit.rules.results import AuditRange, Compared, Difference, Explained, Piece
+from mirrord.ledger.facts.core import LOSSES
+from mirrord.model.intervals import uncovered, within
+
+
+def compare_ledger(
+    wanted: AuditRange,
+    target_start: int,
+    target_end: int,
+    *,
+    verdicts_are_known: bool,
+    others_write: bool = False,
+    source_start: int = 0,
+) -> Compared:
+    """Whether every offset of the range has its place, and the target still reaches over it.
+
+    `target_start` and `target_end` are those of the target's log; the source's begins at `source_start`. Without all
+    verdicts known (the ledger was trimmed), source offsets without a place say nothing. Offsets that the source's log
+    still reaches over are missing under the verdict "expired".
+    """
+    pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
+    differences = [each for each in pieces_seen if isinstance(each, Difference)]
+    explained = [each for each in pieces_seen if isinstance(each, Explained)]
+    mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
+    told = [(verdict.start, verdict.end) for verdict in wanted.verdicts]
+    source = (wanted.source_start, wanted.source_end)
+    unmapped = list(uncovered(source, mapped))
+    for verdict in wanted.verdicts:
+        for start, end in within((verdict.start, verdict.end), unmapped):
+            # What the source has deleted lies below the start of its log.
+            deleted = end if verdict.reason != "expired" else min(max(start, source_start), end)
+            if start < deleted:
+                explained.append(Explained(verdict.reason, "source", start, deleted))
+            if deleted < end:
+                differences.append(Difference("missing", deleted, None, end - deleted))
+    for start, end in uncovered(source, [*mapped, *told]) if verdicts_are_known else ():
+        gone = min(max(start, source_start), end)
+        if start < gone:
+            explained.append(Explained("source-retention", "source", start, gone))
+        if gone < end:
+            differences.append(Difference("missing", gone, None, end - gone))
+    for each in _between(wanted, target_start, target_end, others_write=others_write):
+        differences += [each] if isinstance(each, Difference) else []
+        explained += [each] if isinstance(each, Explained) else []
+    missing = sum(each.length for each in differences if each.kind == "missing" and each.target is not None)
+    equal = sum(piece.length for piece in wanted.pieces) - missing
+    return Compared(equal, together(differences), merged([*explained, *mapped_disorder(wanted.pieces)]))
+
+
+def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]:
+    """Losses that the ledger has in a range and that its comparison does not mention.
+
+    A comparison of records meets only what the source still has. What it reports as missing is not counted again.
+    """
+    mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
+    missing = [(each.source, each.source + each.length) for each in compared.differences if each.source is not None]
+    for verdict in wanted.verdicts:
+        if verdict.reason not in LOSSES or verdict.reason == "truncated":
+            continue
+        known = [(each.start, each.end) for each in compared.explained if each.cause == verdict.reason]
+        lost = (max(verdict.start, wanted.source_start), min(verdict.end, wanted.source_end))
+        for start, end in uncovered(lost, sorted([*mapped, *missing, *known])):
+            yield Explained(verdict.reason, "source", start, end)
+
+
+def _piece(piece: Piece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
+    """Whether the target's log still reaches over a piece."""
+    lost = max(piece.target, target_end)
+    if lost < piece.target + piece.length:
+        here = None if piece.truncated else piece.source + lost - piece.target
+        yield Difference("missing", here, lost, piece.target + piece.length - lost)
+    if piece.truncated:
+        yield Explained("truncated", "target", piece.target, piece.target + piece.length)
+    gone = min(target_start, piece.target + piece.length)
+    if gone > piece.target:
+        yield Explained("target-retention", "target", piece.target, gone)
+
+
+def _between(
+    wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
+) -> Iterator[Difference | Explained]:
+    """What the target contains between the pieces."""
+    placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
+    target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
+    # The marker of its transaction follows a record that was brought back.
+    back = [each for at in wanted.brought_back for each in within((at, at + 2), list(uncovered(target, placed)))]
+    for start, end in back:
+        yield Explained("brought-back", "target", start, end)
+    for start, end in uncovered(target, sorted([*placed, *back])):
+        if others_write:
+            yield Explained("other-writers", "target", start, end)
+        else:
+            yield Difference("foreign", None, start, end - start)

@@ -1,0 +1,214 @@
+"""A lane's map, cut into ranges that can be compared one by one.
+
+A cut is made only where all in front of it has lower offsets than all behind it, on both sides. Offsets turn back only
+at the turns of the runs (`Runs.turns`): around these a range is as long as it must be.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, pairwise
+
+import msgspec
+
+from mirrord.audit.rules.results import AuditRange, Piece
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.ledger.offset_map import voids
+from mirrord.ledger.state import LaneState
+from mirrord.model.runs import Runs
+
+MOST_PIECES = 50_000
+"""Of one range, where it can be cut."""
+_NEVER = 1 << 63
+ProvenTo = tuple[int | None, int | None]
+"""The source and target offsets up to which an earlier audit has proven a partition."""
+_BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
+"""Verdicts on records that were copied; they say nothing of what the source holds at these offsets."""
+
+
+def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
+    """The map of the ordinals [first, end), without those that stand nowhere."""
+    cuts = sorted(lane.cuts)
+    edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
+    for start, last in _live(lane, first, end):
+        inner = [start, *(edge for edge in edges if start < edge <= last), last + 1]
+        for low, high in pairwise(inner):
+            limit = min((offset for ordinal, offset in cuts if ordinal > low), default=_NEVER)
+            for ordinal, source, length in lane.source_runs.between(low, high - 1):
+                for part, target, count in lane.target_runs.between(ordinal, ordinal + length - 1):
+                    yield from _cut(Piece(part, source + part - ordinal, target, count), limit)
+
+
+def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
+    """The ordinals of [first, end) that are not void, as (first, last)."""
+    position = first
+    for start, last in voids(lane.holes):
+        if start >= end:
+            break
+        if start > position:
+            yield position, start - 1
+        position = max(position, last + 1)
+    if position < end:
+        yield position, end - 1
+
+
+def _cut(piece: Piece, limit: int) -> Iterator[Piece]:
+    """The records at source offsets from the limit on were truncated."""
+    kept = max(0, min(piece.length, limit - piece.source))
+    if kept:
+        yield Piece(piece.ordinal, piece.source, piece.target, kept)
+    if kept < piece.length:
+        yield Piece(piece.ordinal + kept, piece.source + kept, piece.target + kept, piece.length - kept, truncated=True)
+
+
+def ranges(
+    lane: LaneState,
+    first: int,
+    end: int,
+    most_records: int,
+    verdicts: Iterable[Verdict] = (),
+    forgotten_below: int = 0,
+    proven_to: ProvenTo = (None, None),
+) -> Iterator[AuditRange]:
+    """The ordinals [first, end) in ranges of about so many records.
+
+    Offsets between the pieces of two ranges belong to the first one. The first range begins at the offsets of
+    `proven_to`; without them at the verdicts in front of the first piece, and at that piece. The last range reaches to
+    the source offset of the next ordinal, as far as the ledger knows it. Without ordinals there is one range without
+    pieces if that leaves verdicts to be checked, else none. Of the source only records that it still has count: where
+    some were truncated, other records have their offsets by now, or will have.
+
+    The verdicts are those of `mirrord.ledger.gaps`: but for "truncated" and "doubled" each offset has one at most.
+    """
+    told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
+    known_to = _told_to(lane, end, told)
+    source_turns, target_turns = _Turns(lane.source_runs, end), _Turns(lane.target_runs, end)
+    group: list[Piece] = []
+    held = 0
+    source_end = target_end = -1
+    start: tuple[int, int] | None = None
+    for piece in _short(pieces(lane, first, end), most_records):
+        lowest = (
+            min(piece.source, source_turns.lowest_from(piece.ordinal)),
+            min(piece.target, target_turns.lowest_from(piece.ordinal)),
+        )
+        is_full = held + piece.length > most_records or len(group) >= MOST_PIECES
+        if group and is_full and lowest[0] >= source_end and lowest[1] >= target_end:
+            start = start or _first_starts(group, told, proven_to)
+            found = _range(lane, group, (min(start[0], lowest[0]), start[1]), lowest, told)
+            yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
+            group, held, start = [], 0, lowest
+        group.append(piece)
+        held += piece.length
+        if not piece.truncated:
+            source_end = max(source_end, piece.source + piece.length)
+        target_end = max(target_end, piece.target + piece.length)
+    if group:
+        start = start or _first_starts(group, told, proven_to)
+        found = _range(lane, group, start, (max(start[0], source_end, known_to), target_end), told)
+        yield msgspec.structs.replace(found, forgotten_below=min(forgotten_below, found.source_end))
+    elif start is None:
+        yield from _without_pieces(lane, end, (proven_to[0], known_to), told)
+
+
+def _told_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
+    """Up to which source offset the ledger explains everything below an ordinal: where the ordinal itself stands, if
+    verdicts reach up to there."""
+    limit = lane.source_runs.offset_of(end)
+    if limit is None or not told:
+        return 0
+    at = bisect_left(told, limit, key=_end)
+    return limit if at < len(told) and told[at].start < limit else 0
+
+
+def _without_pieces(
+    lane: LaneState, end: int, source: tuple[int | None, int], told: Sequence[Verdict]
+) -> Iterator[AuditRange]:
+    source_from, source_end = source
+    source_start = _first_verdict(source_end, told) if source_from is None else source_from
+    if source_start >= source_end:
+        return
+    target = lane.target_runs.offset_of(end) or 0
+    yield AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=end,
+        end=end,
+        source_start=source_start,
+        source_end=source_end,
+        target_start=target,
+        target_end=target,
+        pieces=(),
+        verdicts=_told_within(told, source_start, source_end),
+    )
+
+
+def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
+    """Where the first range of all begins on both sides."""
+    (source, target), (source_from, target_from) = _starts(group), proven_to
+    return (
+        _first_verdict(source, told) if source_from is None else min(source, source_from),
+        target if target_from is None else min(target, target_from),
+    )
+
+
+def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:
+    """Where the verdicts begin that lead up to an offset without a gap."""
+    at = bisect_left(told, offset, key=_end)
+    while 0 <= at < len(told) and told[at].start < offset <= told[at].end:
+        offset = told[at].start
+        at -= 1
+    return offset
+
+
+def _told_within(told: Sequence[Verdict], start: int, end: int) -> tuple[Verdict, ...]:
+    return tuple(told[bisect_right(told, start, key=_end) : bisect_left(told, end, key=_start)])
+
+
+def _short(found: Iterable[Piece], most: int) -> Iterator[Piece]:
+    for piece in found:
+        for at in range(0, piece.length, most):
+            length = min(most, piece.length - at)
+            yield Piece(piece.ordinal + at, piece.source + at, piece.target + at, length, piece.truncated)
+
+
+def _starts(group: Sequence[Piece]) -> tuple[int, int]:
+    return min(piece.source for piece in group), min(piece.target for piece in group)
+
+
+def _range(
+    lane: LaneState, group: list[Piece], start: tuple[int, int], end: tuple[int, int], told: Sequence[Verdict]
+) -> AuditRange:
+    last = group[-1]
+    return AuditRange(
+        lane=lane.key.id,
+        producer_id=lane.producer_id,
+        first=group[0].ordinal,
+        end=last.ordinal + last.length,
+        source_start=start[0],
+        source_end=end[0],
+        target_start=start[1],
+        target_end=end[1],
+        pieces=tuple(group),
+        verdicts=_told_within(told, start[0], end[0]),
+    )
+
+
+def _start(verdict: Verdict) -> int:
+    return verdict.start
+
+
+def _end(verdict: Verdict) -> int:
+    return verdict.end
+
+
+class _Turns:
+    """The lowest offsets that come again behind an ordinal."""
+
+    def __init__(self, runs: Runs, end: int) -> None:
+        self._ordinals = [turn for turn in runs.turns if turn < end]
+        offsets = [runs.offset_of(turn) or 0 for turn in self._ordinals]
+        self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
+
+    def lowest_from(self, ordinal: int) -> int:
+        """The lowest offset at which a turn behind this ordinal begins."""
+        return self._lowest[bisect_right(self._ordinals, ordinal)]

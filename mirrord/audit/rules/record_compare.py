@@ -1,0 +1,288 @@
+"""Records of both sides, joined on the exact map: what differs, in which way, at which offsets.
+
+A record that stands where the map says is equal, and done with. Of the others, a target record that holds what a source
+record holds is that one at another place; what then has no partner is altered where both sides have something at one
+place of the map, and else missing, doubled or written by somebody else. What retention, compaction or a verdict of the
+ledger explains is no difference.
+"""
+
+from bisect import bisect_left
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import Literal
+
+import msgspec
+
+from mirrord.audit.rules.reordering import mapped_disorder
+from mirrord.audit.rules.results import (
+    WITHHELD,
+    AuditRange,
+    Cause,
+    Compared,
+    Difference,
+    Explained,
+    Kind,
+    Piece,
+    Seen,
+    Surroundings,
+)
+from mirrord.ledger.facts.core import Reason
+
+Content = Callable[[Seen], tuple[bytes, int]]
+_NOWHERE = -1
+
+
+def compare_records(
+    wanted: AuditRange,
+    source: Sequence[Seen],
+    target: Sequence[Seen],
+    around: Surroundings,
+) -> Compared:
+    """Compare all records of a range in both logs; records that are not in it do not count.
+
+    Where the target is compacted, a record with a key may be gone; `mirrord.audit.rules.key_compare` compares what is
+    newest.
+    """
+    return _Comparison(wanted, source, target, around).run()
+
+
+class _Comparison:
+    def __init__(
+        self,
+        wanted: AuditRange,
+        source: Sequence[Seen],
+        target: Sequence[Seen],
+        around: Surroundings,
+    ) -> None:
+        self._wanted = wanted
+        self._around = around
+        self._source = {each.offset: each for each in source if wanted.source_start <= each.offset < wanted.source_end}
+        self._target = {each.offset: each for each in target if wanted.target_start <= each.offset < wanted.target_end}
+        timed = not any(each.has_append_time for each in self._target.values())
+        self._content: Content = _timed if timed else _untimed
+        self._equal: list[tuple[int, int]] = []
+        """(target, ordinal)."""
+        self._sources: dict[int, int] = {}
+        """Source offset to ordinal, of all that the map has and that was not truncated."""
+        self._targets: dict[int, tuple[Piece, int]] = {}
+        """Target offset to the piece that it stands in, and the source offset there."""
+        self._alone: dict[int, int] = {}
+        """Source records without a partner: source offset to where it should be at the target."""
+        self._strange: list[int] = []
+        """Target records without a partner."""
+        self._placed: dict[tuple[bytes, int], int] = {}
+        """What source records hold that have a partner, and the first of their offsets."""
+        self._differences: list[Difference] = []
+        self._explained: list[Explained] = []
+
+    def run(self) -> Compared:
+        self._join()
+        self._find_elsewhere()
+        for offset in self._strange:
+            self._judge_strange(offset)
+        for offset, there in self._alone.items():
+            self._judge_missing(offset, there)
+        self._explained += mapped_disorder(self._wanted.pieces)
+        return Compared(len(self._equal), together(self._differences), merged(self._explained))
+
+    def _join(self) -> None:
+        """By the map: what is equal is done with."""
+        for piece in self._wanted.pieces:
+            for at in range(piece.length):
+                here, there = piece.source + at, piece.target + at
+                self._targets[there] = (piece, here)
+                original = None
+                if not piece.truncated:
+                    self._sources[here] = piece.ordinal + at
+                    original = self._source.get(here)
+                copy = self._target.get(there)
+                if original is not None and copy is not None and self._content(original) == self._content(copy):
+                    self._equal.append((there, piece.ordinal + at))
+                    self._placed.setdefault(self._content(original), here)
+                    continue
+                if original is not None:
+                    self._alone[here] = there
+                if copy is not None:
+                    self._strange.append(there)
+                elif original is None:
+                    self._judge_gone(piece, here, there)
+        self._look_beside()
+        self._strange.sort()
+
+    def _look_beside(self) -> None:
+        """What the map does not have."""
+        for offset in self._source:
+            if offset not in self._sources:
+                verdict = self._wanted.verdict_at(offset)
+                if verdict is not None and self._withholds(verdict.reason):
+                    self._explain(verdict.reason, "source", offset)
+                elif verdict is None and offset < self._wanted.forgotten_below:
+                    self._explain("forgotten", "source", offset)
+                else:
+                    self._alone[offset] = _NOWHERE
+        for offset in self._target:
+            if offset in self._targets:
+                continue
+            if offset in self._wanted.brought_back:
+                self._explain("brought-back", "target", offset)
+            else:
+                self._strange.append(offset)
+
+    def _withholds(self, reason: Reason) -> bool:
+        """Whether the verdict says why a record that is there was not copied."""
+        match reason:
+            case "aborted":
+                return not self._around.source_committed
+            case "compacted":
+                # Each replica is compacted for itself: another leader may still hold what the former one had not.
+                return self._around.source_compacted
+            case _:
+                return reason in WITHHELD
+
+    def _find_elsewhere(self) -> None:
+        """Pair what holds the same, in the order of both logs."""
+        waiting: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
+        for offset in sorted(self._alone):
+            waiting[self._content(self._source[offset])].append(offset)
+        moved: list[tuple[int, int]] = []
+        for there in self._strange:
+            queue = waiting.get(self._content(self._target[there]))
+            if queue:
+                moved.append((there, queue.popleft()))
+        for _, here in moved:
+            del self._alone[here]
+            self._placed.setdefault(self._content(self._source[here]), here)
+        found = {there for there, _ in moved}
+        self._strange = [there for there in self._strange if there not in found]
+        known = sorted(self._sources)
+        out_of_order = self._out_of_order([(there, self._rank(known, here)) for there, here in moved])
+        for there, here in moved:
+            self._tell("reordered" if there in out_of_order else "displaced", here, there)
+
+    def _rank(self, known: Sequence[int], here: int) -> int:
+        """The place of a source record in the order of copying; one without an ordinal stands behind the next lower."""
+        at = bisect_left(known, here + 1) - 1
+        return self._wanted.first if at < 0 else self._sources[known[at]]
+
+    def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
+        """Which of these target offsets stand behind something that was copied later, or in front of something that was
+        copied earlier."""
+        if not moved:
+            return set()
+        placed = sorted([*self._equal, *moved])
+        ranks = [rank for _, rank in placed]
+        highest = [_NOWHERE, *accumulate(ranks, max)]
+        lowest = [*reversed(list(accumulate(reversed(ranks), min))), ranks[-1]]
+        return {
+            there
+            for at, (there, rank) in enumerate(placed)
+            if highest[at] > rank or (at + 1 < len(ranks) and lowest[at + 1] < rank)
+        }
+
+    def _judge_strange(self, there: int) -> None:
+        """A target record that holds what no source record without a partner holds."""
+        copy = self._target[there]
+        piece, here = self._targets.get(there, (None, _NOWHERE))
+        if here in self._alone and piece is not None and not piece.truncated:
+            del self._alone[here]
+            self._tell("altered", here, there)
+            return
+        if piece is not None:
+            cause = self._source_cause(piece, here)
+            if cause is not None:
+                self._explain(cause, "target", there)
+                return
+        twin = self._placed.get(self._content(copy))
+        if twin is not None:
+            self._tell("duplicated", twin, there)
+        elif self._around.others_write and not copy.is_own and piece is None:
+            self._explain("other-writers", "target", there)
+        else:
+            self._tell("extra" if copy.is_own else "foreign", None, there)
+
+    def _source_cause(self, piece: Piece, here: int) -> Cause | None:
+        """Why the source no longer has a record that was copied."""
+        if piece.truncated:
+            return "truncated"
+        if here in self._source:
+            return None
+        if here < self._around.source_log_start:
+            return "source-retention"
+        return "source-compaction" if self._around.source_compacted else None
+
+    def _judge_missing(self, here: int, there: int) -> None:
+        original = self._source[here]
+        cause: Cause | None = None
+        if there != _NOWHERE:
+            if there < self._around.target_log_start:
+                cause = "target-retention"
+            elif self._around.target_compacted and original.key is not None:
+                cause = "target-compaction"
+        if cause is not None:
+            self._explain(cause, "source", here)
+        else:
+            self._tell("missing", here, there if there != _NOWHERE else None)
+
+    def _judge_gone(self, piece: Piece, here: int, there: int) -> None:
+        """Neither side has the record."""
+        if there < self._around.target_log_start:
+            self._explain("target-retention", "source", here)
+        elif self._around.target_compacted:
+            self._explain("target-compaction", "source", here)
+        else:
+            self._tell("missing", here if not piece.truncated else None, there)
+
+    def _tell(self, kind: Kind, source: int | None, target: int | None) -> None:
+        self._differences.append(Difference(kind, source, target))
+
+    def _explain(self, cause: Cause, side: Literal["source", "target"], offset: int) -> None:
+        self._explained.append(Explained(cause, side, offset, offset + 1))
+
+
+def _timed(seen: Seen) -> tuple[bytes, int]:
+    return seen.content, seen.time_ms
+
+
+def _untimed(seen: Seen) -> tuple[bytes, int]:
+    return seen.content, 0
+
+
+def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
+    """Those of consecutive offsets as one, in the order of kinds and offsets."""
+    found: list[Difference] = []
+
+    def place(each: Difference) -> tuple[str, int, int]:
+        return each.kind, _NOWHERE if each.target is None else each.target, each.source or 0
+
+    for each in sorted(differences, key=place):
+        if found and _follows(found[-1], each):
+            found[-1] = msgspec.structs.replace(found[-1], length=found[-1].length + each.length)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
+def _follows(before: Difference, after: Difference) -> bool:
+    def adjoins(first: int | None, second: int | None) -> bool:
+        return second == (None if first is None else first + before.length)
+
+    sides = (before.source is None) == (after.source is None) and (before.target is None) == (after.target is None)
+    return (
+        before.kind == after.kind
+        and sides
+        and adjoins(before.source, after.source)
+        and adjoins(before.target, after.target)
+    )
+
+
+def merged(explained: Iterable[Explained]) -> tuple[Explained, ...]:
+    """Those of consecutive offsets as one, in order."""
+    found: list[Explained] = []
+    for each in sorted(explained):
+        last = found[-1] if found else None
+        if last is not None and (last.cause, last.side, last.end) == (each.cause, each.side, each.start):
+            found[-1] = msgspec.structs.replace(last, end=each.end)
+        else:
+            found.append(each)
+    return tuple(found)

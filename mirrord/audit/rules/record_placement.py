@@ -1,0 +1,383 @@
+"""Where a lane's records stand in the source, found by what they hold: the map, when no ledger tells it.
+
+Both logs come in as units in their order: a whole batch, known by the checksum of its records, or a single record,
+known by a digest. A unit is placed when its content is there once on both sides, or when it follows, or is followed by,
+a placed one on both sides alike. What a cleaner has removed since is placed where there are exactly as many offsets as
+ordinals. Nothing is guessed: where two ways fit, or none, `Unplaced` says so.
+"""
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.ledger.facts.core import Reason
+from mirrord.model.intervals import Interval, uncovered
+from mirrord.replication.lane.target.batch_relocation import Unplaced
+
+LOOK_AROUND = 1_000
+"""So many records more than there are in question are read of the source at first."""
+NOWHERE = -1
+GONE = object()
+"""What nobody knows any more: it stood at the target, and its cleaner has removed it."""
+
+
+class Copied(NamedTuple):
+    """Records of the lane at the target, with consecutive ordinals and offsets."""
+
+    ordinal: int
+    offset: int
+    length: int
+    key: Hashable
+    """What they hold; what equals nothing else is `object()`, and what the target's cleaner has removed is `GONE`."""
+    epoch: int = -1
+    """The leader epoch under which the target took it."""
+
+    @property
+    def end(self) -> int:
+        """The ordinal behind it."""
+        return self.ordinal + self.length
+
+
+class Original(NamedTuple):
+    """Records of the source that a reader is given, with consecutive offsets."""
+
+    offset: int
+    length: int
+    """Offsets that it takes."""
+    key: Hashable
+    epoch: int = -1
+    """The source's leader epoch."""
+    is_torn: bool = False
+    """Some of its offsets hold no record any more."""
+
+    @property
+    def end(self) -> int:
+        """The offset behind it."""
+        return self.offset + self.length
+
+
+class Other(NamedTuple):
+    """Source offsets [start, end) that no lane copies."""
+
+    start: int
+    end: int
+    reason: Reason
+
+
+class OwnBatch(NamedTuple):
+    """What places a batch of the lane in its order: base sequence, base offset, and offsets, its own."""
+
+    sequence: int
+    offset: int
+    length: int
+    vacant: int
+    """Offsets in front of it, behind the own batch before, that nobody holds."""
+    close: int
+    """Those of them that lie right in front of it."""
+
+
+def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
+    """The ordinal of each batch, and how many right in front of it the target's cleaner has removed. Raises Unplaced.
+
+    Sequences wrap at 2^31; how often they did before the log begins nobody knows, and nobody needs to: ordinals only
+    have to differ. `vacant_behind` are the offsets behind the last batch that nobody holds.
+    """
+    if vacant_behind:
+        raise Unplaced("the target's cleaner has removed its last records, so it is open how far it had come")
+    found: list[tuple[int, int]] = []
+    expected = batches[0].sequence if batches and (log_start > 0 or batches[0].sequence >= SEQUENCES // 2) else 0
+    for batch in batches:
+        ordinal = nearest(batch.sequence, expected)
+        if ordinal < expected:
+            raise Unplaced(f"ordinal {ordinal} stands a second time at target offset {batch.offset}")
+        lacking = ordinal - expected
+        if batch.vacant and lacking > batch.close:
+            raise Unplaced(
+                f"in front of target offset {batch.offset} {lacking} ordinals are missing and {batch.vacant} offsets: "
+                "it is open which of them the target has refused, and which its cleaner has removed"
+            )
+        found.append((ordinal, lacking if batch.vacant else 0))
+        expected = ordinal + batch.length
+    return found
+
+
+class Placed(NamedTuple):
+    """Where copies stand in the source."""
+
+    copies: Sequence[Copied]
+    originals: Sequence[Original]
+    at: Sequence[int]
+    """For each copy the number of the original that it is, or `NOWHERE`."""
+    gone: int = 0
+    """That many copies in front are known to be older than all that the source holds."""
+
+    @property
+    def is_any(self) -> bool:
+        """Whether at least one is placed."""
+        return any(at >= 0 for at in self.at)
+
+    @property
+    def has_common(self) -> bool:
+        """Whether anything that the source holds stands at the target, placed or not."""
+        held = {each.key for each in self.originals}
+        return any(copy.key in held for copy in self.copies)
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether ordinals are missing that nobody has removed: the target has refused them."""
+        return any(before.end != after.ordinal for before, after in pairwise(self.copies))
+
+    def expired(self) -> int:
+        """How many copies in front the source no longer holds: it begins behind them.
+
+        With a hole among the ordinals they may stand in any order; then nothing in front is taken for expired.
+        """
+        if self.gone:
+            return self.gone
+        first = next((number for number, at in enumerate(self.at) if at >= 0), len(self.at))
+        if first == len(self.at) or self.originals[0].offset == 0:
+            return 0
+        if self.has_holes:
+            return 0
+        return first if set(range(self.at[first])) <= set(self.at) else 0
+
+
+def place(copies: Sequence[Copied], originals: Sequence[Original]) -> Placed:
+    """Place what can be placed for sure. Raises Unplaced where the same could be two things."""
+    here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
+    only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
+    anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
+    at = list(anchors)
+    for number in range(1, len(copies)):
+        if at[number] < 0 <= at[number - 1] and _follows(copies, number):
+            following = at[number - 1] + 1
+            if following < len(originals) and originals[following].key == copies[number].key:
+                at[number] = following
+    for number in range(len(copies) - 2, -1, -1):
+        before = at[number + 1] - 1
+        if before < 0 or not _follows(copies, number + 1):
+            continue
+        if anchors[number] < 0 and originals[before].key == copies[number].key:
+            if at[number] not in {NOWHERE, before}:
+                raise _ambiguous(copies[number])
+            at[number] = before
+    placed = Placed(copies, originals, at)
+    _refuse_alike(placed, anchors, there)
+    return placed
+
+
+def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
+    """Raise Unplaced where something else could stand for a unit that was placed by its neighbours alone."""
+    copies, originals, at = placed.copies, placed.originals, placed.at
+    for number, (left, right) in enumerate(pairwise(at)):
+        if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
+            # What was left out between the two must not be one of them.
+            between = {original.key for original in originals[left + 1 : right]}
+            for copy in copies[number : number + 2]:
+                if copy.key in between:
+                    raise _ambiguous(copy)
+    if placed.has_holes:
+        # What follows a hole may stand anywhere, so being next to something says little.
+        for number, copy in enumerate(copies):
+            if at[number] >= 0 and there[copy.key] > 1:
+                raise _ambiguous(copy)
+    _refuse_twice(copies, originals, at)
+
+
+def _follows(copies: Sequence[Copied], number: int) -> bool:
+    """Whether this copy was written right behind the one before, as far as ordinals tell."""
+    copy = copies[number]
+    return copies[number - 1].end == copy.ordinal
+
+
+def _ambiguous(copy: Copied) -> Unplaced:
+    return Unplaced(f"the source holds the records of ordinals {copy.ordinal} to {copy.end - 1} more than once")
+
+
+def _refuse_twice(copies: Sequence[Copied], originals: Sequence[Original], at: Sequence[int]) -> None:
+    placed = Counter(number for number in at if number >= 0)
+    for copy, number in zip(copies, at, strict=True):
+        if number >= 0 and placed[number] > 1:
+            raise Unplaced(
+                f"the record of source offset {originals[number].offset} stands at the target more than once, at "
+                f"{copy.offset} and elsewhere, or the source has lost another one that was the same"
+            )
+
+
+def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
+    """The copies and the originals that have to be compared record by record, by their numbers.
+
+    These are the ones that are not placed, and their neighbours, because part of a batch may equal another batch. Of
+    each gap in the source, `around` records more are read than are in question there.
+    """
+    copies, originals, at = placed.copies, placed.originals, placed.at
+    covered = {number for number in at if number >= 0}
+    here: set[int] = set()
+    # Of what was left out, or is to be copied again, it has to be known which records there are.
+    between = range(min(covered, default=0), max(covered, default=NOWHERE) + 1)
+    there = {number for number in between if number not in covered and originals[number].is_torn}
+    begin = placed.expired()
+    for number in range(begin, len(copies) + 1):
+        if number < len(copies) and at[number] < 0:
+            continue
+        left, right = at[begin - 1] if begin else NOWHERE, at[number] if number < len(copies) else NOWHERE
+        is_leap = 0 <= left < right - 1
+        if number > begin or is_leap:
+            here.update(range(max(begin - 1, 0), min(number + 1, len(copies))))
+            need = sum(copy.length for copy in copies[begin:number]) + around
+            if left >= 0 or right < 0:
+                there |= _until_covered(originals, left, 1, need, covered)
+            if right >= 0:
+                there |= _until_covered(originals, right, -1, need, covered)
+        begin = number + 1
+    # What looks like one of them must be compared with it by the same measure.
+    alike = {originals[number].key for number in there}
+    here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
+    there |= {at[number] for number in here if at[number] >= 0}
+    return {number for number in here if copies[number].key is not GONE}, there
+
+
+def _until_covered(originals: Sequence[Original], begin: int, step: int, need: int, covered: set[int]) -> set[int]:
+    found: set[int] = set()
+    number = begin + step
+    while 0 <= number < len(originals) and number not in covered and need > 0:
+        found.add(number)
+        need -= originals[number].length
+        number += step
+    return found
+
+
+def refined(
+    placed: Placed, copies: Mapping[int, Sequence[Copied]], originals: Mapping[int, Sequence[Original]]
+) -> Placed:
+    """Once more, with the records of some units in their places, by their numbers. Raises Unplaced.
+
+    Ordinals of a copy that none of its records has were removed by the target's cleaner.
+    """
+    made: list[Copied] = []
+    for number, copy in enumerate(placed.copies):
+        if number not in copies:
+            made.append(copy)
+            continue
+        position = copy.ordinal
+        for record in (*copies[number], Copied(copy.end, copy.offset + copy.length, 0, GONE)):
+            if record.ordinal > position:
+                length = record.ordinal - position
+                made.append(Copied(position, record.offset - length, length, GONE, copy.epoch))
+            position = record.end
+            if record.length:
+                made.append(record)
+    each = (originals.get(number, (original,)) for number, original in enumerate(placed.originals))
+    return place(made, list(chain.from_iterable(each)))
+
+
+def is_open(placed: Placed) -> bool:
+    """Whether a copy is not placed that the source should still hold."""
+    begin = placed.expired()
+    rest = zip(placed.copies[begin:], placed.at[begin:], strict=True)
+    return any(at < 0 and copy.key is not GONE for copy, at in rest)
+
+
+class Piece(NamedTuple):
+    """Ordinals and source offsets that advance together."""
+
+    ordinal: int
+    offset: int
+    length: int
+    epoch: int
+
+
+def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piece]:
+    """Where every ordinal stands in the source, from the first one on that the source still has. Raises Unplaced.
+
+    What was removed from either log since lies between two placed ones: there must be as many offsets as ordinals.
+    """
+    copies, originals, at = placed.copies, placed.originals, placed.at
+    number = placed.expired()
+    found: list[Piece] = []
+    taken = [(each.start, each.end) for each in others]
+    visible = [*taken, *((each.offset, each.end) for each in originals)]
+    starts = [each.offset for each in originals]
+    while number < len(copies):
+        begin = number
+        while number < len(copies) and at[number] < 0:
+            number += 1
+        if number == len(copies):
+            if begin < number:
+                raise _nowhere(copies[begin], copies[-1])
+            break
+        copy, original = copies[number], originals[at[number]]
+        if number > begin:
+            first = copies[begin]
+            edge = found[-1].offset + found[-1].length if found else log_start
+            if placed.has_holes:
+                raise _nowhere(first, copy)  # it may stand anywhere
+            wanted = copy.ordinal - first.ordinal
+            known = any(each.key is not GONE for each in copies[begin:number])
+            is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)
+            free = _free((edge, original.offset), taken, wanted) if found or is_begin else None
+            if free is None and found and all(each.key is not GONE for each in copies[begin:number]):
+                # None of them is there any more: what the source still holds was left out.
+                free = _free((edge, original.offset), visible, wanted)
+            if free is None:
+                if found or known:
+                    raise _nowhere(first, copy)
+                free = []  # in front of all that the target still has
+            found += _filled(first.ordinal, free, copies[begin:number], originals, starts, original.epoch)
+        found.append(Piece(copy.ordinal, original.offset, copy.length, original.epoch))
+        number += 1
+    return found
+
+
+def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
+    """The offsets of an interval that are not taken, if there are as many as are wanted."""
+    if not wanted:
+        return []
+    found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []
+    return found if sum(end - start for start, end in found) == wanted else None
+
+
+def _filled(
+    ordinal: int,
+    free: Sequence[Interval],
+    copies: Sequence[Copied],
+    originals: Sequence[Original],
+    starts: Sequence[int],
+    epoch: int,
+) -> list[Piece]:
+    """The ordinals from this one on stand at these offsets, one after the other. Raises Unplaced where what the source
+    still holds there is something else."""
+    made: list[Piece] = []
+    for start, end in free:
+        made.append(Piece(ordinal, start, end - start, epoch))
+        ordinal += end - start
+    held = {copy.ordinal: copy for copy in copies}
+    for piece in made:
+        for at in range(piece.length):
+            copy = held.get(piece.ordinal + at)
+            original = originals[bisect_right(starts, piece.offset + at) - 1] if originals else None
+            is_there = original is not None and original.offset <= piece.offset + at < original.end
+            if (
+                copy is not None
+                and copy.key is not GONE
+                and is_there
+                and original is not None
+                and original.key != copy.key
+            ):
+                raise _nowhere(copy, copy)
+    return made
+
+
+def _nowhere(first: Copied, last: Copied) -> Unplaced:
+    return Unplaced(
+        f"the records of ordinals {first.ordinal} to {last.end - 1}, from target offset {first.offset} on, are not all "
+        "found in the source, so it is open at which source offsets they were"
+    )
+
+
+def is_in_order(found: Sequence[Piece]) -> bool:
+    """Whether source offsets ascend with ordinals."""
+    return all(before.offset + before.length <= after.offset for before, after in pairwise(found))

@@ -1,0 +1,54 @@
+"""What the map itself says about order: records that were copied behind newer ones, and records that were copied twice.
+
+A lane copies records again when the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names their
+true offsets, so a comparison by the map finds them equal; a reader of the copy still reads them out of order.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+
+from mirrord.audit.rules.results import Explained, Piece
+from mirrord.model.intervals import Interval, joined, uncovered, within
+
+
+def mapped_disorder(pieces: Sequence[Piece]) -> Iterator[Explained]:
+    """Source offsets whose copies follow copies of newer records, or repeat a copy.
+
+    Truncated pieces do not count: the source uses their offsets for other records.
+    """
+    highest = -1
+    covered: list[Interval] = []
+    for piece in sorted(pieces, key=_target):
+        if piece.truncated:
+            continue
+        start, end = piece.source, piece.source + piece.length
+        if start < highest:
+            first = bisect_left(covered, start, key=_end)
+            near = covered[first : bisect_right(covered, min(end, highest), key=_start)]
+            repeated = list(within((start, end), near))
+            yield from (Explained("doubled", "source", *part) for part in repeated)
+            late = uncovered((start, min(end, highest)), repeated)
+            yield from (Explained("out-of-order", "source", *part) for part in late)
+        _cover(covered, start, end)
+        highest = max(highest, end)
+
+
+def _cover(covered: list[Interval], start: int, end: int) -> None:
+    """Add an interval to ascending, disjoint ones."""
+    if not covered or covered[-1][1] < start:
+        covered.append((start, end))
+        return
+    first, behind = bisect_left(covered, start, key=_end), bisect_right(covered, end, key=_start)
+    covered[first:behind] = joined([*covered[first:behind], (start, end)])
+
+
+def _target(piece: Piece) -> int:
+    return piece.target
+
+
+def _start(interval: Interval) -> int:
+    return interval[0]
+
+
+def _end(interval: Interval) -> int:
+    return interval[1]

@@ -1,0 +1,39 @@
+"""Differences that were repaired: what the copy lacks lies elsewhere, and the ledger tells where."""
+
+from collections.abc import Iterator, Sequence
+from typing import get_args
+
+import msgspec
+
+from mirrord.audit.rules.results import Difference, Explained, RangeResult
+from mirrord.ledger.facts.audit import RangeRepaired, RepairedKind
+from mirrord.model.intervals import uncovered, within
+
+_REPAIRABLE = get_args(RepairedKind)
+
+
+def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> RangeResult:
+    """The same, with what was repaired of its differences explained."""
+    if not repaired or not result.compared.differences:
+        return result
+    ranges = [(each.start, each.end) for each in repaired]
+    found = result.compared
+    left = tuple(piece for each in found.differences for piece in _left(each, ranges))
+    explained = tuple(
+        Explained("repaired", "source", start, end)
+        for each in found.differences
+        if each.kind in _REPAIRABLE and each.source is not None
+        for start, end in within((each.source, each.source + each.length), ranges)
+    )
+    compared = msgspec.structs.replace(found, differences=left, explained=(*found.explained, *explained))
+    return msgspec.structs.replace(result, compared=compared)
+
+
+def _left(each: Difference, ranges: Sequence[tuple[int, int]]) -> Iterator[Difference]:
+    """What of a difference was not repaired."""
+    if each.kind not in _REPAIRABLE or each.source is None:
+        yield each
+        return
+    for start, end in uncovered((each.source, each.source + each.length), ranges):
+        target = None if each.target is None else each.target + start - each.source
+        yield msgspec.structs.replace(each, source=start, target=target, length=end - start)

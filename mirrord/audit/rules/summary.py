@@ -1,0 +1,71 @@
+"""What an audit says of a partition, and of all of them: never "no difference" of what it did not compare."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.audit.rules.results import LaneSummary
+from mirrord.ledger.facts.core import LOSSES
+
+
+class Result(msgspec.Struct, frozen=True):
+    """One result in words."""
+
+    words: str
+    is_bad: bool = False
+    is_partial: bool = False
+    """Something was not compared."""
+
+
+def losses(lane: LaneSummary) -> dict[str, int]:
+    """Source offsets that the ledger says were lost, by verdict."""
+    return {cause: number for cause, number in lane.explained.items() if cause in LOSSES}
+
+
+def is_bad(lane: LaneSummary) -> bool:
+    """Whether the partition has differences or losses."""
+    return bool(lane.differences or losses(lane))
+
+
+def lane_result(lane: LaneSummary) -> Result:
+    """Of one partition."""
+    lost = losses(lane)
+    words = [_counts(lane.differences)] if lane.differences else []
+    words += [f"lost: {_counts(lost)}"] if lost else []
+    if words:
+        return Result("; ".join(words), is_bad=True)
+    if lane.skipped:
+        return Result("-", is_partial=True)
+    if not lane.ranges:
+        return Result("nothing new")
+    if not lane.looked_at:
+        return Result("not looked at", is_partial=True)
+    if lane.looked_at < lane.ranges:
+        return Result(f"no difference in {lane.looked_at:,} of {lane.ranges:,} ranges", is_partial=True)
+    return Result("no difference")
+
+
+def whole_result(lanes: Iterable[LaneSummary]) -> Result:
+    """Of all partitions."""
+    kinds: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    left = skipped = 0
+    for lane in lanes:
+        kinds.update(lane.differences)
+        lost.update(losses(lane))
+        left += lane.ranges - lane.looked_at
+        skipped += bool(lane.skipped) and not lane.has_nothing
+    words = [_counts(kinds)] if kinds else []
+    words += [f"lost: {_counts(lost)}"] if lost else []
+    if words:
+        return Result("; ".join(words), is_bad=True, is_partial=left + skipped > 0)
+    if left or skipped:
+        others = [f"{left:,} ranges"] if left else []
+        others += [f"{skipped:,} partitions"] if skipped else []
+        return Result(f"no difference in what was looked at, {' and '.join(others)} were not", is_partial=True)
+    return Result("no difference")
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))

@@ -1,0 +1,117 @@
+"""Finds selected partitions that have no copy at all, from the configuration, both clusters and the flow's ledger."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId, TopicPartition
+from mirrord.operations.cluster_survey import survey_flows
+from mirrord.topics.discovery import Looked
+from mirrord.topics.rules.topic_plan import TopicsPlan
+
+NO_LEDGER = "the flow has no ledger: it has never run, or its ledger was deleted"
+_Begun = Mapping[tuple[TopicId, int], int]
+
+
+class Uncopied(msgspec.Struct, frozen=True, kw_only=True):
+    """A selected partition of which no record is copied."""
+
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    """The source offsets [start, end) are not copied; not every one of these offsets needs to hold a record."""
+    end: int
+    why: str
+    """Why the partition is not copied. Empty if no reason is known: a daemon may be about to begin."""
+
+
+async def uncopied(
+    config: Config, flow: FlowConfig, state: FlowState | None, topics: Sequence[str], patience_s: float
+) -> list[Uncopied]:
+    """Return the uncopied partitions of selected topics.
+
+    `topics` are regexes that limit this to the topics that match one of them, if there are any. `state` is None if the
+    flow has no ledger. Raises EnvironmentFault.
+    """
+    survey = (await survey_flows(config, ClusterAccess(config, patience_s)))[flow.name]
+    if isinstance(survey, EnvironmentFault):
+        raise survey
+    looked, patterns = survey.looked, [re.compile(pattern) for pattern in topics]
+    begun = _begun(state)
+    found = [
+        each
+        for each in _selected(looked)
+        if (not patterns or any(pattern.fullmatch(each.topic) for pattern in patterns))
+        and (looked.source.topics[each.topic].topic_id, each.partition) not in begun
+    ]
+    if not found:
+        return []
+    starts = await log_offsets(config.clusters[flow.source], found, "start")
+    ends = await log_offsets(config.clusters[flow.source], found, "end")
+    positions = _positions(state, looked)
+    return [
+        Uncopied(
+            source=each,
+            target=TopicPartition(looked.plan.names.get(each.topic, ""), each.partition),
+            start=min(max(starts.get(each, 0), positions.get(each, 0)), ends.get(each, 0)),
+            end=ends.get(each, 0),
+            why=_why(each, looked, state),
+        )
+        for each in found
+    ]
+
+
+def _selected(looked: Looked) -> Iterator[TopicPartition]:
+    """Yield every partition that the configuration selects, including those of topics that cannot be copied."""
+    plan, there = looked.plan, looked.source.topics
+    for name in sorted({*plan.targets.values(), *plan.faults, *plan.unanswered} & there.keys()):
+        for partition in range(there[name].partitions):
+            yield TopicPartition(name, partition)
+
+
+def _begun(state: FlowState | None) -> Collection[tuple[TopicId, int]]:
+    """Return the source partitions of which the ledger contains a copied record."""
+    if state is None:
+        return ()
+    return {
+        (lane.key.source_topic_id, lane.partition)
+        for lane in state.lanes.values()
+        if lane.key.id in state.progress and len(lane.target_runs)
+    }
+
+
+def _positions(state: FlowState | None, looked: Looked) -> dict[TopicPartition, int]:
+    """Return the positions of lanes that have copied nothing.
+
+    All offsets below them have verdicts or are not to be copied.
+    """
+    ids = {topic.topic_id for topic in looked.source.topics.values()}
+    found: dict[TopicPartition, int] = {}
+    for lane in state.lanes.values() if state is not None else ():
+        mark = state.progress.get(lane.key.id) if state is not None else None
+        if mark is not None and lane.key.source_topic_id in ids:
+            found[TopicPartition(lane.source_topic, lane.partition)] = mark.source_offset
+    return found
+
+
+def _why(partition: TopicPartition, looked: Looked, state: FlowState | None) -> str:
+    if state is None:
+        return NO_LEDGER
+    topic = looked.source.topics[partition.topic]
+    plan: TopicsPlan = looked.plan
+    if fault := plan.faults.get(topic.name) or plan.unanswered.get(topic.name):
+        return fault
+    if state.orders.pause_of(topic.name, partition.partition) is not None:
+        return "it is paused"
+    for lane in state.lanes.values():
+        if (lane.key.source_topic_id, lane.partition) == (topic.topic_id, partition.partition) and lane.halted:
+            return f"it is halted: {lane.halted.line}"
+    if state.released:
+        return "no daemon runs the flow"
+    return ""

@@ -1,0 +1,318 @@
+"""A fact in words, one line each."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
+from mirrord.ledger.facts.audit import AuditFact, RangeRepaired
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.core import (
+    AclsPlanned,
+    AclsSynced,
+    AnyFact,
+    ConfigChanged,
+    ConfigsSynced,
+    CopyForgotten,
+    CopyInherited,
+    CopyNamed,
+    FlowOpened,
+    Holder,
+    HoleFound,
+    LaneFact,
+    LaneHalted,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    LeaseContinued,
+    LeaseReleased,
+    LeaseTaken,
+    MapRebuilt,
+    PartitionsGrown,
+    PolicyChanged,
+    SourceRun,
+    TakeoverChecked,
+    TargetProbed,
+    TargetRun,
+    TopicCreated,
+    TopicDeleted,
+    TopicDeletionPlanned,
+    TopicDeletionWithdrawn,
+    TopicFact,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.ledger.facts.first_seen import TopicStarts
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobFact, JobRenewed
+from mirrord.ledger.facts.orders import (
+    CopyingPaused,
+    CopyingResumed,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+    LaneUnpinned,
+    OrderFact,
+)
+from mirrord.ledger.facts.quarantine import Quarantined, QuarantineOrder, QuarantineSkipped
+from mirrord.ledger.facts.seeks import LaneSought, SeekDone
+from mirrord.ledger.standing_orders import moment, pausable
+from mirrord.model.acls import AclRule
+from mirrord.model.names import LaneId
+from mirrord.replication.dead_letters.records import letters_words
+
+SHOWN_RUNS = 3
+
+LaneName = Callable[[LaneId], str]
+_Named = TopicFact | OrderFact | QuarantineOrder | LaneSought | CompactionBegan | MapCompacted | JobFact
+
+
+def _holder(holder: Holder) -> str:
+    where = f", {holder.http}" if holder.http else ""
+    return f"{holder.instance} on {holder.host} (pid {holder.pid}{where})"
+
+
+def words(fact: AnyFact, name: LaneName) -> str:
+    """What happened. `name` tells how to call a lane."""
+    if isinstance(fact, _Named):
+        return _named_words(fact, name)
+    match fact:
+        case FlowOpened():
+            return f"flow {fact.flow} from cluster {fact.source_cluster} to {fact.target_cluster}"
+        case LeaseTaken():
+            return f"lease {fact.epoch} taken by {_holder(fact.holder)} for {fact.ttl_ms / 1000:g} s"
+        case LeaseContinued():
+            return f"lease {fact.epoch} goes on with {_holder(fact.holder)}, turn {fact.turn}"
+        case LeaseReleased():
+            return f"lease {fact.epoch} given back"
+        case TargetProbed():
+            return _probe_words(fact)
+        case ConfigChanged():
+            return _config_words(fact)
+        case AclsPlanned():
+            return f"rights about to be added: {_listed(fact.rules)}"
+        case AclsSynced():
+            told = [("added", fact.added), ("removed", fact.removed)]
+            return f"rights {'; '.join(f'{done}: {_listed(rules)}' for done, rules in told if rules) or 'unchanged'}"
+        case _:
+            told = _audit_words(fact) if isinstance(fact, AuditFact) else _lane_words(fact)
+            return f"{name(fact.lane)}: {told}"
+
+
+def _config_words(fact: ConfigChanged) -> str:
+    told = [f"another configuration from here on: {'; '.join(fact.changes)}"] if fact.changes else []
+    told += [f"{each.topic} first seen, begins at {_offsets(each)}" for each in fact.starts]
+    told += ["all topics that the configuration selects were seen"] if fact.selected is not None else []
+    return "; ".join(told)
+
+
+def _offsets(starts: TopicStarts) -> str:
+    shown = [str(offset) if offset >= 0 else str(starts.start) for offset in starts.offsets[:SHOWN_RUNS]]
+    more = len(starts.offsets) - SHOWN_RUNS
+    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+
+
+def _topic_words(fact: TopicFact) -> str:
+    match fact:
+        case TopicCreated():
+            return f"created for {fact.source_topic} with {fact.partitions} partitions"
+        case PartitionsGrown():
+            return f"grown to {fact.partitions} partitions"
+        case ConfigsSynced():
+            changes = (f"{change.name} {_value(change.before)} → {_value(change.after)}" for change in fact.changes)
+            return f"set as {fact.source_topic}: {', '.join(changes)}"
+        case TopicDeletionPlanned():
+            return f"will be deleted at {moment(fact.due_ms)}: {fact.source_topic} is gone"
+        case TopicDeletionWithdrawn():
+            return f"stays: {fact.reason}"
+        case TopicDeleted():
+            return "deleted"
+        case CopyForgotten():
+            return f"is gone, and so is {fact.source_topic}: what was known of them is forgotten"
+        case CopyNamed():
+            return f"is to be the copy of {fact.source_topic} as it is now (topic id {fact.source_topic_id})"
+
+
+def _order_words(fact: OrderFact) -> str:
+    match fact:
+        case CopyingPaused() | CopyingResumed():
+            what = "paused" if isinstance(fact, CopyingPaused) else "no longer paused"
+            told = f"{pausable(fact.topic, fact.partition)} {what}"
+        case LanePinned():
+            told = f"{fact.topic}-{fact.partition} is to be on replicator {fact.slot}"
+        case LaneUnpinned():
+            told = f"{fact.topic}-{fact.partition} may be on any replicator"
+        case HostDrained():
+            told = f"{fact.replicator} is to be empty"
+        case HostRestored():
+            told = f"{fact.replicator} is no longer to be empty"
+    return f"{told} {_by(fact.origin)}"
+
+
+def _value(value: str | None) -> str:
+    return "(default)" if value is None else value or '""'
+
+
+def _listed(rules: Sequence[AclRule]) -> str:
+    shown = [str(rule) for rule in rules[:SHOWN_RUNS]]
+    more = len(rules) - SHOWN_RUNS
+    return ", ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _probe_words(fact: TargetProbed) -> str:
+    outcome = "exactly once" if fact.passed else f"AT LEAST ONCE, {'; '.join(fact.failures)}"
+    remarks = f" ({'; '.join(fact.remarks)})" if fact.remarks else ""
+    return f"brokers of {fact.cluster} ({fact.version}) probed: {outcome}{remarks}"
+
+
+def _lane_words(fact: LaneFact) -> str:
+    match fact:
+        case LaneOpened():
+            target = f"{fact.target_topic}-{fact.partition}"
+            return f"opened into {target}, producer id {fact.producer_id}, policy {fact.policy}, mode {fact.mode}"
+        case LaneTaken():
+            return f"grant {fact.grant} taken by {fact.replicator}"
+        case PolicyChanged():
+            return f"policy {fact.policy} from here on"
+        case SourceRun():
+            return f"will write {_runs(fact)}{_verdicts(fact.verdicts)}{_epochs(fact)}{_regiven(fact)}{_rewound(fact)}"
+        case TargetRun():
+            return f"ordinal {fact.ordinal} stands at target offset {fact.offset} (leader epoch {fact.leader_epoch})"
+        case VerdictGiven():
+            return f"nothing to write{_verdicts(fact.verdicts)}{_note(fact.note)}"
+        case HoleFound():
+            return _hole_words(fact)
+        case LaneHalted():
+            return f"halted at source offsets [{fact.start}, {fact.end}): {fact.reason}: {fact.line}"
+        case LaneResumed():
+            return "goes on"
+        case TakeoverChecked() | CopyInherited() | MapRebuilt() | Quarantined() | SeekDone():
+            return _found_words(fact)
+
+
+def _hole_words(fact: HoleFound) -> str:
+    ordinals = f"ordinals {fact.first} to {fact.last}"
+    if fact.is_open:
+        return f"nothing tells which records stand under {ordinals}"
+    if fact.first > fact.last:
+        return f"what follows is told anew from ordinal {fact.again} on"
+    return f"the target refused {ordinals}; they follow from ordinal {fact.again} on"
+
+
+def _regiven(fact: SourceRun) -> str:
+    return "; other records may have been sent under these ordinals" if fact.regiven else ""
+
+
+def _rewound(fact: SourceRun) -> str:
+    if fact.rewound is None:
+        return ""
+    first, limit = fact.rewound.first, fact.rewound.ordinal
+    return f"; ordinals from {first} on are reassigned, and older marks count up to {limit}"
+
+
+def _named_words(fact: _Named, name: LaneName) -> str:
+    if isinstance(fact, OrderFact | JobFact):
+        return _job_words(fact) if isinstance(fact, JobFact) else _order_words(fact)
+    if isinstance(fact, CompactionBegan):
+        return f"compaction {fact.number} of the map began"
+    if isinstance(fact, MapCompacted):
+        runs = sum(part.count for part in (*fact.source, *fact.target))
+        return f"{name(fact.lane)}: {runs} runs up to ordinal {fact.last_ordinal} moved by compaction {fact.number}"
+    if isinstance(fact, TopicFact):
+        return f"{fact.target_topic} {_topic_words(fact)}"
+    if isinstance(fact, LaneSought):
+        return f"{name(fact.lane)}: is to go on at source offset {fact.end} {_by(fact.origin)}"
+    what, kept = "are tried again", ""
+    if isinstance(fact, QuarantineSkipped):
+        what, kept = "are left out", f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
+    return f"{name(fact.lane)}: source offsets [{fact.start}, {fact.end}) {what}{kept} {_by(fact.origin)}"
+
+
+def _job_words(fact: JobFact) -> str:
+    what = f"{fact.job} {fact.number}"
+    match fact:
+        case JobBegan():
+            return f"{what} began on {fact.worker.host} (pid {fact.worker.pid})"
+        case JobRenewed():
+            return f"{what} is at {fact.done} of {fact.every}"
+        case JobEnded():
+            return f"{what} ended: {fact.outcome}{_note(fact.line)}"
+
+
+def _by(origin: Origin) -> str:
+    return f"by {origin.by}{f': {origin.reason}' if origin.reason else ''}"
+
+
+def _audit_words(fact: AuditFact) -> str:
+    if isinstance(fact, RangeRepaired):
+        what = f"{fact.difference} source offsets [{fact.start}, {fact.end}) repaired"
+        return f"{what}: in {fact.topic} from offset {fact.at} on, {_by(fact.origin)}"
+    return f"proven up to source offset {fact.source_offset} by {fact.level}: ordinals {fact.first} to {fact.end - 1}"
+
+
+def _found_words(fact: TakeoverChecked | CopyInherited | MapRebuilt | Quarantined | SeekDone) -> str:
+    """What was found in target or source."""
+    match fact:
+        case Quarantined():
+            policy = ", left out by policy" if fact.skip else ""
+            policy += f" ({letters_words(fact.letters)})" if fact.letters >= 0 else ""
+            return f"source offsets [{fact.start}, {fact.end}) are in quarantine{policy}: {fact.line}"
+        case TakeoverChecked():
+            return f"take-over of ordinals {fact.first} to {fact.last} checked: {fact.outcome}{_note(fact.note)}"
+        case SeekDone() if fact.start == fact.end:
+            return f"had copied all in front of source offset {fact.end} already"
+        case SeekDone():
+            return f"goes on at source offset {fact.end}, by order; [{fact.start}, {fact.end}) is left out"
+        case CopyInherited():
+            return inherited_words(fact)
+        case MapRebuilt():
+            what = f"{fact.until - fact.last - 1} lacking records follow"
+            return f"the map was made anew from ordinal {fact.first} to {fact.last}, {what}"
+
+
+def inherited_words(fact: CopyInherited) -> str:
+    """What a lane took over from MirrorMaker 2."""
+    words = {
+        "verified": f"the target's last {fact.looked_at:,} records agree",
+        "behind": f"but the target ends in front of that, by its last {fact.looked_at:,} records",
+        "unverifiable": "there is nothing left to compare",
+        "trusted": "nothing was compared",
+        "strange": f"but the target's last {fact.looked_at:,} records are others",
+    }
+    beside = [
+        f"{what} {_ranges(found)}" for what, found in (("doubled", fact.doubled), ("lacking", fact.missing)) if found
+    ]
+    told = f"MirrorMaker 2 had copied up to source offset {fact.said}, {words[fact.found]}"
+    goes_on = f"goes on at {fact.position}" if fact.position >= 0 else "does not begin"
+    return "; ".join([told, goes_on, *beside])
+
+
+def _ranges(found: Sequence[tuple[int, int]]) -> str:
+    shown = [f"[{start}, {end})" for start, end in found[:SHOWN_RUNS]]
+    more = len(found) - SHOWN_RUNS
+    return f"{' '.join(shown)}{f' and {more} more' if more > 0 else ''}"
+
+
+def _runs(fact: SourceRun) -> str:
+    shown = [f"ordinal {run.ordinal} from source offset {run.offset}" for run in fact.runs[:SHOWN_RUNS]]
+    more = len(fact.runs) - SHOWN_RUNS
+    return ", ".join([*shown, f"and {more} more runs"] if more > 0 else shown) or "nothing"
+
+
+def _epochs(fact: SourceRun) -> str:
+    """Where the source's leader epoch changes."""
+    told = [f"{epoch} from ordinal {ordinal}" for ordinal, epoch in fact.epochs if epoch >= 0]
+    return f"; source epoch {', '.join(told)}" if told else ""
+
+
+def _verdicts(verdicts: Iterable[Verdict]) -> str:
+    """Offsets that were left out, by reason."""
+    ranges: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        ranges.setdefault(verdict.reason, []).append(f"[{verdict.start}, {verdict.end})")
+    told: list[str] = []
+    for reason, found in ranges.items():
+        more = len(found) - SHOWN_RUNS
+        told.append(f"{reason} {' '.join(found[:SHOWN_RUNS])}{f' and {more} more' if more > 0 else ''}")
+    return f"; left out: {', '.join(told)}" if told else ""
+
+
+def _note(note: str) -> str:
+    return f" ({note})" if note else ""

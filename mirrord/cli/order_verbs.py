@@ -1,0 +1,125 @@
+"""What `pause`, `resume`, `move`, `drain`, `seek` and `quarantine` share: an order finds its daemon and is given, its
+answer is told.
+"""
+
+import argparse
+import asyncio
+import getpass
+import socket
+from collections.abc import Iterator
+
+import msgspec
+
+from mirrord.cli.arguments import add_conf, load_conf
+from mirrord.config.schema import Config
+from mirrord.ledger.standing_orders import Kind, Order, OrderAnswer, Verb
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.operations.flow_lookup import ledgers_meant
+from mirrord.operations.status_report import LedgerView
+from mirrord.supervision.upgrade.daemon_client import give_order
+
+LONGEST_REASON = 500
+EPILOG = """An order is recorded in the flow's ledger with who gave it and why, so it outlives a restart of the daemon.
+To give it again changes nothing. Names are those of `mirrord status`, `topics` and `lag`; where several flows have one,
+write FLOW:NAME or give --flow.
+
+Exit code 0: done, or it stood so already; 1: no daemon takes it; 2: it names nothing, and nothing was altered; with
+--dry-run 3: it would change something."""
+
+
+def add_order(parser: argparse.ArgumentParser, name: str, what: str) -> None:
+    """The arguments of an order that needs one name alone; `name` is its metavar."""
+    parser.add_argument("name", metavar=name, help=what)
+    add_order_options(parser)
+
+
+def add_order_options(parser: argparse.ArgumentParser, *, reason: str = "--reason", required: bool = False) -> None:
+    """What all orders take behind the words that say what they are about; `reason` is the option that says why."""
+    add_conf(parser)
+    parser.add_argument("--flow", metavar="NAME", help="only in this flow")
+    why = "why; it is recorded and shown"
+    parser.add_argument(reason, metavar="TEXT", dest="reason", default="", required=required, help=why)
+    parser.add_argument("--dry-run", action="store_true", help="only show what it would touch")
+    parser.add_argument("--json", action="store_true", help="print the answer as one JSON document")
+
+
+def add_kind(parser: argparse.ArgumentParser, *kinds: Kind) -> None:
+    """Which of several things a name is of."""
+    parser.add_argument("--kind", choices=kinds, help="what the name is of, where it could be of several things")
+
+
+def give(
+    arguments: argparse.Namespace,
+    verb: Verb,
+    *,
+    to: str = "",
+    offset: int = -1,
+    until: int = -1,
+    reason_option: str = "--reason",
+) -> int:
+    """Gives the order and prints what becomes of it. Raises ConfigError, EnvironmentFault."""
+    config = load_conf(arguments)
+    order = order_of(arguments, verb, to=to, offset=offset, until=until, reason_option=reason_option)
+    dry_run: bool = arguments.dry_run
+    return tell(arguments, asyncio.run(send(config, order, dry_run=dry_run)))
+
+
+def order_of(
+    arguments: argparse.Namespace, verb: Verb, *, to: str = "", offset: int, until: int, reason_option: str
+) -> Order:
+    """The order that the arguments ask for. Raises ConfigError."""
+    reason: str = arguments.reason
+    if len(reason) > LONGEST_REASON or not reason.isprintable():
+        raise ConfigError(f"{reason_option}: one line of at most {LONGEST_REASON} characters")
+    return Order(
+        verb=verb,
+        name=arguments.name,
+        to=to,
+        flow=arguments.flow or "",
+        kind=getattr(arguments, "kind", None),
+        by=_me(),
+        reason=reason,
+        offset=offset,
+        until=until,
+    )
+
+
+def tell(arguments: argparse.Namespace, answer: OrderAnswer) -> int:
+    """Prints what became of an order; the exit code."""
+    dry_run: bool = arguments.dry_run
+    if arguments.json:
+        print(msgspec.json.encode(answer).decode())
+    else:
+        for line in _lines(answer, dry_run=dry_run):
+            print(line)
+    return 3 if dry_run and answer.done else 0
+
+
+async def send(config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+    """Gives the order to the daemon that runs its flow. Raises ConfigError, EnvironmentFault."""
+    _, views = await ledgers_meant(config, order.name, order.flow)
+    addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
+    if not addresses:
+        faults = [f"flow {name}: {view}" for name, view in views.items() if not isinstance(view, LedgerView)]
+        raise EnvironmentFault("\n".join(["nothing is changed: no daemon runs these flows", *faults]))
+    if len(addresses) > 1:
+        raise EnvironmentFault(f"several daemons run these flows ({', '.join(addresses)}): choose one with --flow")
+    return await give_order(addresses[0], config, order, dry_run=dry_run)
+
+
+def _me() -> str:
+    """user@host"""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def _lines(answer: OrderAnswer, *, dry_run: bool) -> Iterator[str]:
+    yield from (f"would be: {line}" if dry_run else line for line in answer.done)
+    if answer.lanes:
+        shown = ", ".join(answer.lanes[:10])
+        more = f" and {len(answer.lanes) - 10} more" if len(answer.lanes) > 10 else ""
+        yield f"    partitions: {shown}{more}"
+    yield from answer.notes

@@ -1,0 +1,95 @@
+"""`mirrord apply`: a running daemon goes on by a changed file; only what is concerned changes."""
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
+from mirrord.cli.watching import console
+from mirrord.config.changes import ConfigChanges, FlowChange
+from mirrord.config.files import load_file
+from mirrord.config.schema import Config
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.operations.preflight import check_start
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.supervision.upgrade.daemon_client import order_apply
+from policies.flows import LOADING
+
+_EPILOG = """Flows may come and go, and topics, groups, what is kept in step, and limits may change. Lanes of topics
+that stay are not touched, unless a flow's limits, names, isolation or start change: then all lanes of that flow are
+drained and taken up again. With other [replicators] partitions move, a few at a time, and replicators that are too
+many end when they are empty. Each change is a fact in the flow's ledger. Clusters and the daemon's other settings are
+read at a start only (SIGHUP at the daemon also takes new clusters, from its own file).
+
+Exit code 0: done, or nothing to do; 2: refused, and nothing was altered; with --dry-run 3: there is a difference."""
+_STYLES = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "apply", "Let the running daemon go on by a changed configuration.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
+    parser.add_argument("--json", action="store_true", help="print the changes as one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows what changes and does it. Raises ConfigError, EnvironmentFault."""
+    config, _ = load_file(arguments.conf, LOADING)
+    return asyncio.run(_apply(some_flows(config, arguments), dry_run=arguments.dry_run, as_json=arguments.json))
+
+
+async def _apply(config: Config, *, dry_run: bool, as_json: bool) -> int:
+    access = ClusterAccess(config, PATIENCE_S)
+    address = await _daemon(config, access)
+    await check_start(config, access.admin, access.ledger)
+    changes = await order_apply(address, config, dry_run=True)
+    if changes.refused:
+        raise ConfigError("\n".join(f"nothing is changed: {line}" for line in changes.refused))
+    if as_json:
+        print(msgspec.json.encode(changes).decode())
+    else:
+        console().print(Group(*_lines(changes)), soft_wrap=True)
+    if dry_run:
+        return 3 if changes.flows or changes.for_all else 0
+    if changes.flows or changes.for_all:
+        done = await order_apply(address, config, dry_run=False)
+        if done.refused:
+            raise ConfigError("\n".join(f"nothing is changed: {line}" for line in done.refused))
+        if not as_json:
+            print(f"taken up by the daemon at {address}")
+    return 0
+
+
+async def _daemon(config: Config, access: ClusterAccess) -> str:
+    """The address of the daemon of this instance that holds one of the flows."""
+    views = await read_ledgers(config, access)
+    held = [view for view in views.values() if isinstance(view, LedgerView)]
+    ours = [view for view in held if view.state.holder and view.state.holder.instance == config.instance]
+    addresses = sorted({view.http for view in ours if view.http})
+    if not addresses:
+        raise EnvironmentFault(f'no daemon of the instance "{config.instance}" runs any of these flows')
+    if len(addresses) > 1:
+        raise EnvironmentFault(f"several daemons run these flows ({', '.join(addresses)}): choose some with --flow")
+    return addresses[0]
+
+
+def _lines(changes: ConfigChanges) -> Iterator[str]:
+    if not changes.flows and not changes.for_all:
+        yield "nothing changes"
+    yield from (f"all flows: {escape(line)}" for line in changes.for_all)
+    for change in changes.flows:
+        yield from _flow_lines(change)
+
+
+def _flow_lines(change: FlowChange) -> Iterator[str]:
+    yield f"flow {escape(change.flow)}: [{_STYLES[change.kind]}]{change.kind}[/]"
+    yield from (f"    {escape(line)}" for line in (*change.lines, *change.topics))
+    if change.restarts:
+        yield "    all its lanes are drained and taken up again"

@@ -1,0 +1,221 @@
+"""`mirrord audit`: is the copy what the ledger says? Compares both clusters, and names differences by their offsets."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.rules.html_report import page
+from mirrord.audit.rules.results import LaneDifference, LaneRepaired, LaneSummary
+from mirrord.audit.rules.summary import is_bad, lane_result
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.progress import ProgressLine
+from mirrord.cli.since import since_ms
+from mirrord.cli.spark import add_spark, check_topics, spark_settings
+from mirrord.cli.tables import count, size
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config
+from mirrord.config.units import rate_bytes_per_s
+from mirrord.groups.translate import time_words
+from mirrord.jobs.audit_run import Audit, AuditOrder, Progress
+from mirrord.ledger.store.job_lease import JobLease, JobUntold
+from mirrord.model.errors import ConfigError
+
+LEVELS = ("ledger", "digest", "records")
+_EPILOG = """Levels: ledger compares what the ledger says with the ends of both logs and reads no record; digest
+compares batches by their checksums, and record by record where these prove nothing; records decodes every record.
+Audited is what the ledger says is copied, while traffic flows. What retention, compaction and verdicts of the ledger
+explain is no difference. digest and records run on Spark: on this machine, or where --spark spark.master=... says.
+
+Audited are all partitions that the configuration selects: one of which nothing is copied is a difference. A partition
+of which --sample or --since leave something out is reported as such.
+
+Exit code 3 when there is a difference or a loss (mirrord gaps), or a flow has no ledger.
+
+  mirrord audit conf.toml --level ledger
+  mirrord audit conf.toml --topics 'orders.*' --since 24h --out audit"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "audit", "Compare the copy with the source, and name each difference.", _EPILOG)
+    add_conf(parser)
+    parser.add_argument("--level", choices=LEVELS, default="digest", help="how closely; default: digest")
+    add_some_flows(parser)
+    when = "only what the source holds since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    parser.add_argument("--since", metavar="WHEN", help=when)
+    parser.add_argument(
+        "--sample", metavar="SHARE", type=float, default=1.0, help="only so many of the ranges, such as 0.1"
+    )
+    parser.add_argument("--out", metavar="FOLDER", help="keep the results there, as Parquet files")
+    parser.add_argument(
+        "--resume", metavar="FOLDER", help="go on with an audit that was broken off, and keep results there"
+    )
+    add_spark(parser)
+    parser.add_argument(
+        "--html", metavar="FILE", help="write a report with plots there; with --out, of earlier audits, too"
+    )
+    parser.add_argument("--rate", metavar="RATE", help="read no more than that, from both clusters: such as 50MB/s")
+    parser.add_argument("--again", action="store_true", help="also what earlier audits have proven")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Audits, and prints the sums. Raises ConfigError, EnvironmentFault."""
+    config = some_flows(load_conf(arguments), arguments)
+    order = _order(arguments)
+    results = Results(Path(arguments.resume or arguments.out)) if arguments.resume or arguments.out else None
+    audit = Audit(config, order)
+    known = results.known(order.level) if results and arguments.resume else {}
+    if results is not None:
+        results.begin()
+    with ExitStack() as stack:
+        # What reads no record takes no time, and stands in nobody's way.
+        lease = _lease(config, stack) if order.level != "ledger" else None
+        with ProgressLine("audit") as shown:
+            audit.run(results, known, lambda progress: _tell(progress, shown, lease))
+        lines = audit.tell()
+        for flow in config.flows:
+            if lease is not None:
+                lease.tell(flow.name, *audit.outcome(flow.name))
+    sums, differences, repaired = audit.sums(), list(audit.differences()), list(audit.repaired())
+    if arguments.html:
+        write_whole(Path(arguments.html), page(audit.report(results)))
+    if arguments.json:
+        document = {
+            "level": order.level,
+            "reader_cpu_s": round(audit.cpu_s, 3),
+            "partitions": sums,
+            "differences": differences,
+            "repaired": repaired,
+            "troubles": audit.troubles(),
+        }
+        print(msgspec.json.encode(document).decode())
+    else:
+        console().print(_tables(sums, differences))
+        for each in repaired[:_SHOWN]:
+            console().print(escape(_repaired_words(each)))
+        if len(repaired) > _SHOWN:
+            console().print(f"and {len(repaired) - _SHOWN} more; --json tells all")
+    troubles = audit.troubles()
+    for line in (*lines, *troubles):
+        print(f"mirrord: {line}", file=sys.stderr)
+    return 3 if troubles or any(map(is_bad, sums)) else 0
+
+
+def _lease(config: Config, stack: ExitStack) -> JobLease | None:
+    """None when we may not write to the ledger: an audit is one all the same. Raises EnvironmentFault."""
+    try:
+        return stack.enter_context(JobLease(config, "audit"))
+    except JobUntold as fault:
+        print(f"mirrord: that an audit runs is not told to others: {fault}", file=sys.stderr)
+        return None
+
+
+def _tell(progress: Progress, line: ProgressLine, lease: JobLease | None) -> None:
+    line.tell(progress.ranges, progress.every, "ranges", f"{size(progress.read_bytes)} read")
+    if lease is not None:
+        lease.progress(progress.ranges, progress.every)
+
+
+def _order(arguments: argparse.Namespace) -> AuditOrder:
+    """By the command line. Raises ConfigError."""
+    begin_ms = since_ms(arguments.since)
+    if not 0 < arguments.sample <= 1:
+        raise ConfigError(f"--sample: found {arguments.sample:g}; allowed: a share above 0 and up to 1, such as 0.1")
+    idle = {"--sample": arguments.sample < 1, "--spark": arguments.spark, "--rate": arguments.rate}
+    if arguments.level == "ledger" and any(idle.values()):
+        option = next(name for name, given in idle.items() if given)
+        raise ConfigError(f"{option} has no meaning beside --level ledger, which reads no record and needs no Spark")
+    if arguments.resume and arguments.out:
+        raise ConfigError("--out has no meaning beside --resume, which names the folder")
+    check_topics(arguments)
+    return AuditOrder(
+        level=arguments.level,
+        topics=tuple(arguments.topics),
+        since_ms=begin_ms,
+        again=arguments.again,
+        sample=arguments.sample,
+        spark=spark_settings(arguments),
+        rate_bytes_per_s=_rate(arguments.rate),
+    )
+
+
+def _rate(given: str | None) -> int | None:
+    try:
+        return None if given is None else rate_bytes_per_s(given)
+    except ValueError as rule:
+        raise ConfigError(f'--rate: found "{given}"; allowed: {rule}') from None
+
+
+_SHOWN = 100
+
+
+def _tables(sums: Sequence[LaneSummary], differences: Sequence[LaneDifference]) -> RenderableType:
+    table = _table(
+        "flow", "partition", "result", "explained", "proven up to",
+        numbers=("records", "equal", "read"), behind=("remark",),
+    )  # fmt: skip
+    for each in sums:
+        found = lane_result(each)
+        colour = "bold red" if found.is_bad else "yellow" if found.is_partial else "green"
+        proven = "-" if each.proven_to is None else str(each.proven_to)
+        if each.proven_ms is not None:
+            proven += f" ({time_words(each.proven_ms)})"
+        table.add_row(
+            escape(each.flow),
+            escape(f"{each.topic}-{each.partition}"),
+            f"[{colour}]{escape(found.words)}[/]",
+            ", ".join(f"{number} {cause}" for cause, number in each.explained.items()) or "-",
+            proven,
+            count(each.records),
+            count(each.equal),
+            size(each.read_bytes),
+            escape(_remark(each)),
+        )
+    if not differences:
+        return Group(table)
+    places = _table("partition", "difference", numbers=("records", "source offset", "target offset"))
+    for each in differences[:_SHOWN]:
+        found = each.difference
+        name = escape(f"{each.topic}-{each.partition}")
+        numbers = (str(found.length), *(_offsets(start, found.length) for start in (found.source, found.target)))
+        places.add_row(name, f"[bold red]{found.kind}[/]", *numbers)
+    left = len(differences) - _SHOWN
+    more = [f"and {left} more; --json tells all"] if left > 0 else []
+    return Group(table, "", places, *more)
+
+
+def _remark(each: LaneSummary) -> str:
+    waiting = [f"{each.waiting:,} newer offsets are not copied yet"] if each.waiting else []
+    beyond = [f"{each.beyond:,} target offsets after the last known copy are not compared"] if each.beyond else []
+    return each.skipped or "; ".join([*waiting, *beyond])
+
+
+def _repaired_words(each: LaneRepaired) -> str:
+    where = f"source offsets {_offsets(each.start, each.end - each.start)} of {each.topic}-{each.partition}"
+    return f"{where} ({each.difference}): repaired, in {each.into} from offset {each.at} on"
+
+
+def _offsets(start: int | None, length: int) -> str:
+    if start is None:
+        return "-"
+    return str(start) if length == 1 else f"{start} to {start + length - 1}"
+
+
+def _table(*names: str, numbers: Sequence[str] = (), behind: Sequence[str] = ()) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in names:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    for name in behind:
+        table.add_column(name)
+    return table

@@ -1,0 +1,70 @@
+"""`mirrord check`: what would go wrong, found before a start. Nothing is altered."""
+
+import argparse
+import asyncio
+from collections.abc import Iterator
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
+from mirrord.cli.finding_lines import finding_lines
+from mirrord.cli.watching import console
+from mirrord.config.files import load_file
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.findings import Finding
+from mirrord.operations.broker_check import ClusterSeen
+from mirrord.operations.check import Report, check
+from mirrord.operations.status_report import PATIENCE_S
+from policies.flows import LOADING
+
+_EPILOG = """Reachability and releases of every broker, the rights that this configuration needs, settings that make the
+target refuse or rewrite records, old backlogs, clocks, collisions and other hazards. --json lists every right that is
+needed, held or not. Exit code 0: fine; 1: a start would fail, or not do what the configuration asks for.
+
+Nothing is altered, but for --probe, which writes a few batches into the topic mirrord.<flow>.probe of each target and
+deletes it again; a first start does the same."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "check", "Find what would go wrong, and alter nothing.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument("--probe", action="store_true", help="also try what exactly once rests on, with a topic")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints what was found. Raises ConfigError."""
+    config, remarks = load_file(arguments.conf, LOADING)
+    config = some_flows(config, arguments)
+    report = asyncio.run(check(config, ClusterAccess(config, PATIENCE_S), probe=arguments.probe))
+    notes = tuple(Finding(severity="note", where=arguments.conf, what=remark) for remark in remarks)
+    report = msgspec.structs.replace(report, findings=(*report.findings, *notes))
+    if arguments.json:
+        print(msgspec.json.encode(report).decode())
+    else:
+        console().print(Group(*_lines(report)), soft_wrap=True)
+    return 0 if report.would_start else 1
+
+
+def _lines(report: Report) -> Iterator[str]:
+    yield from map(_cluster_line, report.clusters)
+    yield from finding_lines(report.findings)
+    held = sum(right.held is True for right in report.rights)
+    unknown = sum(right.held is None for right in report.rights)
+    if report.rights:
+        rest = f", {unknown} could not be asked for" if unknown else ""
+        yield f"rights: {held} of {len(report.rights)} are there{rest}"
+    yield "[green]a start would work[/]" if report.would_start else "[bold red]a start would fail[/]"
+
+
+def _cluster_line(cluster: ClusterSeen) -> str:
+    if cluster.error:
+        return f"{escape(cluster.alias)}: [bold red]cannot be reached[/]"
+    releases = ", ".join(sorted({broker.release for broker in cluster.brokers if broker.release}))
+    number = len(cluster.brokers)
+    brokers = f"{number} broker{'' if number == 1 else 's'}"
+    return f"{escape(cluster.alias)}: {brokers} like {releases or 'no known release'}, id {cluster.cluster_id}"

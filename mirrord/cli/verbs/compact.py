@@ -1,0 +1,98 @@
+"""`mirrord compact`: moves older runs of the offset map from the ledger into a dataset of Parquet files."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.progress import ProgressLine
+from mirrord.cli.spark import add_spark, check_topics, spark_settings
+from mirrord.cli.tables import count, size
+from mirrord.cli.watching import console
+from mirrord.jobs.compact_run import compact_flows, moved_line
+from mirrord.ledger.compaction_plan import PART_RUNS
+from mirrord.ledger.store.compaction import Compacted, Wanted
+from mirrord.ledger.store.job_lease import JobLease
+from mirrord.ledger.store.run_archive import writable
+from mirrord.model.errors import ConfigError
+
+_EPILOG = f"""The ledger's snapshots hold the offset map of all that either cluster still has: one to three bytes for
+each gap. Older parts of it are moved into Parquet files below the folder of [compact] path, from where `translate` and
+the daemon answer as before. The newest gaps stay in the ledger. Spark writes the files: on this machine, or where
+--spark spark.master=... says; the folder has to be the same one everywhere.
+
+Nothing is removed from the ledger before the files are whole and the ledger says so. When it is broken off, the next
+run finishes it. A part has {PART_RUNS:,} gaps; --least lets smaller ones go, too.
+
+  mirrord compact conf.toml
+  mirrord compact conf.toml --flow eu-us --topics 'orders.*' --spark spark.master=spark://host:7077"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "compact", "Move older parts of the offset map from the ledger into files.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    add_spark(parser)
+    parser.add_argument(
+        "--least",
+        metavar="GAPS",
+        type=int,
+        default=PART_RUNS,
+        help="a partition gives what it has when that is so many; default: %(default)s",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Compacts, and prints what was moved. Raises ConfigError, EnvironmentFault."""
+    config = some_flows(load_conf(arguments), arguments)
+    settings = spark_settings(arguments)
+    wanted = _wanted(arguments)
+    if config.compact.path is None:
+        raise ConfigError(
+            f'{arguments.conf}: [compact] path is missing: a folder for the files, such as path = "/srv/maps"'
+        )
+    writable(Path(config.compact.path))
+    with JobLease(config, "compact") as lease, ProgressLine("compaction") as line:
+
+        def tell(_: str, moved: int, every: int) -> None:
+            line.tell(moved, every, "gaps are written")
+            lease.progress(moved, every)
+
+        done = compact_flows(config, Path(config.compact.path), wanted, settings, tell)
+        for each in done:
+            lease.tell(each.flow, "done", moved_line([each]))
+    if arguments.json:
+        print(msgspec.json.encode({"flows": done}).decode())
+    else:
+        console().print(_table(done))
+    return 0
+
+
+def _wanted(arguments: argparse.Namespace) -> Wanted:
+    check_topics(arguments)
+    if arguments.least < 1:
+        raise ConfigError(f"--least: found {arguments.least}; allowed: a whole number from 1 on")
+    return Wanted(topics=tuple(arguments.topics), least=arguments.least)
+
+
+def _table(done: Sequence[Compacted]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("flow", "generation"):
+        table.add_column(name)
+    for name in ("gaps moved", "partitions", "files", "size"):
+        table.add_column(name, justify="right")
+    table.add_column("remark")
+    for each in done:
+        remarks = ["" if each.trimmed else "whoever holds the flow's lease trims the ledger"]
+        if each.left:
+            remarks.append(f"of {each.left} partitions the map was told anew meanwhile: next time")
+        numbers = (count(each.runs), count(each.lanes), count(each.files), size(each.size_bytes))
+        generation = "-" if each.generation is None else str(each.generation)
+        table.add_row(escape(each.flow), generation, *numbers, "; ".join(filter(None, remarks)))
+    return table

@@ -1,0 +1,28 @@
+"""`mirrord convert`: the conf.toml that means the same as a file for MirrorMaker 2."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_clusters, add_verb
+from mirrord.config.files import load_file
+from mirrord.config.writer import conf_toml
+
+_EPILOG = """What has no meaning here, and what is unknown, stands as a comment at the head, each once with the reason.
+Secrets are not copied: the printed configuration refers to where they are, also into FILE itself.
+
+  mirrord convert mm2.properties > conf.toml"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "convert", "Print the conf.toml that means the same as an mm2.properties.", _EPILOG)
+    parser.add_argument("file", metavar="FILE", help="the file for MirrorMaker 2 (mm2.properties)")
+    add_clusters(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints it. Raises ConfigError."""
+    config, remarks = load_file(arguments.file)
+    if arguments.clusters:
+        config = config.only_targets(arguments.clusters)
+    print(conf_toml(config, [f"From {arguments.file}, by mirrord convert.", *remarks]), end="")
+    return 0

@@ -1,0 +1,85 @@
+"""`mirrord divergence`: what exists on one side only, for the decision on a way back."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.audit.divergence_scan import Diverging, Rows, diverge
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.since import since_ms
+from mirrord.cli.spark import check_topics
+from mirrord.cli.tables import count
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config
+
+_EPILOG = """By the exact map: of the source what is not copied yet (pending; not begun: all of a partition), or
+was left out (filtered, rejected, skipped, unexplained); of the target what somebody else wrote (foreign), between the
+copies and behind them. After a failover that is what applications have written at the target, and what the source had
+that never arrived.
+Stop the daemon before, or what is copied meanwhile is told as pending. Between flows that copy the same names both ways
+each tells of its own source.
+
+--out keeps the records themselves, as one Parquet file. Exit code 3 when there is anything.
+
+  mirrord divergence conf.toml --since 2026-01-31T12:00:00Z
+  mirrord divergence conf.toml --topics 'orders.*' --out diverged"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "divergence", "Show what exists on one side only.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument(
+        "--topics", metavar="REGEX", action="append", default=[], help="only source topics that match; may be repeated"
+    )
+    when = "only behind the first record of that time: such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    parser.add_argument("--since", metavar="WHEN", help=when)
+    parser.add_argument("--out", metavar="FOLDER", help="keep the records there, as divergence.parquet")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Reads and prints. Raises ConfigError, EnvironmentFault."""
+    config = some_flows(load_conf(arguments), arguments)
+    check_topics(arguments)
+    begin_ms = since_ms(arguments.since)
+    rows = Rows(Path(arguments.out)) if arguments.out else None
+    try:
+        found = asyncio.run(_diverge(config, arguments.topics, begin_ms, rows))
+        if rows is not None:
+            rows.finish()
+    finally:
+        if rows is not None:
+            rows.drop()
+    if arguments.json:
+        print(msgspec.json.encode({"divergence": found}).decode())
+    else:
+        console().print(_table(found, are_all=begin_ms is None))
+    return 3 if found else 0
+
+
+async def _diverge(config: Config, topics: Sequence[str], begin_ms: int | None, rows: Rows | None) -> list[Diverging]:
+    return [each for flow in config.flows for each in await diverge(config, flow, topics, begin_ms, rows)]
+
+
+def _table(found: Sequence[Diverging], *, are_all: bool) -> RenderableType:
+    if not found:
+        return "nothing exists on one side only"
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("flow", "only at the", "partition", "why"):
+        table.add_column(name)
+    for name in ("records", "from", "to"):
+        table.add_column(name, justify="right")
+    for each in found:
+        name = escape(f"{each.topic}-{each.partition}")
+        numbers = (count(each.records), str(each.start), str(each.end))
+        why = f"not begun: all {count(each.records)} records" if each.why == "not begun" and are_all else each.why
+        table.add_row(escape(each.flow), each.side, name, why, *numbers)
+    return table

@@ -1,0 +1,22 @@
+"""`mirrord drain`: a replicator gives its partitions to others."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_verb
+from mirrord.cli.order_verbs import EPILOG, add_order, give
+
+_EPILOG = f"""A few partitions move at a time, and no other one pauses. The replicator gets none until `mirrord resume`
+names it, or until another one has replaced it. Where no other one could take its partitions, one more is started.
+
+{EPILOG}"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "drain", "Empty a replicator: its partitions move to others.", _EPILOG)
+    add_order(parser, "HOST", "a replicator, as `mirrord status --json` and `lag` name it, or replicator-1")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    return give(arguments, "drain")

@@ -1,0 +1,184 @@
+"""`mirrord gaps`: which source offsets were not copied, and why, exactly, read from the target cluster alone; and which
+target offsets somebody else wrote."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.since import since_ms
+from mirrord.cli.tables import count
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.core import LOSSES, Reason
+from mirrord.ledger.foreign_writes import foreign_counts, foreign_ranges
+from mirrord.ledger.gaps import Gap
+from mirrord.ledger.source_ends import unopened_losses
+from mirrord.ledger.standing_orders import moment
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.history import LedgerReading, read_gaps
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId
+from mirrord.operations.hazard_survey import read_state
+from mirrord.replication.dead_letters.records import Returned
+from mirrord.replication.dead_letters.replayed import brought_back
+from mirrord.runtime.clock import SystemClock
+
+_EPILOG = """Without --all only what needs somebody: losses (expired, truncated, recreated, rejected, skipped,
+unexplained) and what stands twice (doubled). No daemon has to run. Where the ledger was trimmed, the newest ranges of
+each partition are known and not when they were told: they are listed whatever --since says. Exit code 3 when a loss is
+listed. What of the rejected was brought back (`mirrord quarantine replay`) is told with where it stands.
+
+With --foreign instead what somebody else wrote into the copies: target offsets between the records of each partition,
+markers of transactions included. What stands in front of the first copied record was there before, and what stands
+behind the last one is known with the next record. Lost is nothing by that, but readers of the copy see it.
+
+  mirrord gaps conf.toml --since 24h"""
+
+_TELLING: tuple[Reason, ...] = (*LOSSES, "doubled")
+
+
+class GapLine(msgspec.Struct, frozen=True):
+    """One range, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: Reason
+    at_ms: int | None
+    brought_back: tuple[Returned, ...] = ()
+    """Of a range that was rejected: which records stand in the target after all, and where."""
+
+
+class ForeignLine(msgspec.Struct, frozen=True):
+    """One range of a target partition that somebody else wrote."""
+
+    flow: str
+    target_topic: str
+    partition: int
+    start: int
+    end: int
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "gaps", "Show which source offsets were not copied, and why.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    when = "only what was told since then: a time such as 2026-01-31T12:00:00Z, or so long ago, such as 24h"
+    parser.add_argument("--since", metavar="WHEN", help=when)
+    parser.add_argument("--all", action="store_true", help="also what is as it should be: markers, aborted, compacted")
+    parser.add_argument("--foreign", action="store_true", help="what somebody else wrote into the target partitions")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the ranges. Raises ConfigError, EnvironmentFault."""
+    if arguments.foreign and (arguments.all or arguments.since is not None):
+        raise ConfigError("--foreign lists target offsets, all that are known: it cannot go with --all or --since")
+    config = load_conf(arguments)
+    flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
+    begin_ms = since_ms(arguments.since)
+    if arguments.foreign:
+        _print_foreign([line for flow in flows for line in _foreign(config, flow)], as_json=arguments.json)
+        return 0
+    found = [line for flow in flows for line in asyncio.run(_read(config, flow))]
+    shown = [
+        line
+        for line in found
+        if (arguments.all or line.reason in _TELLING)
+        and (begin_ms is None or line.at_ms is None or line.at_ms >= begin_ms)
+    ]
+    if arguments.json:
+        print(msgspec.json.encode({"gaps": shown}).decode())
+    else:
+        console().print(_table(shown))
+    return 3 if any(line.reason in LOSSES for line in shown) else 0
+
+
+async def _read(config: Config, flow: FlowConfig) -> list[GapLine]:
+    reading = LedgerReading(KafkaLog(flow.name, config.clusters[flow.target]), run_memory(flow))
+    try:
+        gaps = await read_gaps(reading)
+    except LedgerMissing:
+        return []
+    returned, trouble = await brought_back(config, flow, reading.state)
+    if trouble:
+        print(f"mirrord: {trouble}", file=sys.stderr)
+    lanes = reading.state.lanes
+    unopened = [
+        GapLine(flow.name, lost.topic, lost.partition, lost.start, lost.end, "recreated", lost.at_ms)
+        for lost in unopened_losses(reading.state)
+    ]
+    return [*(_line(flow.name, gap, reading.state, returned) for gap in gaps if gap.lane in lanes), *unopened]
+
+
+def _foreign(config: Config, flow: FlowConfig) -> Iterator[ForeignLine]:
+    try:
+        state = asyncio.run(read_state(flow, partial(_store, config)))
+    except LedgerMissing:
+        return
+    for lane_id in foreign_counts(state):
+        lane = state.lanes[lane_id]
+        for start, end in foreign_ranges(state, lane_id):
+            yield ForeignLine(flow.name, lane.target_topic, lane.partition, start, end)
+
+
+def _store(config: Config, flow: FlowConfig) -> LedgerStore:
+    return LedgerStore(KafkaLog(flow.name, config.clusters[flow.target]), SystemClock(), memory=run_memory(flow))
+
+
+def _line(flow: str, gap: Gap, state: FlowState, returned: Mapping[LaneId, Sequence[Returned]]) -> GapLine:
+    lane = state.lanes[gap.lane]
+    back = returned.get(gap.lane, ()) if gap.reason == "rejected" else ()
+    back = tuple(each for each in back if gap.start <= each.offset < gap.end)
+    return GapLine(flow, lane.source_topic, lane.partition, gap.start, gap.end, gap.reason, gap.at_ms, back)
+
+
+def _print_foreign(lines: Sequence[ForeignLine], *, as_json: bool) -> None:
+    if as_json:
+        print(msgspec.json.encode({"foreign": lines}).decode())
+        return
+    if not lines:
+        console().print("between the copies nobody else is known to have written")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "target partition", "from", "to", "offsets"):
+        table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
+    for line in sorted(lines, key=lambda each: (each.flow, each.target_topic, each.partition, each.start)):
+        numbers = (str(line.start), str(line.end), count(line.end - line.start))
+        table.add_row(escape(line.flow), escape(f"{line.target_topic}-{line.partition}"), *numbers)
+    console().print(table)
+
+
+def _table(lines: Sequence[GapLine]) -> Group:
+    if not lines:
+        return Group("nothing is known to be missing")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "partition", "from", "to", "offsets", "why", "told"):
+        table.add_column(heading, justify="right" if heading in {"from", "to", "offsets"} else "left")
+    for line in sorted(lines, key=lambda each: (each.flow, each.topic, each.partition, each.start)):
+        why = f"[bold red]{line.reason}[/]" if line.reason in LOSSES else line.reason
+        when = "-" if line.at_ms is None else moment(line.at_ms)
+        name = escape(f"{line.topic}-{line.partition}")
+        numbers = (str(line.start), str(line.end), count(line.end - line.start))
+        table.add_row(escape(line.flow), name, *numbers, why, when)
+    back = [
+        escape(f"{line.topic}-{line.partition} of {line.flow}: brought back: {each}")
+        for line in lines
+        for each in line.brought_back
+    ]
+    return Group(table, *(["", *back] if back else []))

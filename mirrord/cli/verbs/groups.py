@@ -1,0 +1,109 @@
+"""`mirrord groups`: where consumer groups stand on both sides, how far behind they are, and what is not in step; with
+`--reverse` where those of the target would go on at the source.
+"""
+
+import argparse
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.tables import count, duration
+from mirrord.cli.watching import console
+from mirrord.model.errors import ConfigError
+from mirrord.model.group_status import GroupsReport
+from mirrord.operations.group_report import gather_groups
+from mirrord.operations.reverse_groups import Order, gather_reverse
+
+_EPILOG = """The lag is counted at the target: records that its position has not read, and the age of the first of them.
+
+States: in step; waits (for records to be copied); active (it has members at the target, which are left alone); ahead
+(of the source: consumers went on at the target); behind (to be committed next); expired (at the source; the target's
+position stays); not copied (the topic is not); unknown (no counterpart, the reason says why); unsure (where it moved
+last); refused (by the target).
+
+The running daemon is asked; when there is none, both clusters are, or the target alone. Nothing is altered.
+
+With --reverse the same the other way round, for the way back after a failover: where groups that have consumed at the
+target would go on at the source; ahead is then a source that is further. --write commits that at the source, for groups
+without members there, never in front of what the source holds. Exit code 3: not all are in step now.
+
+  mirrord groups conf.toml --reverse              # a look
+  mirrord groups conf.toml --reverse --write      # then start the consumers at the source"""
+_STYLES = {
+    "in step": "green",
+    "waits": "yellow",
+    "behind": "yellow",
+    "active": "cyan",
+    "ahead": "cyan",
+    "refused": "bold red",
+    "unknown": "bold red",
+    "unsure": "yellow",
+}
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "groups", "Show where consumer groups stand at the source and at the target.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    parser.add_argument("--reverse", action="store_true", help="from the target back to the source")
+    parser.add_argument("--write", action="store_true", help="with --reverse: commit at the source")
+    force = "with --reverse: the target counts, also where the source is further or it is unsure"
+    parser.add_argument("--force", action="store_true", help=force)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the groups. Raises ConfigError, EnvironmentFault when nothing is known of any flow."""
+    if (arguments.write or arguments.force) and not arguments.reverse:
+        raise ConfigError("--write and --force belong to --reverse: to the target the daemon commits by itself")
+    config = load_conf(arguments)
+    if arguments.flow is not None:
+        config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
+    if arguments.reverse:
+        reports = gather_reverse(config, Order(arguments.write, arguments.force))
+    else:
+        reports = gather_groups(config)
+    if arguments.json:
+        print(msgspec.json.encode({"flows": reports}).decode())
+    else:
+        console().print(groups_table(reports))
+    is_in_step = all(each.state == "in step" for report in reports for each in report.groups)
+    return 3 if arguments.write and not is_in_step else 0
+
+
+def groups_table(reports: Sequence[GroupsReport]) -> Group:
+    """A line for each group and partition, and one for each flow that has something to say."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("flow", "group", "partition", "target topic"):
+        table.add_column(title, overflow="fold")
+    for title in ("source", "target", "lag", "time lag"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("state", no_wrap=True)
+    table.add_column("why", overflow="fold")
+    for report in reports:
+        for each in report.groups:
+            style = _STYLES.get(each.state, "dim")
+            table.add_row(
+                escape(report.flow),
+                escape(each.group),
+                f"{escape(each.topic)}-{each.partition}",
+                escape(each.target_topic) or "-",
+                count(each.source_offset),
+                count(each.target_offset),
+                count(each.lag_records),
+                duration(each.lag_s),
+                f"[{style}]{each.state}[/]",
+                escape(each.why),
+            )
+    notes = [f"{escape(report.flow)}: {escape(report.note)}" for report in reports if report.note]
+    notes += [
+        f"{escape(report.flow)}: {report.skipped} records of __consumer_offsets could not be read"
+        for report in reports
+        if report.skipped
+    ]
+    return Group(table, *notes)

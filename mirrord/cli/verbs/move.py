@@ -1,0 +1,25 @@
+"""`mirrord move`: a partition goes to another replicator, and stays there."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_verb
+from mirrord.cli.order_verbs import EPILOG, add_order, give
+
+_EPILOG = f"""The partition stays on the replicator of that number, also on its replacement and after a restart, until
+--unpin. While there is no such replicator it is placed like any other.
+
+{EPILOG}"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "move", "Move a partition to a replicator.", _EPILOG)
+    add_order(parser, "LANE", "a partition of the source, such as orders-3")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--to", metavar="HOST", help="the replicator, such as replicator-1")
+    where.add_argument("--unpin", action="store_true", help="let placement choose again")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    return give(arguments, "unpin") if arguments.unpin else give(arguments, "move", to=arguments.to)

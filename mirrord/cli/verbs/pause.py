@@ -1,0 +1,23 @@
+"""`mirrord pause`: a flow, a topic or a partition is not copied until it is resumed."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_verb
+from mirrord.cli.order_verbs import EPILOG, add_kind, add_order, give
+
+_EPILOG = f"""What is on its way is acknowledged first, and later copying goes on behind it. Partitions that a paused
+topic gets later are paused, too. Topics, settings, rights and groups are kept in step meanwhile.
+
+{EPILOG}"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "pause", "Stop copying a flow, a topic or a partition until it is resumed.", _EPILOG)
+    add_order(parser, "FLOW|TOPIC|LANE", "a flow, a topic of the source, or a partition such as orders-3")
+    add_kind(parser, "flow", "topic", "lane")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    return give(arguments, "pause")

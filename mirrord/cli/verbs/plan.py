@@ -1,0 +1,86 @@
+"""`mirrord plan`: what `start` would create, alter and grow, and nothing is done."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf
+from mirrord.cli.finding_lines import finding_lines
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.findings import Finding, worst_first
+from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.hazard_survey import find_hazards
+from mirrord.operations.plan import planned_steps
+from mirrord.operations.status_report import PATIENCE_S
+from mirrord.topics.rules.plan_steps import NOT_SYNCED, Step
+from policies.flows import LOADING
+
+_EPILOG = f"""Exit code 0: nothing is to be done; 3: there is a difference; 1: a cluster does not answer.
+
+Never carried over: {"; ".join(NOT_SYNCED)}."""
+_STYLES = {"create": "green", "grow": "yellow", "alter": "yellow", "delete": "red"}
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The answer."""
+
+    steps: Sequence[Step]
+    findings: Sequence[Finding]
+    not_synced: Sequence[str] = NOT_SYNCED
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "plan", "Show what a start would create, alter and grow.", _EPILOG)
+    add_conf(parser)
+    add_flow(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints the steps; the exit code. Raises ConfigError, EnvironmentFault."""
+    config = load_conf(arguments, LOADING)
+    flows = config.flows if arguments.flow is None else (config.flow(arguments.flow),)
+    plan = asyncio.run(_gather(config.only(flows)))
+    if arguments.json:
+        print(msgspec.json.encode(plan).decode())
+    else:
+        console().print(_table(plan))
+    return 3 if plan.steps else 0
+
+
+async def _gather(config: Config) -> Plan:
+    access = ClusterAccess(config, PATIENCE_S)
+    surveys = await survey_flows(config, access)
+    faults = [f"flow {name}: {each}" for name, each in surveys.items() if isinstance(each, EnvironmentFault)]
+    if faults:
+        raise EnvironmentFault("\n".join(faults))
+    steps: list[Step] = []
+    findings: list[Finding] = []
+    for survey in surveys.values():
+        assert isinstance(survey, FlowSurvey)  # noqa: S101 - all others are faults
+        steps += await planned_steps(config, survey)
+        findings += await find_hazards(config, survey, access.ledger)
+    return Plan(steps, worst_first(findings))
+
+
+def _table(plan: Plan) -> RenderableType:
+    last = f"[dim]never carried over: {'; '.join(NOT_SYNCED)}[/]"
+    if not plan.steps:
+        return Group("nothing is to be done", *finding_lines(plan.findings), last)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for title in ("flow", "cluster", "step", "what", "name", "how"):
+        table.add_column(title, overflow="fold")
+    for step in plan.steps:
+        action = f"[{_STYLES[step.action]}]{step.action}[/]"
+        texts = (escape(step.flow), escape(step.cluster), action, step.kind, escape(step.name), escape(step.detail))
+        table.add_row(*texts)
+    return Group(table, *finding_lines(plan.findings), last)

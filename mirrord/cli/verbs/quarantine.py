@@ -1,0 +1,226 @@
+"""`mirrord quarantine list|show|skip|replay`: records that cannot be copied, and what becomes of them."""
+
+import argparse
+import asyncio
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from rich.console import Group
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.cli.arguments import Verbs, add_conf, add_flow, add_verb, load_conf, offset
+from mirrord.cli.order_verbs import EPILOG, add_order_options, order_of, send, tell
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.quarantine import Parked
+from mirrord.ledger.gaps import Gap
+from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.history import LedgerReading, read_gaps
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import LaneId, dead_letter_topic
+from mirrord.operations.quarantine import WITHOUT, bring_back, find, park
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.replication.dead_letters.records import letters_words
+from mirrord.runtime.clock import SystemClock
+
+_EPILOG = """A record that the target refuses for what it holds, or that the source cannot give, stops its partition
+alone: it stands in quarantine until somebody decides. `skip` leaves it out: that is a verdict (rejected) in the ledger,
+with who and why. Before that its bytes are parked in the topic mirrord.FLOW.dead of the target cluster. `replay` tries
+what waits again, for example with another max.message.bytes at the target; what was left out and parked it appends to
+the copy, or to another topic (--into), each record once: behind what is there, so out of order, with the verdict as it
+was. With on_reject = "skip" the flow parks such records and leaves them out by itself.
+
+  mirrord quarantine skip orders-3 1207 --why "larger than the target takes" conf.toml"""
+WHY = "--why"
+_LIST_EPILOG = "No daemon has to run. Exit code 3 when a partition waits for somebody to decide."
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    entry: Parked
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parsers."""
+    parser = add_verb(verbs, "quarantine", "Show and decide on records that cannot be copied.", _EPILOG)
+    steps: Verbs = parser.add_subparsers(dest="quarantine_verb", metavar="VERB", required=True, title="verbs")
+    listing = add_verb(steps, "list", "List what waits for somebody to decide, and what was left out.", _LIST_EPILOG)
+    _add_reading(listing)
+    show = add_verb(steps, "show", "Show one entry.", _LIST_EPILOG)
+    _add_entry(show)
+    _add_reading(show)
+    for name, summary in (
+        ("skip", "Leave out the records that a partition waits at, and park them."),
+        ("replay", "Try the records that a partition waits at once more, or bring back those that were left out."),
+    ):
+        step = add_verb(steps, name, summary, EPILOG)
+        _add_entry(step)
+        add_order_options(step, reason=WHY, required=name == "skip")
+        if name == "skip":
+            until = "leave out all source offsets below this one, none behind the end (default: where the entry ends)"
+            step.add_argument("--until", metavar="OFFSET", type=offset, default=-1, help=until)
+            without = "leave them out although nobody can bring them back then"
+            step.add_argument(WITHOUT, action="store_true", dest="without_parking", help=without)
+        else:
+            into = "append what was left out to this topic of the target cluster, not to the copy"
+            step.add_argument("--into", metavar="TOPIC", help=into)
+
+
+def _add_entry(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
+    parser.add_argument("offset", metavar="OFFSET", type=offset, help="a source offset in the entry")
+
+
+def _add_reading(parser: argparse.ArgumentParser) -> None:
+    add_conf(parser)
+    add_flow(parser)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Prints entries, or gives the order. Raises ConfigError, EnvironmentFault."""
+    match arguments.quarantine_verb:
+        case "skip":
+            if not arguments.reason.strip():
+                raise ConfigError(f"{WHY}: it is empty; say why the records are left out: it is recorded and shown")
+            config = load_conf(arguments)
+            order = order_of(arguments, "skip", offset=arguments.offset, until=arguments.until, reason_option=WHY)
+            return tell(arguments, asyncio.run(_skip(config, order, arguments)))
+        case "replay":
+            config = load_conf(arguments)
+            order = order_of(arguments, "replay", offset=arguments.offset, until=-1, reason_option=WHY)
+            return tell(arguments, asyncio.run(_replay(config, order, arguments)))
+        case _:
+            return _show(arguments)
+
+
+async def _skip(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
+    """First parked, then ordered: nothing is left out that is nowhere."""
+    would = await send(config, order, dry_run=True)
+    if not would.done:
+        return would
+    if arguments.dry_run:
+        parked = f"what the source holds of them would be parked in {dead_letter_topic(would.flow)} first"
+        return would if arguments.without_parking else msgspec.structs.replace(would, notes=(*would.notes, parked))
+    if not arguments.without_parking:
+        order = await park(config, order, would.flow, SystemClock().wall_ms())
+    answer = await send(config, order, dry_run=False)
+    note = f"{letters_words(order.letters)} in {dead_letter_topic(would.flow)}" if order.letters >= 0 else "not parked"
+    return msgspec.structs.replace(answer, notes=(*answer.notes, note))
+
+
+async def _replay(config: Config, order: Order, arguments: argparse.Namespace) -> OrderAnswer:
+    dry_run: bool = arguments.dry_run
+    found = await find(config, order)
+    if found is not None and found.entry.skipped is not None:
+        return await bring_back(config, order, found, arguments.into, dry_run=dry_run)
+    if arguments.into is not None:
+        raise ConfigError(f"--into: nothing of {order.name} is left out at source offset {order.offset}")
+    return await send(config, order, dry_run=dry_run)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    config = load_conf(arguments)
+    if arguments.flow is not None:
+        config = msgspec.structs.replace(config, flows=(config.flow(arguments.flow),))
+    found = asyncio.run(_read(config))
+    if arguments.quarantine_verb == "show":
+        name: str = arguments.name
+        at: int = arguments.offset
+        chosen = [
+            each
+            for each in found
+            if f"{each.topic}-{each.partition}" == name and each.entry.start <= at < each.entry.end
+        ]
+        if not chosen:
+            raise ConfigError(f"{name} has no entry with source offset {at}; `mirrord quarantine list` shows all")
+        found = chosen
+    if arguments.json:
+        print(msgspec.json.encode({"quarantine": found}).decode())
+    elif arguments.quarantine_verb == "show":
+        for each in found:
+            print("\n".join(_words(each)))
+    else:
+        console().print(_table(found))
+    return 3 if any(each.entry.skipped is None for each in found) else 0
+
+
+async def _read(config: Config) -> list[Entry]:
+    views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
+    found: list[Entry] = []
+    for name, view in views.items():
+        if isinstance(view, LedgerMissing):
+            continue
+        if not isinstance(view, LedgerView):
+            raise EnvironmentFault(f"flow {name}: {view}")
+        told = await _rejections(config, view)
+        for lane_id, lane in view.state.lanes.items():
+            entries = [_with_time(entry, told.get(lane_id, ())) for entry in lane.quarantine]
+            found += [Entry(name, lane.source_topic, lane.partition, entry) for entry in entries]
+    return sorted(found, key=lambda each: (each.flow, each.topic, each.partition, each.entry.start))
+
+
+async def _rejections(config: Config, view: LedgerView) -> dict[LaneId, list[Gap]]:
+    """When the ledger was told of what a policy left out: the entries themselves do not hold it."""
+    if not any(_is_untimed(entry) for lane in view.state.lanes.values() for entry in lane.quarantine):
+        return {}
+    told: dict[LaneId, list[Gap]] = {}
+    log = KafkaLog(view.flow.name, config.clusters[view.flow.target])
+    for gap in await read_gaps(LedgerReading(log, run_memory(view.flow))):
+        if gap.reason == "rejected":
+            told.setdefault(gap.lane, []).append(gap)
+    return told
+
+
+def _is_untimed(entry: Parked) -> bool:
+    return entry.skipped is not None and entry.skipped.at_ms == 0
+
+
+def _with_time(entry: Parked, told: Sequence[Gap]) -> Parked:
+    times = [gap.at_ms for gap in told if gap.start < entry.end and entry.start < gap.end and gap.at_ms is not None]
+    if entry.skipped is None or not times or not _is_untimed(entry):
+        return entry
+    return msgspec.structs.replace(entry, skipped=msgspec.structs.replace(entry.skipped, at_ms=max(times)))
+
+
+def _state(entry: Parked) -> str:
+    if entry.skipped is None:
+        return "waits"
+    by = f"by policy: {entry.skipped.reason}" if _is_untimed(entry) else origin_words(entry.skipped)
+    return f"left out ({letters_words(entry.letters)}) {by}"
+
+
+def _words(each: Entry) -> Iterator[str]:
+    entry = each.entry
+    yield f"{each.topic}-{each.partition} of {each.flow}, source offsets [{entry.start}, {entry.end}): {_state(entry)}"
+    yield f"    {entry.line}"
+    if entry.skipped is None:
+        lane = f"{each.topic}-{each.partition} {entry.start}"
+        yield f"    to go on without it: mirrord quarantine skip {lane} --why TEXT"
+        yield f"    to try it again:     mirrord quarantine replay {lane}"
+    elif entry.letters > 0:
+        lane = f"{each.topic}-{each.partition} {entry.start}"
+        yield f"    to bring it back:    mirrord quarantine replay {lane} --why TEXT"
+
+
+def _table(found: list[Entry]) -> Group:
+    if not found:
+        return Group("nothing is in quarantine")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in ("flow", "partition", "from", "to", "state", "why"):
+        table.add_column(heading, justify="right" if heading in {"from", "to"} else "left")
+    for each in found:
+        entry = each.entry
+        state = "[bold red]waits[/]" if entry.skipped is None else escape(_state(entry))
+        name = escape(f"{each.topic}-{each.partition}")
+        table.add_row(escape(each.flow), name, str(entry.start), str(entry.end), state, escape(entry.line))
+    return Group(table)

@@ -1,0 +1,145 @@
+"""`mirrord rebuild`: a lost ledger is made anew from what stands on both clusters."""
+
+import argparse
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+
+from mirrord.audit.rebuild import FlowRebuilt, apply, look, lost
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, load_conf, some_flows
+from mirrord.cli.tables import count
+from mirrord.cli.watching import console
+from mirrord.config.schema import Config
+from mirrord.model.errors import ConfigError
+
+_EPILOG = """For a ledger whose topics were deleted, or lost what they held. The records of each partition are found
+again in the source: by batch headers, and one by one where batches were split, rebuilt or compressed anew. Then the
+offset map is as it was, and partitions go on where they stood, each record once. Without --apply it only shows what it
+would do; with --apply it does it, and takes at least lease_ttl + request_timeout. Stop the daemon before.
+
+A partition of which that cannot be told for sure is never guessed: it is paused, and its line says why. After
+`mirrord resume` of it, it begins as a new one does. What else the ledger held is lost: orders, decisions on single
+records, what audits have proven, and the ACLs and configs that mirrord had synced. See docs/how-to/rebuild-a-ledger.md.
+
+Exit code 3 when a partition is refused.
+
+  mirrord rebuild conf.toml
+  mirrord rebuild conf.toml --apply"""
+
+
+class LaneLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A partition, for people and programs."""
+
+    flow: str
+    topic: str
+    partition: int
+    target_topic: str
+    outcome: str
+    records: int = 0
+    expired: int = 0
+    left_out: int = 0
+    again: int = 0
+    """Refused by the target and never copied since: they come next."""
+    source_offset: int | None = None
+    target_offset: int | None = None
+    producer_id: int | None = None
+    why: str = ""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "rebuild", "Make a lost ledger anew from what stands on both clusters.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument("--apply", action="store_true", help="do it; else it is only shown")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows what would be told, and tells it. Raises ConfigError, EnvironmentFault."""
+    config = some_flows(load_conf(arguments), arguments)
+    found = asyncio.run(_look(config))
+    lines = [line for each in found for line in _lines(each)]
+    if not arguments.json:
+        console().print(_table(found, lines))
+    if arguments.apply:
+        asyncio.run(_apply(config, found))
+    if arguments.json:
+        document = {"applied": arguments.apply, "lost": {each.flow: each.lost for each in found}, "partitions": lines}
+        print(msgspec.json.encode(document).decode())
+    else:
+        print("the ledger is made anew" if arguments.apply else "nothing is done yet: --apply does it")
+    return 3 if any(line.outcome == "refused" for line in lines) else 0
+
+
+async def _look(config: Config) -> list[FlowRebuilt]:
+    why = {flow.name: await lost(config, flow) for flow in config.flows}
+    if not any(why.values()):
+        plural = "s of" if len(why) > 1 else " of"
+        raise ConfigError(f"the ledger{plural} {', '.join(why)} is whole: there is nothing to rebuild")
+    return [await look(config, flow, why[flow.name]) for flow in config.flows if why[flow.name]]
+
+
+async def _apply(config: Config, found: Sequence[FlowRebuilt]) -> None:
+    for each in found:
+        await apply(config, config.flow(each.flow), each)
+
+
+def _lines(found: FlowRebuilt) -> list[LaneLine]:
+    lines: list[LaneLine] = []
+    for lane in found.lanes:
+        line = LaneLine(
+            flow=found.flow,
+            topic=lane.planned.source_topic,
+            partition=lane.planned.key.partition,
+            target_topic=lane.planned.target_topic,
+            outcome=lane.outcome,
+            why=lane.why,
+        )
+        told = lane.told
+        if told is not None:
+            line = msgspec.structs.replace(
+                line,
+                records=told.records,
+                expired=told.expired,
+                left_out=told.left_out,
+                again=told.until - told.ordinal,
+                source_offset=told.source_offset,
+                target_offset=told.target_offset,
+                producer_id=lane.producer[0],
+            )
+        lines.append(line)
+    return lines
+
+
+def _table(found: Sequence[FlowRebuilt], lines: Sequence[LaneLine]) -> RenderableType:
+    told = [f"{each.flow}: {each.lost}" for each in found]
+    if not lines:
+        return Group(*map(escape, told), "no partition of it has a copy")
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("flow", "partition", "result"):
+        table.add_column(name)
+    for name in ("records found", "goes on at", "behind target offset"):
+        table.add_column(name, justify="right")
+    table.add_column("remark")
+    for line in lines:
+        result = {"rebuilt": "[green]as it was[/]", "new": "begins", "refused": "[bold red]refused[/]"}[line.outcome]
+        offsets = ["-" if each is None else str(each) for each in (line.source_offset, line.target_offset)]
+        name = escape(f"{line.topic}-{line.partition}")
+        table.add_row(escape(line.flow), name, result, count(line.records), *offsets, escape(_remark(line)))
+    return Group(*map(escape, told), table)
+
+
+def _remark(line: LaneLine) -> str:
+    told = [line.why]
+    if line.expired:
+        told.append(f"{count(line.expired)} more are deleted at the source")
+    if line.left_out:
+        told.append(f"{count(line.left_out)} were left out, the reason is lost")
+    if line.again:
+        told.append(f"{count(line.again)} that the target has refused come again")
+    return "; ".join(filter(None, told))

@@ -1,0 +1,24 @@
+"""`mirrord resume`: what was paused is copied again, and a drained replicator may have lanes again."""
+
+import argparse
+
+from mirrord.cli.arguments import Verbs, add_verb
+from mirrord.cli.order_verbs import EPILOG, add_kind, add_order, give
+
+_EPILOG = f"""It takes back the `pause`, or the `drain`, of the same name; what is paused by another name stays paused,
+and that is told.
+
+{EPILOG}"""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "resume", "Copy again what was paused; give a drained replicator lanes again.", _EPILOG)
+    what = "a flow, a topic of the source, a partition such as orders-3, or a replicator"
+    add_order(parser, "FLOW|TOPIC|LANE|HOST", what)
+    add_kind(parser, "flow", "topic", "lane", "host")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Gives the order. Raises ConfigError, EnvironmentFault."""
+    return give(arguments, "resume")

@@ -1,0 +1,70 @@
+"""`mirrord seek`: a partition goes on further ahead in the source, and what it has not copied by then is left out."""
+
+import argparse
+import asyncio
+
+import msgspec
+
+from mirrord.cli.arguments import Verbs, add_verb, load_conf
+from mirrord.cli.order_verbs import EPILOG, add_order_options, give
+from mirrord.config.units import start_point
+from mirrord.model.errors import ConfigError
+from mirrord.operations.seek_plan import Goal, look
+
+_EPILOG = f"""Only forward: what is copied would stand in the target twice. What is left out is a verdict (skipped) in
+the ledger, with its exact range, who and why; `mirrord gaps` lists it. The plan is shown before the order is given; a
+partition that copies stops for a moment and leaves out what it has not copied by then. A partition that is halted goes
+on by the order, also one that waits at records that the source has deleted.
+
+  mirrord seek orders-3 --to 1207 --reason "broken records until there" conf.toml
+  mirrord seek orders-3 --to latest --reason "only what is new counts" conf.toml --dry-run
+
+{EPILOG}"""
+_TIME_RULE = "a time with its zone, such as 2026-01-31T12:00:00Z, or epoch milliseconds"
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "seek", "Let a partition go on further ahead in the source.", _EPILOG)
+    parser.add_argument("name", metavar="LANE", help="a partition of the source, such as orders-3")
+    where = parser.add_mutually_exclusive_group(required=True)
+    what = "a source offset, or where the source's log begins (earliest) or ends (latest)"
+    where.add_argument("--to", metavar="OFFSET", help=what)
+    when = "the first record of this time or a later one, such as 2026-01-31T12:00:00Z; none: where the log ends"
+    where.add_argument("--to-time", metavar="TIME", help=when)
+    add_order_options(parser, required=True)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Shows the plan and gives the order. Raises ConfigError, EnvironmentFault."""
+    if not arguments.reason.strip():
+        raise ConfigError("--reason: it is empty; say why the records are left out: it is recorded and shown")
+    goal = _goal(arguments)
+    plan = asyncio.run(look(load_conf(arguments), arguments.name, arguments.flow, goal))
+    if plan.standing or arguments.dry_run:
+        print(msgspec.json.encode(plan).decode() if arguments.json else "\n".join(plan.lines()))
+        return 0 if plan.standing else 3
+    if not arguments.json:
+        print("\n".join(plan.lines()), flush=True)
+    arguments.name, arguments.flow = f"{plan.topic}-{plan.partition}", plan.flow
+    return give(arguments, "seek", offset=plan.log_start, until=plan.to)
+
+
+def _goal(arguments: argparse.Namespace) -> Goal:
+    if arguments.to_time is not None:
+        text: str = arguments.to_time
+        try:
+            moment = start_point(int(text) if text.isdecimal() else text)
+        except ValueError:
+            moment = ""
+        if not isinstance(moment, int):
+            raise ConfigError(f'--to-time: "{text}" is no time; allowed: {_TIME_RULE}')
+        return Goal(time_ms=moment)
+    to: str = arguments.to
+    match to:
+        case "earliest" | "latest":
+            return Goal(end=to)
+        case _ if to.isascii() and to.isdecimal() and int(to) < 1 << 63:
+            return Goal(offset=int(to))
+        case _:
+            raise ConfigError(f'--to: found "{to}"; allowed: a source offset from 0 on, earliest, latest')

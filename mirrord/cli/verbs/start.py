@@ -1,0 +1,326 @@
+"""`mirrord start`: copies until it is told to stop."""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from typing import Protocol
+
+import structlog
+import uvloop
+from rich.console import Console, Group
+from rich.live import Live
+
+from mirrord.cli import dry_run
+from mirrord.cli.arguments import Verbs, add_conf, add_some_flows, add_verb, some_flows
+from mirrord.cli.detached import start_detached, tell_parent
+from mirrord.cli.proof_lines import proof_lines
+from mirrord.cli.reload_signal import reload_on_hangup
+from mirrord.cli.tables import status_table
+from mirrord.cli.upgrade import check_upgrade, find_predecessor, tell_replaced
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.files import load_file
+from mirrord.config.schema import Config
+from mirrord.daemon.daemon import Supervisor
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.process_identity import new_identity
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.status import Status
+from mirrord.operations.catch_up import CatchUp
+from mirrord.operations.preflight import check_start
+from mirrord.runtime import logs
+from mirrord.supervision.fleet.in_process_engine import ProcessEngine
+from mirrord.supervision.upgrade.protocol import Predecessor, Successor
+from policies.flows import LOADING
+
+LOOK_S = 1.0
+LOOK_SHARE = 0.01
+"""Gathering the status of thousands of lanes takes a while: it is done so seldom that it takes this much of a core."""
+PROGRESS_S = 10.0
+"""Without a terminal, progress is logged this often, and every change of a flow's state at once."""
+_EPILOG = """Ctrl-C or SIGTERM drains and ends it within 10 seconds, a second one ends it at once. What was copied
+stands in the target cluster: a next start goes on from there. SIGHUP reads the file again and goes on by it, as
+`mirrord apply` does."""
+
+log = structlog.get_logger()
+
+
+class Daemon(Protocol):
+    """What runs the flows, here or on Ray."""
+
+    @property
+    def dashboard(self) -> str:
+        """The address of Ray's dashboard, or empty."""
+        ...
+
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all over, when this one has ended by that."""
+        ...
+
+    async def start(self, predecessor: Predecessor | None = None) -> str:
+        """Begins, in the place of another daemon if there is one; returns the address of the HTTP door."""
+        ...
+
+    async def status(self) -> Status | None:
+        """The present status, or None when it cannot be told now."""
+        ...
+
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Goes on by another configuration, or refuses all of it. Raises EnvironmentFault."""
+        ...
+
+    async def stop(self) -> None:
+        """Begins to drain."""
+        ...
+
+    async def wait(self) -> None:
+        """Until everything has ended."""
+        ...
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    parser = add_verb(verbs, "start", "Copy the flows of a configuration until told to stop.", _EPILOG)
+    add_conf(parser)
+    add_some_flows(parser)
+    parser.add_argument(
+        "--until-caught-up",
+        action="store_true",
+        help="end when every partition has been copied up to its end: exit code 0 when the counts agree, 3 when not",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only show where each partition would begin, also behind what MirrorMaker 2 left; exit code 3: one cannot",
+    )
+    parser.add_argument("--json", action="store_true", help="with --dry-run: print one JSON document")
+    parser.add_argument(
+        "--upgrade",
+        action="store_true",
+        help="take over from the daemon that runs these flows, host by host: it ends, and nothing else stands still",
+    )
+    parser.add_argument("--detach", action="store_true", help="run in the background; return when it runs")
+    # Where a detached daemon tells the command that started it that it runs.
+    parser.add_argument("--tell-fd", type=int, help=argparse.SUPPRESS)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs the daemon, or starts it in the background. Raises ConfigError, EnvironmentFault."""
+    config, remarks = load_file(arguments.conf, LOADING)
+    config = some_flows(config, arguments)
+    if arguments.json and not arguments.dry_run:
+        raise ConfigError("--json goes with --dry-run only; `mirrord status --json` tells what runs")
+    check_upgrade(arguments)
+    if arguments.dry_run:
+        return dry_run.run(config, as_json=arguments.json)
+    if arguments.detach and arguments.until_caught_up:
+        raise ConfigError("--until-caught-up ends by itself and tells what was copied: it cannot go with --detach")
+    detached = arguments.tell_fd is not None
+    terminal = sys.stdout.isatty() and not detached
+    if arguments.detach or terminal:
+        for remark in remarks:
+            print(f"mirrord: {remark}", file=sys.stderr)
+    if arguments.detach:
+        return start_detached(arguments.conf, _options(arguments))
+    log_file = logs.set_up(config.logs.directory, f"{config.instance}-daemon", on_stderr=not terminal and not detached)
+    for remark in remarks:
+        log.warning("configuration_remark", remark=remark)
+    view = _Table(str(log_file.parent)) if terminal else _Lines()
+    return uvloop.run(_run(config, str(log_file.parent), view, arguments))
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """What a daemon in the background is to be told, too."""
+    flows = [word for name in arguments.flows or () for word in ("--flow", name)]
+    flows += ["--upgrade"] if arguments.upgrade else []
+    return [*flows, "--clusters", *arguments.clusters] if arguments.clusters else flows
+
+
+async def _run(config: Config, log_directory: str, view: "_Table | _Lines", arguments: argparse.Namespace) -> int:
+    access = ClusterAccess(config)
+    # Ray takes seconds to import: meanwhile the clusters can be asked.
+    loading = asyncio.create_task(asyncio.to_thread(_daemon, config, log_directory))
+    await check_start(config, access.admin, access.ledger)
+    predecessor = await find_predecessor(config, access) if arguments.upgrade else None
+    daemon = await loading
+    address = await daemon.start(predecessor)
+    waiting = asyncio.create_task(daemon.wait())
+    _stop_on_signals(daemon)
+    reload_on_hangup(arguments, daemon.apply, daemon.stop)
+    tell_fd = arguments.tell_fd
+    telling = None if tell_fd is None else asyncio.create_task(tell_parent(tell_fd, address, daemon.status))
+    migration = CatchUp(config, access) if arguments.until_caught_up else None
+    ended = _Ended(migration) if migration else None
+    with view.of(address, daemon.dashboard):
+        while not waiting.done():
+            began = time.thread_time()
+            status = await daemon.status()
+            took_s = time.thread_time() - began
+            if status is not None:
+                view.show(status)
+                if ended is not None and await ended.now(status):
+                    await daemon.stop()
+            await asyncio.wait([waiting], timeout=min(max(LOOK_S, took_s / LOOK_SHARE), PROGRESS_S))
+    await waiting
+    if telling is not None:
+        telling.cancel()
+    if daemon.replaced_by is not None:
+        tell_replaced(daemon.replaced_by)
+    return await ended.outcome() if ended is not None else 0
+
+
+class _Ended:
+    """The end of a migration."""
+
+    def __init__(self, migration: CatchUp) -> None:
+        self._migration = migration
+        self._reached = False
+        self._fault: EnvironmentFault | None = None
+
+    async def now(self, status: Status) -> bool:
+        """Whether it is time to drain, and was not before."""
+        if self._reached or self._fault is not None:
+            return False
+        try:
+            self._reached = await self._migration.reached(status)
+        except EnvironmentFault as fault:
+            self._fault = fault
+        return self._reached or self._fault is not None
+
+    async def outcome(self) -> int:
+        """Prints the proof; the exit code. Raises EnvironmentFault when it ended before it had caught up."""
+        if self._fault is not None:
+            raise self._fault
+        if not self._reached:
+            raise EnvironmentFault("told to stop before everything was copied; the next start goes on from there")
+        proofs = await self._migration.prove()
+        for proof in proofs:
+            print("\n".join(proof_lines(proof)))
+        return 3 if any(proof.differences or proof.losses for proof in proofs) else 0
+
+
+def _daemon(config: Config, log_directory: str) -> Daemon:
+    if config.runtime.engine == "process":
+        return _Here(config)
+    from actors.daemon import RayDaemon  # noqa: PLC0415 - not always wanted, and slow to import
+
+    return RayDaemon(config, log_directory)
+
+
+class _Here:
+    """The flows in this process."""
+
+    dashboard = ""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._supervisor = self._made(None)
+
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all over."""
+        return self._supervisor.replaced_by
+
+    async def start(self, predecessor: Predecessor | None = None) -> str:
+        """Opens the door and begins."""
+        self._supervisor = self._made(predecessor)
+        return await self._supervisor.start()
+
+    def _made(self, predecessor: Predecessor | None) -> Supervisor:
+        engine = ProcessEngine(lambda setup: KafkaLog(setup.flow.name, setup.target))
+        identity = new_identity(kept_here=True, goes_on_as=predecessor.daemon if predecessor else "")
+        return Supervisor(self._config, engine, identity=identity, predecessor=predecessor)
+
+    async def status(self) -> Status:
+        """The present status."""
+        return self._supervisor.status()
+
+    async def apply(self, config: Config) -> ConfigChanges:
+        """Goes on by another configuration."""
+        return await self._supervisor.apply(config, own_file=True, dry_run=False)
+
+    async def stop(self) -> None:
+        """Begins to drain."""
+        await self._supervisor.stop()
+
+    async def wait(self) -> None:
+        """Until everything has ended."""
+        await self._supervisor.wait()
+
+
+def _stop_on_signals(daemon: Daemon) -> None:
+    """The first signal drains, the second one ends the process, and with it what it started."""
+    stops: set[asyncio.Task[None]] = set()
+
+    def stop(number: signal.Signals) -> None:
+        if stops:
+            os._exit(128 + number)
+        stops.add(asyncio.create_task(daemon.stop()))
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+
+class _Table:
+    """A live table on a terminal."""
+
+    def __init__(self, log_directory: str) -> None:
+        self._log_directory = log_directory
+        self._head = ""
+        self._live = Live("", console=Console(), auto_refresh=False)
+
+    def of(self, address: str, dashboard: str) -> Live:
+        """The terminal, for as long as the daemon runs."""
+        board = f"   Ray dashboard {dashboard} (its token: ray get-auth-token)" if dashboard else ""
+        self._head = f"{address}{board}   logs in {self._log_directory}   Ctrl-C drains and ends"
+        return self._live
+
+    def show(self, status: Status) -> None:
+        """Draws it anew."""
+        self._live.update(Group(self._head, status_table(status)), refresh=True)
+
+
+class _Lines:
+    """Progress as log lines."""
+
+    def __init__(self) -> None:
+        self._told: dict[str, tuple[str, ...]] = {}
+        self._next = 0.0
+
+    def of(self, address: str, dashboard: str) -> contextlib.AbstractContextManager[None]:
+        """Says where the daemon is."""
+        log.info("daemon_ready", http=address, dashboard=dashboard)
+        return contextlib.nullcontext()
+
+    def show(self, status: Status) -> None:
+        """Logs what changed, and from time to time how far it is."""
+        now = asyncio.get_running_loop().time()
+        due = now >= self._next
+        if due:
+            self._next = now + PROGRESS_S
+        for flow in status.flows:
+            lanes = {f"lanes_{state}": number for state, number in flow.totals.lanes.items()}
+            known = (flow.state, flow.note, *lanes)
+            if not due and self._told.get(flow.name) == known:
+                continue
+            self._told[flow.name] = known
+            totals = flow.totals
+            log.info(
+                "flow_progress",
+                flow=flow.name,
+                state=flow.state,
+                note=flow.note,
+                **lanes,
+                records_per_s=totals.records_per_s,
+                bytes_per_s=totals.bytes_per_s,
+                lag_records=totals.lag_records,
+                lag_s=totals.lag_s,
+                in_flight_bytes=totals.in_flight_bytes,
+                raw_share=totals.raw_share,
+            )

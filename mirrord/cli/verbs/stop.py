@@ -1,0 +1,65 @@
+"""`mirrord stop`: drains and ends the daemon of a configuration, wherever it runs."""
+
+import argparse
+import asyncio
+import time
+
+from mirrord.cli.arguments import Verbs, add_conf, add_verb, load_conf
+from mirrord.config.schema import Config
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, order_stop
+
+DRAINED_S = 15.0
+"""A drain takes 10 s at most."""
+POLL_S = 0.5
+_EPILOG = """The daemon is found by the lease of its flows on the target cluster. A daemon that stands by takes over."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the parser."""
+    add_conf(add_verb(verbs, "stop", "Drain and end the daemon of a configuration.", _EPILOG))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Stops it and waits until it has let go. Raises EnvironmentFault."""
+    for line in asyncio.run(_stop(load_conf(arguments))):
+        print(line)
+    return 0
+
+
+async def _stop(config: Config) -> list[str]:
+    """Lines that say what happened."""
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
+    faults = [f"flow {name}: {view}" for name, view in views.items() if _is_fault(view)]
+    addresses = sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http})
+    lines: list[str] = []
+    for address in addresses:
+        try:
+            await order_stop(address, config)
+        except NoAnswer as fault:
+            faults.append(str(fault))
+        else:
+            await _until_left(config, access, address)
+            lines.append(f"stopped the daemon at {address}")
+    if faults:
+        raise EnvironmentFault("\n".join([*lines, *faults]))
+    return lines or ["no daemon runs these flows"]
+
+
+async def _until_left(config: Config, access: ClusterAccess, address: str) -> None:
+    deadline = time.monotonic() + DRAINED_S
+    while True:
+        views = await read_ledgers(config, access)
+        if not any(isinstance(view, LedgerView) and view.http == address for view in views.values()):
+            return
+        if time.monotonic() > deadline:
+            raise EnvironmentFault(f"the daemon at {address} has not let go of its flows within {DRAINED_S:g} s")
+        await asyncio.sleep(POLL_S)
+
+
+def _is_fault(view: LedgerView | MirrordError) -> bool:
+    return isinstance(view, MirrordError) and not isinstance(view, LedgerMissing)

@@ -1,0 +1,215 @@
+"""From one configuration to another while a daemon runs: what changes for which flow, and what needs a restart.
+
+Topics, groups and synchronised settings change while lanes keep copying. Settings that lanes use themselves (limits,
+names, isolation, the start) take effect after all lanes of that flow were drained; other flows are not affected. The
+number of replicators and their placement apply to all flows: lanes move, a few at a time. Clusters in use and the
+daemon's other settings need a restart.
+
+A configuration that arrives over HTTP may change less than the daemon's own file: no cluster, no file reference, no
+folder, no setting of Spark, and no class. The right to give orders includes neither the daemon's secrets nor its files
+nor the choice of the code that it runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, cast
+
+import msgspec
+
+from mirrord.config.policy_names import Unjudged, third_party
+from mirrord.config.schema import Config, FlowConfig, load_text, plain
+from mirrord.config.security import names_secret
+from mirrord.config.writer import conf_toml
+from mirrord.model.errors import ConfigError
+
+LIVE = frozenset(
+    {
+        "topics",
+        "exclude",
+        "select",
+        "select_settings",
+        "rpo_ms",
+        "refresh_ms",
+        "replication_factor",
+        "on_deleted_copy",
+        "on_recreated",
+        "propagate_deletes",
+        "delete_grace_ms",
+        "groups",
+        "sync",
+        "heartbeats",
+        "mm2_records",
+    }
+)
+"""Fields of a flow that lanes do not work by."""
+DAEMONS_OWN = ("instance", "ray", "http", "logs")
+"""What two daemons of the same flows differ in: where each runs, writes and is found."""
+_DAEMONS = ("runtime", *DAEMONS_OWN)
+_JOBS = ("audit", "compact")
+_OWN_FILE = "taken from the daemon's own file alone (SIGHUP)"
+_OWN_FILE_SETTINGS = {"audit": ("out", "spark"), "compact": ("path", "spark")}
+"""Settings of jobs that name folders, or that Spark runs code by."""
+
+
+class FlowChange(msgspec.Struct, frozen=True):
+    """One flow."""
+
+    flow: str
+    kind: Literal["added", "removed", "changed"]
+    lines: tuple[str, ...] = ()
+    """What is new, for people and for the ledger."""
+    topics: tuple[str, ...] = ()
+    """Topics that are copied from then on, or no longer, one line each."""
+    restarts: bool = False
+    """All lanes of this flow are drained and begin again."""
+
+
+class ConfigChanges(msgspec.Struct, frozen=True):
+    """The whole difference."""
+
+    flows: tuple[FlowChange, ...] = ()
+    replicators: tuple[str, ...] = ()
+    """What is new in their number and in what they host, one line each; it is for all flows."""
+    refused: tuple[str, ...] = ()
+    """What cannot be taken while the daemon runs; then nothing of it is taken."""
+    jobs: tuple[str, ...] = ()
+    """What is new in the audits and compactions by schedule, one line each; it is for all flows."""
+
+    @property
+    def for_all(self) -> tuple[str, ...]:
+        """What is for all flows."""
+        return (*self.replicators, *self.jobs)
+
+
+def compare(old: Config, new: Config, *, own_file: bool) -> ConfigChanges:
+    """What it takes to run by `new` instead of `old`.
+
+    `own_file`: `new` was read from the daemon's own file. It may then name other clusters, classes, folders and
+    settings of Spark.
+    """
+    before = {flow.name: flow for flow in old.flows}
+    after = {flow.name: flow for flow in new.flows}
+    flows = [FlowChange(name, "removed") for name in before if name not in after]
+    flows += [
+        FlowChange(name, "added", (f"{flow.source} -> {flow.target}",))
+        for name, flow in after.items()
+        if name not in before
+    ]
+    refused = list(_refused(old, new))
+    refused += _refused_from_file(old, new) if own_file else _refused_from_order(old, new)
+    if not own_file and not refused:
+        refused += _faults(from_order(old, new))
+    for name, flow in after.items():
+        if name in before and flow != before[name]:
+            if (flow.source, flow.target) != (before[name].source, before[name].target):
+                refused.append(f"flow {name}: from and to: a flow of other clusters needs another name")
+            else:
+                flows.append(_changed(before[name], flow))
+    replicators = ()
+    if old.replicators != new.replicators:
+        replicators = tuple(_lines("replicators", plain(old.replicators), plain(new.replicators)))
+    jobs = [line for name in _JOBS for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+    jobs = [line for line in jobs if not line.startswith("compact.path:")]  # each flow tells it
+    return ConfigChanges(tuple(flows), replicators, tuple(refused), tuple(jobs))
+
+
+def _changed(old: FlowConfig, new: FlowConfig) -> FlowChange:
+    fields = _differing(old, new)
+    lines = [line for name in fields for line in _lines(name, plain(getattr(old, name)), plain(getattr(new, name)))]
+    return FlowChange(new.name, "changed", tuple(lines), restarts=restarts(old, new))
+
+
+def restarts(old: FlowConfig, new: FlowConfig) -> bool:
+    """Whether lanes work by something that differs."""
+    return not LIVE.issuperset(_differing(old, new))
+
+
+def _differing(old: FlowConfig, new: FlowConfig) -> list[str]:
+    return [name for name in old.__struct_fields__ if getattr(old, name) != getattr(new, name)]
+
+
+def _lines(path: str, old: object, new: object) -> Iterator[str]:
+    """One line for each value that differs; a list shows its added and removed items.
+
+    Values whose names are those of secrets are not shown."""
+    match old, new:
+        case dict(), dict():
+            before, after = cast(dict[str, object], old), cast(dict[str, object], new)
+            for name in {**before, **after}:
+                if before.get(name) != after.get(name):
+                    yield from _lines(f"{path}.{name}", before.get(name), after.get(name))
+        case list(), list():
+            yield f"{path}: {_items(cast(list[object], old), cast(list[object], new))}"
+        case _ if names_secret(path):
+            yield f"{path}: another value"
+        case _:
+            yield f"{path}: {_text(old)} -> {_text(new)}"
+
+
+def _items(old: Sequence[object], new: Sequence[object]) -> str:
+    gone = [f"- {_text(item)}" for item in old if item not in new]
+    come = [f"+ {_text(item)}" for item in new if item not in old]
+    return ", ".join([*gone, *come]) or "another order"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _loads(flow: FlowConfig) -> set[tuple[str, str, bytes]]:
+    return {(key, text, msgspec.json.encode(settings)) for key, text, settings in third_party(flow)}
+
+
+def from_order(old: Config, new: Config) -> Config:
+    """`old` with the parts of `new` that an order may change. All else stays, whatever `new` says."""
+    return msgspec.structs.replace(
+        old,
+        flows=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.flows),
+        elsewhere=tuple(msgspec.structs.replace(flow, archive=old.compact.path) for flow in new.elsewhere),
+        replicators=new.replicators,
+        audit=msgspec.structs.replace(new.audit, out=old.audit.out, spark=old.audit.spark),
+        compact=msgspec.structs.replace(new.compact, path=old.compact.path, spark=old.compact.spark),
+    )
+
+
+def _refused(old: Config, new: Config) -> Iterator[str]:
+    for name in _DAEMONS:
+        if getattr(old, name) != getattr(new, name):
+            yield f"{name}: it is read when a daemon starts; restart it"
+
+
+def _refused_from_file(old: Config, new: Config) -> Iterator[str]:
+    for alias in sorted({alias for flow in new.flows for alias in (flow.source, flow.target)}):
+        if alias in old.clusters and old.clusters[alias] != new.clusters[alias]:
+            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+
+
+def _refused_from_order(old: Config, new: Config) -> Iterator[str]:
+    """What somebody who may give orders may not change, whether a flow uses it or not: a later order could use it."""
+    used = {alias for flow in new.all_flows for alias in (flow.source, flow.target)}
+    for alias in sorted(used | new.clusters.keys()):
+        if alias not in old.clusters:
+            yield f"clusters.{alias}: a new cluster is {_OWN_FILE}"
+        elif new.clusters.get(alias, old.clusters[alias]) != old.clusters[alias]:
+            yield f"clusters.{alias}: how a cluster is reached is read when a daemon starts; restart it"
+    for table, keys in _OWN_FILE_SETTINGS.items():
+        for key in keys:
+            if getattr(getattr(old, table), key) != getattr(getattr(new, table), key):
+                yield f"{table}.{key}: it is {_OWN_FILE}"
+    known = {policy for flow in old.all_flows for policy in _loads(flow)}
+    for flow in new.all_flows:
+        # Loading a policy runs code.
+        for key, text, _ in sorted(_loads(flow) - known):
+            yield f'flow {flow.name}: {key}: "{text}" is {_OWN_FILE}'
+        if flow.archive != new.compact.path:
+            yield f"flow {flow.name}: archive: it is {_OWN_FILE}"
+
+
+def _faults(config: Config) -> list[str]:
+    """What the rules of a conf.toml refuse of a configuration that was not read from one."""
+    whole = msgspec.structs.replace(config, flows=config.all_flows, elsewhere=())
+    try:
+        read = load_text(conf_toml(whole), "the configuration", Unjudged())
+    except ConfigError as error:
+        return str(error).splitlines()
+    parts = ("flows", "replicators", "audit", "compact")
+    return [f"{part}: no file could say this" for part in parts if getattr(read, part) != getattr(whole, part)]

@@ -1,0 +1,291 @@
+"""What makes sound flows unsound together: two of one name, two that write one topic, a ring that feeds itself.
+
+Where clusters copy topics to each other under the same names, no copy is copied on
+(`mirrord.replication.lane.source.loop_detection`). So such flows may meet in one topic, and may go both ways, as long
+as each two of the clusters copy to each other.
+
+Whether two lists of regexes select a common topic cannot be decided from the texts alone. Two flows that write one
+topic are therefore refused when an example proves it (the daemon sees the rest when it meets real topics). A ring of
+flows whose names do not tell where records come from (identity and templates) would copy its own output for ever, so it
+is refused unless the texts prove that nothing can go round.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from mirrord.config.policy_names import BuiltIn, is_built_in
+
+if TYPE_CHECKING:
+    from mirrord.config.schema import FlowConfig
+
+_EXAMPLE = "orders"
+_SPECIAL = set(".^$*+?{}[]|()\\")
+
+
+def check_flows(
+    flows: Sequence["FlowConfig"], tells_origin: Callable[["FlowConfig"], bool] = BuiltIn.tells_origin
+) -> Iterator[tuple[int, str]]:
+    """Every fault between flows, as the index of the flow to blame (the later one) and a message.
+
+    `tells_origin` is `model.config_policies.PolicyCheck.tells_origin`.
+    """
+    for index, flow in enumerate(flows):
+        if flow.source and flow.source == flow.target:
+            yield index, f'from and to are both "{flow.source}"; a flow needs two clusters'
+            continue
+        for former in flows[:index]:
+            if former.name == flow.name:
+                yield index, f'two flows are named "{flow.name}"; give one of them another name = "..."'
+            meet = _same_target_names(former, flow) and not _exchange(flows, former.source, flow.source)
+            if meet and (topic := common_topic(former, flow)) is not None:
+                yield index, _one_name(former, flow, topic)
+            for line in both_ways(former, flow):
+                yield index, line
+        for line in (*_counted_both_ways(flows[: index + 1], index), *_own_copies(flows[: index + 1], index)):
+            yield index, line
+        if ring := _ring(flows[: index + 1], index, tells_origin):
+            if not _is_mesh(flows, ring):
+                yield index, _round_for_ever(ring)
+        elif broken := _not_forwarded(flows, index):
+            yield index, broken
+
+
+def _one_name(former: "FlowConfig", flow: "FlowConfig", topic: str) -> str:
+    or_prefix = ', or use naming = "prefix"' if flow.naming != "prefix" else ""
+    return (
+        f'the flows "{former.name}" and "{flow.name}" would both copy topics such as "{topic}" into one topic of '
+        f'"{flow.target}"; exclude it in one of them{or_prefix}'
+    )
+
+
+def _round_for_ever(ring: Sequence["FlowConfig"]) -> str:
+    if all(flow.naming == "identity" for flow in ring):
+        aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
+        return (
+            f'naming = "identity" in a ring ({aliases}): under the same names no copy is copied on, so each two '
+            "of these clusters need a flow to each other"
+        )
+    naming = next((flow.naming for flow in ring if flow.naming != "prefix"), ring[0].naming)
+    aliases = " -> ".join([ring[0].source, *(flow.target for flow in ring)])
+    return (
+        f'naming = "{naming}" in a ring ({aliases}) would copy the same records round for ever; '
+        'use naming = "prefix" in all of it, or topics that no two of these flows share'
+    )
+
+
+def goes_back(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """Whether both copy between the same two clusters under the same names, each its way, and may share a topic."""
+    is_back = (one.source, one.target) == (other.target, other.source)
+    return is_back and one.naming == other.naming == "identity" and _may_share(one, other)
+
+
+def both_ways(one: "FlowConfig", other: "FlowConfig") -> Iterator[str]:
+    """What two flows that copy the same topics to each other must not both do: each would follow the other for ever."""
+    if not goes_back(one, other):
+        return
+    names = f'the flows "{one.name}" and "{other.name}" copy topics of one name both ways'
+    if one.sync.configs and other.sync.configs:
+        yield f"{names}; only one of them may carry settings over: sync = {{ configs = false }} in the other one"
+    if one.sync.acls != "off" and other.sync.acls != "off":
+        yield f'{names}; only one of them may carry rights over: sync = {{ acls = "off" }} in the other one'
+    following = [flow for flow in (one, other) if flow.follows_groups]
+    if len(following) == 2:
+        yield (
+            f"{names}; only one of them may carry groups over (with groups.reverse both ways): "
+            'groups = { mode = "off" } and mm2_records = { checkpoints = false } in ' + f'"{other.name}"'
+        )
+    for flow in following:
+        if not flow.groups.both_ways:
+            yield (
+                f"{names}; a group's position counts the records of both: groups = {{ both_ways = true }} in "
+                f'"{flow.name}", or groups = {{ mode = "off" }} and mm2_records = {{ checkpoints = false }}'
+            )
+
+
+def _counted_both_ways(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+    """Whether positions can count the records of both sides, and of no third one."""
+    last = flows[index]
+    if last.groups.both_ways and last.naming != "identity":
+        yield f'groups.both_ways is for naming = "identity"; found naming = "{last.naming}"'
+    for flow in flows:
+        if not (flow.groups.both_ways and flow.follows_groups):
+            continue
+        pair = {flow.source, flow.target}
+        for third in flows:
+            is_third = third.target in pair and third.source not in pair and third.naming == "identity"
+            if last in (flow, third) and is_third and _may_share(flow, third):
+                yield (
+                    f'groups.both_ways in "{flow.name}": "{third.name}" copies records of a third cluster into the '
+                    'same topics, and a position among three is not told: groups = { mode = "off" } and '
+                    "mm2_records = { checkpoints = false }"
+                )
+
+
+def _own_copies(flows: Sequence["FlowConfig"], index: int) -> Iterator[str]:
+    """What cannot be where a topic that was created again gets a copy of its own, under a name that has a number."""
+    last = flows[index]
+    if last.on_recreated == "fresh" and (last.mm2_records.checkpoints or last.mm2_records.offset_syncs != "off"):
+        yield (
+            'on_recreated = "fresh" does not go with mm2_records: their readers take the source topic from the name of '
+            'its copy; use mm2_records = { checkpoints = false, offset_syncs = "off" }, or on_recreated = "keep"'
+        )
+    for flow in flows:
+        if flow.on_recreated == "fresh" and flow.naming != "prefix" and (ring := _path_back(flows, flow, last)):
+            aliases = " -> ".join([flow.source, *(each.target for each in ring)])
+            yield (
+                f'on_recreated = "fresh" in "{flow.name}" with naming = "{flow.naming}" in a ring ({aliases}): a copy '
+                'of its own would come back as another topic; use naming = "prefix", or on_recreated = "keep"'
+            )
+
+
+def _path_back(flows: Sequence["FlowConfig"], first: "FlowConfig", needed: "FlowConfig") -> "list[FlowConfig]":
+    """Flows that may carry what `first` writes back to where it came from, and of which `needed` is one; or nothing."""
+
+    def walk(path: "list[FlowConfig]") -> "list[FlowConfig]":
+        for flow in flows:
+            if flow in path or flow.source != path[-1].target or not _may_feed(path[-1], flow):
+                continue
+            here = [*path, flow]
+            found = here if flow.target == first.source else walk(here)
+            if needed in found:
+                return found
+        return []
+
+    return walk([first])
+
+
+def _copies_between(flows: Sequence["FlowConfig"], source: str, target: str) -> bool:
+    return any((each.source, each.target, each.naming) == (source, target, "identity") for each in flows)
+
+
+def _exchange(flows: Sequence["FlowConfig"], one: str, other: str) -> bool:
+    """Whether two clusters copy to each other under the same names."""
+    return _copies_between(flows, one, other) and _copies_between(flows, other, one)
+
+
+def share_topics(flows: Sequence["FlowConfig"], one: "FlowConfig", other: "FlowConfig") -> bool:
+    """Whether two flows into one cluster may meet in its topics: their sources hold the same topics anyway."""
+    return one.naming == other.naming == "identity" and _exchange(flows, one.source, other.source)
+
+
+def _is_mesh(flows: Sequence["FlowConfig"], ring: Sequence["FlowConfig"]) -> bool:
+    """Whether each two clusters of a ring copy to each other under the same names: then nothing need go round."""
+    clusters = [flow.source for flow in ring]
+    pairs = ((one, other) for one in clusters for other in clusters if one < other)
+    return all(flow.naming == "identity" for flow in ring) and all(_exchange(flows, *pair) for pair in pairs)
+
+
+def _not_forwarded(flows: Sequence["FlowConfig"], index: int) -> str:
+    """A line if a flow would have to copy on what another one has copied under the same name; else empty."""
+    flow = flows[index]
+    for other in flows[:index]:
+        for former, later in ((other, flow), (flow, other)):
+            if former.target != later.source or later.target == former.source:
+                continue
+            topic = common_topic(former, later) if former.naming == later.naming == "identity" else None
+            if topic is not None and not _copies_between(flows, former.source, later.target):
+                return (
+                    f'records of "{former.source}" in topics such as "{topic}" do not reach "{later.target}": under '
+                    f'the same names no copy is copied on; add a flow from "{former.source}" to "{later.target}", or '
+                    'use naming = "prefix"'
+                )
+    return ""
+
+
+def _same_target_names(one: "FlowConfig", other: "FlowConfig") -> bool:
+    if not one.target or one.target != other.target or one.naming != other.naming:
+        return False
+    if one.naming == "prefix":
+        return one.source == other.source and one.separator == other.separator
+    # What a policy of a third party makes of another source, only the daemon sees.
+    return is_built_in(one.naming) or (one.source, one.naming_settings) == (other.source, other.naming_settings)
+
+
+def selects(flow: "FlowConfig", topic: str) -> bool:
+    """Whether a topic's name alone is in the flow's lists."""
+    if any(re.fullmatch(pattern, topic) for pattern in flow.exclude):
+        return False
+    return any(re.fullmatch(pattern, topic) for pattern in flow.topics)
+
+
+def common_topic(one: "FlowConfig", other: "FlowConfig") -> str | None:
+    """A name that both select, if a few tries find one."""
+    prefixes = [literal_prefix(pattern) for pattern in one.topics + other.topics]
+    for candidate in [_EXAMPLE, *(prefix + tail for tail in ("", _EXAMPLE) for prefix in prefixes)]:
+        if candidate and selects(one, candidate) and selects(other, candidate):
+            return candidate
+    return None
+
+
+def literal_prefix(pattern: str) -> str:
+    """Characters that every match of the pattern begins with (perhaps fewer than there are, never more)."""
+    if "|" in pattern:
+        return ""
+    prefix: list[str] = []
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        if char == "\\" and pattern[position + 1 : position + 2] in _SPECIAL | {"-"}:
+            char = pattern[position + 1]
+            position += 1
+        elif char in _SPECIAL:
+            return "".join(prefix[:-1] if char in "*?{" else prefix)
+        prefix.append(char)
+        position += 1
+    return "".join(prefix)
+
+
+def _may_share(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """False only when the texts prove that no name is selected by both."""
+    ours = [literal_prefix(pattern) for pattern in one.topics if pattern not in other.exclude]
+    theirs = [literal_prefix(pattern) for pattern in other.topics if pattern not in one.exclude]
+    return _overlap(ours, theirs)
+
+
+def _may_feed(one: "FlowConfig", other: "FlowConfig") -> bool:
+    """False only when the texts prove that `other` selects no name that `one` writes."""
+    if one.naming == "identity":
+        return _may_share(one, other)
+    if not is_built_in(one.naming):
+        return True
+    before = one.source + one.separator if one.naming == "prefix" else one.naming.partition("{topic}")[0]
+    written = [before + literal_prefix(pattern) for pattern in one.topics]
+    return _overlap(written, [literal_prefix(pattern) for pattern in other.topics])
+
+
+def _overlap(ours: Iterable[str], theirs: Sequence[str]) -> bool:
+    return any(a.startswith(b) or b.startswith(a) for a in ours for b in theirs)
+
+
+def _one_language(flows: Sequence["FlowConfig"]) -> bool:
+    """Whether each of these flows can read in a name what any other one wrote there."""
+    if all(flow.naming == "prefix" for flow in flows):
+        return True
+    return all((flow.naming, flow.naming_settings) == (flows[0].naming, flows[0].naming_settings) for flow in flows)
+
+
+def _ring(
+    flows: Sequence["FlowConfig"], start: int, tells_origin: Callable[["FlowConfig"], bool]
+) -> "list[FlowConfig] | None":
+    """A ring through `flows[start]` in which a name does not tell every cluster that it has passed."""
+    first = flows[start]
+
+    def walk(path: "list[FlowConfig]") -> "list[FlowConfig] | None":
+        former = path[-1]
+        passed = [flow.source for flow in path]
+        for flow in flows:
+            if flow.source != former.target or not _may_feed(former, flow) or flow.target in passed[1:]:
+                continue
+            # What keeps its name is selected by every flow on the way.
+            if all(each.naming == "identity" for each in path) and not _may_share(first, flow):
+                continue
+            here = [*path, flow]
+            if flow.target != first.source:
+                if found := walk(here):
+                    return found
+            elif _may_feed(flow, first) and not (_one_language(here) and all(map(tells_origin, here))):
+                return here
+        return None
+
+    return walk([first])

@@ -1,0 +1,35 @@
+"""Reads a configuration by its kind: conf.toml, or a file for MirrorMaker 2 when its name ends in `.properties`."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from mirrord.config.java_properties import decode
+from mirrord.config.mm2.translate import translate
+from mirrord.config.policy_names import PolicyCheck
+from mirrord.config.schema import BUILT_IN, Config, load
+from mirrord.model.errors import ConfigError
+
+
+class Loaded(NamedTuple):
+    """A configuration, and what has to be told of its file: one line each."""
+
+    config: Config
+    remarks: tuple[str, ...] = ()
+
+
+def load_file(path: str, policies: PolicyCheck = BUILT_IN) -> Loaded:
+    """The configuration of a file; `policies` judges those that are not built in.
+
+    Raises ConfigError when it cannot be read or holds any fault.
+    """
+    if not path.endswith(".properties"):
+        return Loaded(load(path, policies))
+    try:
+        text = decode(Path(path).read_bytes())
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; name a file for MirrorMaker 2, or a conf.toml") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    translated = translate(text, path)
+    # As for Java, relative paths begin where the command is given.
+    return Loaded(translated.config.below(Path.cwd()), tuple(notice.of(path) for notice in translated.notices))

@@ -1,0 +1,151 @@
+"""What is told about properties that become nothing: without a meaning here, ignored by MirrorMaker 2, unknown."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.mm2.keys import Place, place
+from mirrord.config.mm2.property_table import BECOMES, OLD, REASONS, SECURITY, SOURCE_CONSUMER, reason
+from mirrord.config.mm2.values import Source
+from mirrord.config.toml_reader import nearest
+from mirrord.model.names import Alias
+
+Kind = Literal["without-meaning", "unknown", "remark"]
+_GROUPS = "sync.group.offsets.enabled"
+_OLD = tuple(old for names in OLD.values() for old in names)
+_FLOW = (*BECOMES, *_OLD)
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One line for people about one property, also where it stands several times, or about the whole file."""
+
+    kind: Kind
+    key: str
+    lines: tuple[int, ...]
+    text: str
+
+    def of(self, file_name: str) -> str:
+        """The line with its place."""
+        if not self.lines:
+            return f"{file_name}: {self.text}"
+        others = f" (also in line {', '.join(map(str, self.lines[1:]))})" if self.lines[1:] else ""
+        return f"{file_name}:{self.lines[0]}: {self.key}: {self.text}{others}"
+
+
+def notices(source: Source, aliases: Sequence[Alias], flows: Sequence[tuple[Alias, Alias]]) -> tuple[Notice, ...]:
+    """Everything that has to be said, in the order of the file. `flows` are those that are enabled."""
+    found: dict[tuple[str, str], Notice] = {}
+    for entry in source.entries.values():
+        parts = place(entry.key, aliases)
+        verdict = _verdict(parts, source, flows)
+        if verdict is None:
+            continue
+        kind, text = verdict
+        if kind == "unknown":
+            like = _nearest(entry.key, parts, aliases)
+            text = f"unknown{f'; did you mean {chr(34)}{like}{chr(34)}?' if like else ''}"
+        former = found.get((parts.name, text))
+        if former is not None and kind == "without-meaning":
+            found[parts.name, text] = msgspec.structs.replace(former, lines=(*former.lines, entry.line))
+        else:
+            found[parts.name if kind == "without-meaning" else entry.key, text] = Notice(
+                kind, entry.key, (entry.line,), text
+            )
+    repeated = [
+        Notice(
+            "remark", entry.key, (entry.line,), f"stands again in line {source.entries[entry.key].line}, which counts"
+        )
+        for entry in source.repeated
+    ]
+    return tuple(sorted([*found.values(), *repeated, *_stronger(source)], key=lambda notice: notice.lines))
+
+
+def _stronger(source: Source) -> Iterator[Notice]:
+    """Where MirrorMaker 2 is weaker and the file does not name the property."""
+    held = [
+        setting
+        for name, setting in (("isolation.level", 'isolation = "read_committed"'), (_GROUPS, 'groups.mode = "follow"'))
+        if not any(key.endswith(name) for key in source.taken)
+    ]
+    if held:
+        text = "not named, so mirrord's default holds, which is stronger than MirrorMaker 2's: "
+        yield Notice("remark", "", (), text + ", ".join(held))
+
+
+def _verdict(parts: Place, source: Source, flows: Sequence[tuple[Alias, Alias]]) -> tuple[Kind, str] | None:
+    """What to say of a property; None when it has its meaning, or belongs to a flow that is not enabled."""
+    if len(parts.clusters) == 2 and parts.clusters not in flows:
+        return None if _is_known(parts) else ("unknown", "")
+    if len(parts.clusters) == 1 and not any(parts.clusters[0] in flow for flow in flows):
+        return None if _is_known(parts) else ("unknown", "")
+    if parts.name in SECURITY:
+        return _of_security(parts, source)
+    if parts.client:
+        return _of_client(parts, source)
+    if parts.name in _FLOW and len(parts.clusters) == 1:
+        return "remark", "ignored, also by MirrorMaker 2: it belongs to a flow or to the top of the file"
+    if parts.name in _FLOW or _is_provider(parts):
+        return None
+    why = reason(parts.name)
+    return ("unknown", "") if why is None else ("without-meaning", f"has no meaning here: {why}")
+
+
+def _of_security(parts: Place, source: Source) -> tuple[Kind, str] | None:
+    key = f"{parts.prefix}{parts.client}{parts.name}"
+    if key in source.taken:
+        return None
+    if len(parts.clusters) == 2:
+        return "remark", f"not used: a cluster has one identity here, write it as {parts.clusters[0]}.{parts.name}"
+    mine = [f"{parts.prefix}{client}{parts.name}" for client in ("", "consumer.", "admin.", "producer.")]
+    used = next((each for each in mine if each in source.taken), None)
+    if used is not None and parts.clusters:
+        if source.entries[used].value == source.entries[key].value:
+            return None
+        return "remark", f"not used: a cluster has one identity here, that of {used}"
+    return "remark", "not used: no cluster's security.protocol and sasl.mechanism want it, or each has its own"
+
+
+def _of_client(parts: Place, source: Source) -> tuple[Kind, str] | None:
+    if parts.name in SOURCE_CONSUMER and parts.client.endswith("consumer."):
+        if f"{parts.prefix}{parts.client}{parts.name}" in source.taken:
+            return None
+        if parts.clusters:
+            return "without-meaning", "has no meaning here: no flow's copying reads with it"
+    if not _is_known(parts):
+        return "unknown", ""
+    if not parts.clusters:
+        return "remark", f"ignored, also by MirrorMaker 2: a cluster's would be ALIAS.{parts.client}{parts.name}"
+    return "without-meaning", f"has no meaning here: {reason(parts.name)}"
+
+
+def _is_known(parts: Place) -> bool:
+    if parts.client:
+        return parts.name in SOURCE_CONSUMER or parts.name in SECURITY or reason(parts.name) is not None
+    return parts.name in _FLOW or parts.name in SECURITY or _is_provider(parts) or reason(parts.name) is not None
+
+
+def _is_provider(parts: Place) -> bool:
+    return parts.name.startswith("config.providers.") and parts.name.endswith(".class")
+
+
+def _nearest(key: str, parts: Place, aliases: Sequence[Alias]) -> str | None:
+    if parts.clusters:
+        here = (
+            (*SOURCE_CONSUMER, *REASONS)
+            if parts.client
+            else _FLOW
+            if len(parts.clusters) == 2
+            else (*SECURITY, *REASONS)
+        )
+        like = nearest(parts.name, here)
+        return like and f"{parts.prefix}{parts.client}{like}"
+    return nearest(key, _everything(aliases))
+
+
+def _everything(aliases: Sequence[Alias]) -> Iterator[str]:
+    yield from (*_FLOW, *SECURITY, *REASONS)
+    for alias in aliases:
+        yield from (f"{alias}.{name}" for name in SECURITY)
+        yield from (f"{alias}.consumer.{name}" for name in SOURCE_CONSUMER)
+        yield from (f"{alias}->{other}.{name}" for other in aliases if other != alias for name in _FLOW)

@@ -1,0 +1,181 @@
+"""The values of one mm2.properties: found by key, expanded, converted, with every fault collected."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from mirrord.config.java_properties import Property, parse, split_list
+from mirrord.config.mm2.property_table import JavaClass
+from mirrord.config.property_providers import CLASSES, DECLARATION, Providers
+from mirrord.config.security import Secret
+from mirrord.config.toml_reader import Convert, nearest
+from mirrord.model.errors import ConfigError, EnvironmentFault
+
+T = TypeVar("T")
+_HIDDEN = ("password", "secret", "jaas", "keystore.key", "certificate")
+
+
+class Value(NamedTuple):
+    """One value. `raw` holds expressions such as `${env:NAME}`, `text` what they stand for."""
+
+    key: str
+    line: int
+    raw: str
+    text: str
+
+
+class Source:
+    """One file. Every method that finds fault notes it and goes on with a stand-in."""
+
+    def __init__(self, text: str, file_name: str) -> None:
+        """Raises ConfigError when the text is no properties file."""
+        self.file_name = file_name
+        entries = parse(text, file_name)
+        self.entries: Mapping[str, Property] = {entry.key: entry for entry in entries}
+        self.repeated = [entry for entry in entries if self.entries[entry.key] is not entry]
+        self.providers = Providers.of({key: entry.value for key, entry in self.entries.items()})
+        self.taken: set[str] = set()
+        self._faults: list[tuple[int, str]] = []
+        self._check_providers()
+
+    def find(self, *keys: str) -> Value | None:
+        """The first of these keys that the file holds; None when it holds none, or its value cannot be told."""
+        for key in keys:
+            entry = self.entries.get(key)
+            if entry is None:
+                continue
+            self.taken.add(key)
+            text = self.expand(key, entry.value)
+            return None if text is None else Value(key, entry.line, entry.value, text.strip())
+        return None
+
+    def find_secret(self, *keys: str) -> Value | None:
+        """As `find`, for what is only referred to: it need not be there yet, and `text` is as it is written."""
+        key = next((key for key in keys if key in self.entries), None)
+        if key is None:
+            return None
+        self.taken.add(key)
+        entry = self.entries[key]
+        return Value(key, entry.line, entry.value, entry.value.strip())
+
+    def expand(self, key: str, text: str) -> str | None:
+        """The text with its expressions replaced; None when that cannot be, which is a fault of the key."""
+        try:
+            return self.providers.expand(text)
+        except (EnvironmentFault, ConfigError) as fault:
+            self.fault(key, f"{fault}")
+            return None
+
+    def secret(self, value: Value, option: str | None = None, raw: str | None = None) -> Secret:
+        """A reference to the value, or to one option of it; `raw` is what the file holds for it."""
+        expression = self.providers.whole(value.raw if raw is None else raw)
+        if expression is not None and (option is None or raw is not None):
+            reference, parts = expression.reference, 1
+        else:
+            path = Path(self.file_name).absolute()
+            reference = f"properties:{path}#{value.key}{'#' + option if option else ''}"
+            parts = 2 if option else 1
+        # "#" parts a reference: in a path or a key it would mean something else.
+        if reference.startswith("properties:") and reference.count("#") != parts:
+            self.fault(value.key, 'a secret cannot be referred to when "#" stands in the path or the key')
+            return Secret(reference)
+        try:
+            return Secret.parse(reference)
+        except ValueError:
+            self.wrong(value, "${env:NAME} or ${file:PATH:KEY}, or the secret itself")
+            return Secret(reference)
+
+    def fault(self, key: str, message: str) -> None:
+        """Note one fault of a key."""
+        entry = self.entries.get(key)
+        where = f"{self.file_name}:{entry.line}" if entry else self.file_name
+        line = f"{where}: {key}: {message}"
+        if (entry.line if entry else 0, line) not in self._faults:
+            self._faults.append((entry.line if entry else 0, line))
+
+    def wrong(self, value: Value, allowed: str) -> None:
+        """Note that a value is not one of those that are allowed."""
+        hidden = any(part in value.key for part in _HIDDEN)
+        self.fault(value.key, f"found {'***' if hidden else chr(34) + value.text + chr(34)}; allowed: {allowed}")
+
+    def finish(self) -> None:
+        """Raise ConfigError with every fault, in the order of the file, if there is any."""
+        if self._faults:
+            count = "1 fault" if len(self._faults) == 1 else f"{len(self._faults)} faults"
+            lines = [line for _, line in sorted(self._faults, key=lambda fault: fault[0])]
+            raise ConfigError("\n".join([f"{self.file_name}: {count}", *(f"  {line}" for line in lines)]))
+
+    # What a value may be.
+
+    def boolean(self, value: Value | None, default: bool) -> bool:
+        """`true` or `false`, in any case."""
+        if value is None:
+            return default
+        found = {"true": True, "false": False}.get(value.text.lower())
+        if found is None:
+            self.wrong(value, "true or false")
+            return default
+        return found
+
+    def integer(self, value: Value | None, default: int, low: int, high: int) -> int:
+        """A whole number within [low, high]."""
+        if value is None:
+            return default
+        try:
+            number = int(value.text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            self.wrong(value, f"a whole number from {low} to {high}")
+            return default
+        return number
+
+    def choice(self, value: Value | None, known: Mapping[str, T], default: T) -> T:
+        """One of these names."""
+        if value is None:
+            return default
+        if value.text not in known:
+            like = nearest(value.text, known)
+            self.wrong(
+                value, " or ".join(f'"{name}"' for name in known) + (f'; did you mean "{like}"?' if like else "")
+            )
+            return default
+        return known[value.text]
+
+    def items(self, value: Value | None, default: tuple[T, ...], convert: Convert[T]) -> tuple[T, ...]:
+        """A comma list."""
+        if value is None:
+            return default
+        found: list[T] = []
+        for item in split_list(value.text):
+            try:
+                found.append(convert(item))
+            except ValueError as rule:
+                self.fault(value.key, f'found "{item}"; allowed: {rule}')
+        return tuple(found)
+
+    def java_class(self, value: Value | None, name: str, rule: JavaClass) -> str | None:
+        """The class that is named, if it is built in here; any other one is refused with what replaces it."""
+        if value is None or not value.text:
+            return None
+        if value.text in rule.known:
+            return value.text
+        self.fault(
+            value.key,
+            f'found "{value.text}"; mirrord runs no Java classes, so {name} cannot be kept. '
+            f"Instead of it: {rule.instead}",
+        )
+        return None
+
+    def _check_providers(self) -> None:
+        declared = self.find(DECLARATION)
+        for name in split_list(declared.text) if declared else ():
+            key = f"{DECLARATION}.{name}.class"
+            found = self.find(key)
+            if found is None:
+                self.fault(DECLARATION, f"the provider {name} has no {key}")
+            else:
+                rule = JavaClass(
+                    tuple(CLASSES), "${env:NAME}, ${file:PATH:KEY}, or references env:NAME and file:PATH in conf.toml"
+                )
+                self.java_class(found, key, rule)

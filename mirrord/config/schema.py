@@ -1,0 +1,476 @@
+"""conf.toml as frozen structs: what the user wants, with every default filled in.
+
+`load` reads a file and either returns a `Config` that is sound in itself or raises one ConfigError that lists all
+faults of the file. Nothing here talks to a cluster, reads a secret or changes a value that the user wrote.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+from mirrord.config import toml_reader as read
+from mirrord.config.cross_checks import check_flows
+from mirrord.config.flow_features import (
+    EVERY,
+    MONTH_MS,
+    FromMm2Config,
+    GroupsConfig,
+    HeartbeatsConfig,
+    Mm2RecordsConfig,
+    RecordsConfig,
+    SyncConfig,
+    read_from_mm2,
+    read_groups,
+    read_heartbeats,
+    read_mm2_records,
+    read_records,
+    read_sync,
+    refresh,
+    separator,
+)
+from mirrord.config.jobs import AuditConfig, CompactConfig, read_audit, read_compact
+from mirrord.config.policy_names import BuiltIn, PolicyCheck, PolicySettings, naming_of, policy, settings
+from mirrord.config.security import Secret, Security
+from mirrord.config.security_table import anchored, read_security
+from mirrord.config.units import (
+    HostPort,
+    Start,
+    duration_ms,
+    host_port,
+    rate_bytes_per_s,
+    regex,
+    size_bytes,
+    start_point,
+)
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import Alias
+
+Naming = str
+"""`prefix`, `identity`, a template such as `dr-{topic}`, or a policy of a third party (`model.config_policies`)."""
+Isolation = Literal["read_committed", "read_uncommitted"]
+OnLoss = Literal["continue", "halt"]
+"""What a lane does where the source no longer holds records that were not copied: go on behind them, or stand still."""
+OnReject = Literal["halt", "skip", "skip-unparked"]
+OnDeletedCopy = Literal["create", "halt"]
+OnRecreated = Literal["keep", "fresh"]
+OnUnknownCopies = Literal["wait", "begin"]
+Engine = Literal["ray", "process"]
+
+ALIAS = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ALIAS_RULE = 'up to 64 letters, digits, "_" and "-"'
+_FLOW_NAME = re.compile(r"[A-Za-z0-9_-]{1,129}")
+_ISOLATION: read.Convert[Isolation] = read.choice("read_committed", "read_uncommitted")
+_ON_LOSS: read.Convert[OnLoss] = read.choice("continue", "halt")
+_ON_REJECT: read.Convert[OnReject] = read.choice("halt", "skip", "skip-unparked")
+_ON_DELETED_COPY: read.Convert[OnDeletedCopy] = read.choice("create", "halt")
+_ON_UNKNOWN_COPIES: read.Convert[OnUnknownCopies] = read.choice("wait", "begin")
+_ON_RECREATED: read.Convert[OnRecreated] = read.choice("keep", "fresh")
+_ENGINE: read.Convert[Engine] = read.choice("ray", "process")
+_PORT = read.integer(1, 65_535)
+_PLACEMENT: read.Convert[Literal["balanced", "spread"]] = read.choice("balanced", "spread")
+_AUTO_OR_COUNT: read.Convert[Literal["auto"] | int] = read.either("auto", read.integer(1, 10_000))
+_ALARM_AFTER = read.within(duration_ms, 1_000, MONTH_MS, '"1s" to "30d"')
+BUILT_IN = BuiltIn()
+ReplicationFactor = int | Literal["broker", "source"]
+_REPLICATION_FACTOR: read.Convert[ReplicationFactor] = read.either(
+    "source", cast(read.Convert[int], read.either("broker", read.integer(1, 32_767)))
+)
+
+
+class ClusterConfig(msgspec.Struct, frozen=True):
+    """One Kafka cluster: where to begin asking, and how to be let in. `bootstrap` holds host:port texts."""
+
+    bootstrap: tuple[str, ...]
+    security: Security
+
+
+class LimitsConfig(msgspec.Struct, frozen=True):
+    """What a process may use for one flow."""
+
+    in_flight_bytes: int = 64 << 20
+    """Bytes fetched or produced and not yet acknowledged, per replicator: the hard cap of its memory for records."""
+    map_bytes: int = 64 << 20
+    """Of the offset map, in each process that has it; what is older lies in a temporary file."""
+    rate_bytes_per_s: int | None = None
+    """What the whole flow may fetch. Each of its replicators that hold lanes has an equal share. None: all it can."""
+
+
+class FlowConfig(msgspec.Struct, frozen=True):
+    """A directed pair of clusters and what is copied how. Topics are selected by regexes that match the whole name."""
+
+    name: str
+    source: Alias
+    target: Alias
+    topics: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+    select: str = ""
+    """A policy of a third party that leaves out more of them; empty: none."""
+    select_settings: PolicySettings = {}
+    naming: Naming = "prefix"
+    naming_settings: PolicySettings = {}
+    separator: str = "."
+    """What stands between alias and topic where names carry the alias."""
+    start: Start = "earliest"
+    start_of: dict[str, Start] = {}
+    """Of topics that match a regex, instead of `start`; the first one that matches counts."""
+    isolation: Isolation = "read_committed"
+    on_loss: OnLoss = "continue"
+    on_reject: OnReject = "halt"
+    """Where a record cannot be copied for what it holds: the lane waits for somebody to decide, or leaves it out."""
+    rpo_ms: int | None = None
+    """How far the target may be behind: status, metrics and alerts tell when it is further. None: nobody asks."""
+    transaction_alarm_ms: int = 60_000
+    """A lane that waits longer than this for one open transaction of the source tells which it is."""
+    refresh_ms: int | None = 5_000
+    """How often new topics and partitions are looked for; None: never."""
+    replication_factor: ReplicationFactor = "broker"
+    """Of the target topics that mirrord creates; "broker" leaves it to the target's `default.replication.factor`,
+    "source" takes the source topic's."""
+    on_deleted_copy: OnDeletedCopy = "create"
+    """Where somebody deleted a target topic that holds copies: it is created and copied again, or left to people."""
+    on_recreated: OnRecreated = "keep"
+    """Where a source topic was deleted and created again: its copy goes on with the new one's records behind the former
+    one's, or the new one gets a copy of its own."""
+    on_unknown_copies: OnUnknownCopies = "wait"
+    """Where the target holds records of the source that the ledger knows nothing of: the partition waits until somebody
+    decides, or begins as if they were not there."""
+    propagate_deletes: bool = False
+    """A topic that is deleted at the source is deleted at the target, too, if mirrord created it there."""
+    delete_grace_ms: int = 86_400_000
+    """How long after that."""
+    groups: GroupsConfig = GroupsConfig()
+    records: RecordsConfig = RecordsConfig()
+    sync: SyncConfig = SyncConfig()
+    heartbeats: HeartbeatsConfig = HeartbeatsConfig()
+    mm2_records: Mm2RecordsConfig = Mm2RecordsConfig()
+    from_mm2: FromMm2Config = FromMm2Config()
+    limits: LimitsConfig = LimitsConfig()
+    archive: str | None = None
+    """The folder of `[compact]`, as the whole file has it."""
+
+    def start_at(self, topic: str) -> Start:
+        """Where a partition of a source topic begins that was never copied."""
+        for pattern, start in self.start_of.items():
+            if re.fullmatch(pattern, topic):
+                return start
+        return self.start
+
+    @property
+    def follows_groups(self) -> bool:
+        """Whether groups' positions are translated: to be committed, or to become MirrorMaker 2's checkpoints."""
+        return self.groups.mode != "off" or self.groups.reverse or self.mm2_records.checkpoints
+
+
+class ReplicatorsConfig(msgspec.Struct, frozen=True):
+    """How many replicators each flow has, and what they host."""
+
+    count: int | Literal["auto"] = "auto"
+    partitions_per_replicator: int | Literal["auto"] = "auto"
+    """A limit; 1 gives one replicator per partition."""
+    placement: Literal["balanced", "spread"] = "balanced"
+    """By what lanes are spread: by the bytes that they carry, or by their number."""
+    alone: tuple[str, ...] = ()
+    """Regexes that match whole names such as `orders-0`: partitions with a replicator for themselves."""
+    spares: int = 0
+    """Replicators that host nothing until another one dies."""
+
+
+class RuntimeConfig(msgspec.Struct, frozen=True):
+    """What runs the replicators, and the two times that bound a takeover: lease + request timeout."""
+
+    engine: Engine = "ray"
+    lease_ttl_ms: int = 6_000
+    request_timeout_ms: int = 8_000
+
+
+class RayConfig(msgspec.Struct, frozen=True):
+    """Which Ray to run on: "local" starts one on this machine, anything else joins the cluster at that address."""
+
+    address: str = "local"
+    dashboard: bool = True
+    dashboard_port: int | None = None
+    """None: Ray's own default, or the next free port."""
+
+
+class HttpConfig(msgspec.Struct, frozen=True):
+    """Where the daemon answers. `listen` None: 127.0.0.1 at 8182 or the next free port."""
+
+    listen: HostPort | None = None
+    advertised: HostPort | None = None
+    """Where others find it; None: at `listen`, or under this machine's name when that is every address."""
+    token: Secret | None = None
+    """Whoever shows it may give orders from another machine; without it only loopback may."""
+
+
+class LogsConfig(msgspec.Struct, frozen=True):
+    """Where daemons write their rotated logs. None: the user's state directory."""
+
+    directory: str | None = None
+
+
+class Config(msgspec.Struct, frozen=True):
+    """The whole of a conf.toml."""
+
+    clusters: dict[Alias, ClusterConfig]
+    flows: tuple[FlowConfig, ...]
+    elsewhere: tuple[FlowConfig, ...] = ()
+    """Flows of the same file that are left to other daemons."""
+    instance: str = "mirrord"
+    """Keeps two daemons apart that share one Ray cluster or one machine."""
+    replicators: ReplicatorsConfig = ReplicatorsConfig()
+    runtime: RuntimeConfig = RuntimeConfig()
+    ray: RayConfig = RayConfig()
+    http: HttpConfig = HttpConfig()
+    logs: LogsConfig = LogsConfig()
+    audit: AuditConfig = AuditConfig()
+    compact: CompactConfig = CompactConfig()
+
+    @property
+    def all_flows(self) -> tuple[FlowConfig, ...]:
+        """Those that run here, and those that are left to others."""
+        return self.flows + self.elsewhere
+
+    def only(self, flows: Sequence[FlowConfig]) -> "Config":
+        """The same with these of its flows; what others have to do with them is not forgotten."""
+        chosen = {flow.name for flow in flows}
+        others = tuple(flow for flow in self.flows if flow.name not in chosen)
+        return msgspec.structs.replace(self, flows=tuple(flows), elsewhere=(*self.elsewhere, *others))
+
+    def flow(self, name: str) -> FlowConfig:
+        """The flow of this name. Raises ConfigError with the nearest name when there is none."""
+        for flow in self.flows:
+            if flow.name == name:
+                return flow
+        names = [flow.name for flow in self.flows]
+        like = read.nearest(name, names)
+        hint = f' Did you mean "{like}"?' if like else ""
+        raise ConfigError(f'no flow "{name}" in the configuration; there are: {", ".join(names)}.{hint}')
+
+    def only_targets(self, names: Sequence[str]) -> "Config":
+        """Only the flows into these clusters; a name may be a list with commas. Nothing is written to others.
+
+        Raises ConfigError when there is no such cluster, or no flow is left.
+        """
+        wanted = [alias.strip() for name in names for alias in name.split(",") if alias.strip()]
+        for alias in wanted:
+            if alias not in self.clusters:
+                like = read.nearest(alias, self.clusters)
+                hint = f' Did you mean "{like}"?' if like else ""
+                raise ConfigError(f'no cluster "{alias}" has a flow; there are: {", ".join(self.clusters)}.{hint}')
+        flows = tuple(_writing_only(flow, wanted) for flow in self.flows if flow.target in wanted)
+        if not flows:
+            targets = ", ".join(dict.fromkeys(flow.target for flow in self.flows))
+            raise ConfigError(f"no flow into {', '.join(wanted) or 'no cluster'}; there are flows into: {targets}")
+        return self.only(flows)
+
+    def below(self, folder: Path) -> "Config":
+        """The same; relative paths begin at this folder.
+
+        What they name is read by other processes, too, which stand in other folders.
+        """
+        directory, token, path = self.logs.directory, self.http.token, self.compact.path
+        archive = str(folder / path) if path else None
+        return msgspec.structs.replace(
+            self,
+            clusters={
+                alias: msgspec.structs.replace(cluster, security=anchored(cluster.security, folder))
+                for alias, cluster in self.clusters.items()
+            },
+            http=msgspec.structs.replace(self.http, token=token.below(folder) if token else None),
+            logs=LogsConfig(directory=str(folder / directory) if directory else None),
+            audit=msgspec.structs.replace(self.audit, out=str(folder / self.audit.out) if self.audit.out else None),
+            compact=msgspec.structs.replace(self.compact, path=archive),
+            flows=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.flows),
+            elsewhere=tuple(msgspec.structs.replace(flow, archive=archive) for flow in self.elsewhere),
+        )
+
+    def describe(self) -> dict[str, object]:
+        """The configuration as plain values for JSON, every secret as ***."""
+        return {name: plain(getattr(self, name)) for name in self.__struct_fields__}
+
+
+def load(path: str | Path, policies: PolicyCheck = BUILT_IN) -> Config:
+    """Read a file; relative paths in it begin at its folder. `policies` judges those that are not built in.
+
+    Raises ConfigError when it cannot be read or holds any fault.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file; name a conf.toml") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not a UTF-8 text, so not a TOML file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    return load_text(text, str(path), policies).below(Path(path).absolute().parent)
+
+
+def load_text(text: str, file_name: str, policies: PolicyCheck = BUILT_IN) -> Config:
+    """Read the text of a configuration; `file_name` is only shown, and paths stay as they are written.
+
+    Raises ConfigError with all faults.
+    """
+    document = read.Document(text, file_name)
+    root = document.root
+    instance = root.optional("instance", _name(ALIAS), "mirrord")
+    clusters = {
+        alias: _cluster(alias, table)
+        for alias, table in root.named_tables("clusters", "a [clusters.ALIAS] table for each cluster").items()
+    }
+    flows = tuple(_flow(table, tuple(clusters)) for table in root.tables("flows", "at least one [[flows]] table"))
+    compact = read_compact(root.table("compact"))
+    flows = tuple(msgspec.structs.replace(flow, archive=compact.path) for flow in flows)
+    config = Config(
+        clusters=clusters,
+        flows=flows,
+        instance=instance,
+        replicators=_replicators(root.table("replicators")),
+        runtime=_runtime(root.table("runtime")),
+        ray=_ray(root.table("ray")),
+        http=_http(root.table("http")),
+        logs=LogsConfig(directory=root.table("logs").optional("dir", read.text, None)),
+        audit=read_audit(root.table("audit")),
+        compact=compact,
+    )
+    for index, flow in enumerate(flows):
+        for key, message in policies.faults(flow) if flow.source and flow.target else ():
+            document.fault(f"flows[{index}].{key}", message)
+    for index, message in check_flows(flows, policies.tells_origin):
+        document.fault(f"flows[{index}]", message)
+    document.finish()
+    return config
+
+
+def _writing_only(flow: FlowConfig, aliases: Sequence[Alias]) -> FlowConfig:
+    """The flow without the heartbeats that it would write to a cluster which is left to somebody else."""
+    if flow.source in aliases or flow.heartbeats.emit in {"target", "off"}:
+        return flow
+    emit = "target" if flow.heartbeats.emit == "both" else "off"
+    return msgspec.structs.replace(flow, heartbeats=msgspec.structs.replace(flow.heartbeats, emit=emit))
+
+
+def plain(value: object) -> object:
+    """A configuration, or a part of it, as plain values for JSON; secrets as ***."""
+    if isinstance(value, Secret | HostPort):
+        return str(value)
+    if isinstance(value, msgspec.Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+    if isinstance(value, dict):
+        return {name: plain(item) for name, item in cast(dict[str, object], value).items()}
+    if isinstance(value, tuple):
+        return [plain(item) for item in cast(tuple[object, ...], value)]
+    return value
+
+
+def _name(pattern: re.Pattern[str]) -> read.Convert[str]:
+    def convert(found: object) -> str:
+        if not isinstance(found, str) or not pattern.fullmatch(found):
+            raise ValueError('a name of letters, digits, "_" and "-"')
+        return found
+
+    return convert
+
+
+def _cluster(alias: Alias, table: read.Table) -> ClusterConfig:
+    if not ALIAS.fullmatch(alias):
+        table.document.fault(table.path, f"the alias is not allowed; allowed: {ALIAS_RULE}")
+    return ClusterConfig(
+        bootstrap=table.required("bootstrap", _bootstrap, ()),
+        security=read_security(table),
+    )
+
+
+def _bootstrap(found: object) -> tuple[str, ...]:
+    rule = 'addresses such as "kafka1:9092,kafka2:9092"'
+    if not isinstance(found, str):
+        raise ValueError(rule)
+    try:
+        return tuple(str(host_port(part.strip())) for part in found.split(","))
+    except ValueError:
+        raise ValueError(rule) from None
+
+
+def _flow(table: read.Table, aliases: tuple[Alias, ...]) -> FlowConfig:
+    alias = read.choice(*aliases) if aliases else read.text
+    source = table.required("from", alias, "")
+    target = table.required("to", alias, "")
+    limits = table.table("limits")
+    return FlowConfig(
+        name=table.optional("name", _name(_FLOW_NAME), f"{source}-{target}" if source and target else table.path),
+        source=source,
+        target=target,
+        topics=table.list_of("topics", regex, required=True),
+        exclude=table.list_of("exclude", regex),
+        select=table.optional("select", policy, ""),
+        select_settings=table.optional("select_settings", settings, {}),
+        naming=table.optional("naming", naming_of, "prefix"),
+        naming_settings=table.optional("naming_settings", settings, {}),
+        separator=table.optional("separator", separator, "."),
+        start=table.optional("start", start_point, "earliest"),
+        start_of=table.table("start_of").all_of(regex, start_point),
+        isolation=table.optional("isolation", _ISOLATION, "read_committed"),
+        on_loss=table.optional("on_loss", _ON_LOSS, "continue"),
+        on_reject=table.optional("on_reject", _ON_REJECT, "halt"),
+        rpo_ms=table.optional("rpo", _ALARM_AFTER, None),
+        transaction_alarm_ms=table.optional("transaction_alarm", _ALARM_AFTER, 60_000),
+        refresh_ms=table.optional("refresh", refresh, 5_000),
+        replication_factor=table.optional("replication_factor", _REPLICATION_FACTOR, "broker"),
+        on_deleted_copy=table.optional("on_deleted_copy", _ON_DELETED_COPY, "create"),
+        on_recreated=table.optional("on_recreated", _ON_RECREATED, "keep"),
+        on_unknown_copies=table.optional("on_unknown_copies", _ON_UNKNOWN_COPIES, "wait"),
+        propagate_deletes=table.optional("propagate_deletes", read.boolean, False),
+        delete_grace_ms=table.optional("delete_grace", EVERY, 86_400_000),
+        groups=read_groups(table.table("groups")),
+        records=read_records(table.table("records")),
+        sync=read_sync(table.table("sync")),
+        heartbeats=read_heartbeats(table.table("heartbeats")),
+        mm2_records=read_mm2_records(table.table("mm2_records")),
+        from_mm2=read_from_mm2(table.table("from_mm2")),
+        limits=LimitsConfig(
+            in_flight_bytes=limits.optional(
+                "in_flight_bytes", read.within(size_bytes, 1 << 20, 1 << 40, '"1MiB" to "1024GiB"'), 64 << 20
+            ),
+            map_bytes=limits.optional(
+                "map_bytes", read.within(size_bytes, 8 << 20, 1 << 40, '"8MiB" to "1024GiB"'), 64 << 20
+            ),
+            rate_bytes_per_s=limits.optional("rate", rate_bytes_per_s, None),
+        ),
+    )
+
+
+def _replicators(table: read.Table) -> ReplicatorsConfig:
+    return ReplicatorsConfig(
+        count=table.optional("count", _AUTO_OR_COUNT, "auto"),
+        partitions_per_replicator=table.optional("partitions_per_replicator", _AUTO_OR_COUNT, "auto"),
+        placement=table.optional("placement", _PLACEMENT, "balanced"),
+        alone=table.list_of("alone", regex),
+        spares=table.optional("spares", read.integer(0, 100), 0),
+    )
+
+
+def _runtime(table: read.Table) -> RuntimeConfig:
+    seconds = read.within(duration_ms, 1_000, 300_000, '"1s" to "5m"')
+    return RuntimeConfig(
+        engine=table.optional("engine", _ENGINE, "ray"),
+        lease_ttl_ms=table.optional("lease_ttl", seconds, 6_000),
+        request_timeout_ms=table.optional("request_timeout", seconds, 8_000),
+    )
+
+
+def _ray(table: read.Table) -> RayConfig:
+    return RayConfig(
+        address=table.optional("address", read.text, "local"),
+        dashboard=table.optional("dashboard", read.boolean, True),
+        dashboard_port=table.optional("dashboard_port", _PORT, None),
+    )
+
+
+def _http(table: read.Table) -> HttpConfig:
+    return HttpConfig(
+        listen=table.optional("listen", host_port, None),
+        advertised=table.optional("advertised", host_port, None),
+        token=table.optional("token", Secret.parse, None, secret=True),
+    )

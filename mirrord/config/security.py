@@ -1,0 +1,131 @@
+"""How mirrord is let into a cluster. Secrets are references that only the process which connects resolves."""
+
+import os
+import re
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.jaas import parse_jaas
+from mirrord.config.property_providers import read_property
+from mirrord.model.errors import EnvironmentFault
+
+Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
+Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+
+REFERENCE_RULE = (
+    'a reference: "env:NAME" (an environment variable), "file:PATH", or "properties:PATH#KEY" (a key of a properties '
+    "file; #OPTION behind it takes one option of a sasl.jaas.config)"
+)
+
+_SECRET_NAME = re.compile(
+    r"password|passwd|token|secret|credential|private_key|jaas|^sasl|access[._-]?key|account[._-]?key", re.IGNORECASE
+)
+
+
+def names_secret(key: str) -> bool:
+    """Whether a value under this key may be a secret, by the key's name alone."""
+    return _SECRET_NAME.search(key) is not None
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """A reference to a secret, never the secret itself. It prints as `***`."""
+
+    reference: str
+
+    @staticmethod
+    def parse(found: object) -> "Secret":
+        """The secret behind `env:NAME`, `file:PATH` or `properties:PATH#KEY`, perhaps with `#OPTION`.
+
+        Raises ValueError for anything else: a secret in plain text.
+        """
+        kind, _, name = found.partition(":") if isinstance(found, str) else ("", "", "")
+        parts = name.split("#")
+        whole = len(parts) in {2, 3} and all(parts) if kind == "properties" else bool(name)
+        if kind not in {"env", "file", "properties"} or not whole:
+            raise ValueError(REFERENCE_RULE)
+        return Secret(f"{kind}:{name}")
+
+    def below(self, folder: Path) -> "Secret":
+        """The same reference; a relative path in it begins at this folder."""
+        kind, _, name = self.reference.partition(":")
+        return self if kind == "env" else Secret(f"{kind}:{folder / name}")
+
+    def resolve(self) -> str:
+        """The secret's text, without the line end of a file. Raises EnvironmentFault when it is missing or blank."""
+        kind, _, name = self.reference.partition(":")
+        match kind:
+            case "env":
+                text = _variable(name)
+            case "properties":
+                text = _property(*name.split("#"))
+            case _:
+                text = _file(name)
+        if not any(letter.isprintable() and not letter.isspace() for letter in text):
+            # A file that is being written or has a byte order mark alone, a secret with an empty key: as a token it
+            # would let everybody in.
+            raise EnvironmentFault(f"the secret {self.reference} is empty")
+        return text
+
+    def __repr__(self) -> str:
+        return "***"
+
+    __str__ = __repr__
+
+
+def _variable(name: str) -> str:
+    if name not in os.environ:
+        raise EnvironmentFault(f"the environment variable {name} is not set")
+    return os.environ[name]
+
+
+def _file(name: str) -> str:
+    try:
+        return Path(name).read_text(encoding="utf-8").rstrip("\r\n")
+    except OSError as error:
+        raise EnvironmentFault(f"the file {name} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise EnvironmentFault(f"the file {name} is not a UTF-8 text") from None
+
+
+def _property(path: str, key: str, option: str | None = None) -> str:
+    value = read_property(path, key).strip()  # as Kafka does with every setting
+    if option is None:
+        return value
+    try:
+        options = parse_jaas(value).options
+    except ValueError as rule:
+        raise EnvironmentFault(f"{key} in the file {path} is not a sasl.jaas.config; allowed: {rule}") from None
+    if option not in options:
+        raise EnvironmentFault(f"{key} in the file {path} holds no option {option}")
+    return options[option]
+
+
+class Security(msgspec.Struct, frozen=True):
+    """Protocol and credentials of one cluster; `ca`, `certificate` and `key` are PEM.
+
+    With OAUTHBEARER, `password` is the token; it is resolved anew for every connection, so a file may be replaced. With
+    `token_url` it is the client's secret and `username` the client's id, for which that address gives tokens (OAuth's
+    client credentials). With `unsigned`, brokers that are set up for it take `username` without any proof.
+    """
+
+    protocol: Protocol = "PLAINTEXT"
+    mechanism: Mechanism | None = None
+    username: str | None = None
+    password: Secret | None = None
+    ca: Secret | None = None
+    certificate: Secret | None = None
+    key: Secret | None = None
+    key_password: Secret | None = None
+    """Of `key`, or of the key in `keystore` when it is not the store's."""
+    truststore: str | None = None
+    """The path of a JKS or PKCS12 store with the authorities, instead of `ca`."""
+    truststore_password: Secret | None = None
+    keystore: str | None = None
+    """The path of a JKS or PKCS12 store with the client's certificate and key, instead of `certificate` and `key`."""
+    keystore_password: Secret | None = None
+    check_hostname: bool = True
+    token_url: str | None = None
+    scope: str | None = None
+    unsigned: bool = False

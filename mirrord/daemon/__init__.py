@@ -1,0 +1,1 @@
+"""One daemon process: its flows, its HTTP API and its metrics."""

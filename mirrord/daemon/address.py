@@ -1,0 +1,28 @@
+"""The address at which a daemon answers over HTTP."""
+
+import ipaddress
+import socket
+
+from mirrord.config.schema import HttpConfig
+from mirrord.config.units import HostPort
+
+DEFAULT_PORT = 8182
+
+
+def configured(http: HttpConfig) -> str:
+    """Return the address of a daemon with this configuration. The daemon uses another port if this one was taken."""
+    return f"http://{advertised(http.listen or HostPort('127.0.0.1', DEFAULT_PORT), http.advertised)}"
+
+
+def advertised(listens: HostPort, given: HostPort | None) -> HostPort:
+    """Return the address for clients of a daemon that listens there.
+
+    The wildcard address is replaced by the host name, because clients cannot connect to it.
+    """
+    if given is not None:
+        return given
+    try:
+        is_every = ipaddress.ip_address(listens.host).is_unspecified
+    except ValueError:
+        is_every = False
+    return HostPort(socket.gethostname(), listens.port) if is_every else listens

@@ -1,0 +1,325 @@
+"""One daemon: its flows and its HTTP door, on whatever engine, in the foreground process or in the Ray supervisor."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from mirrord.config.changes import ConfigChanges, FlowChange, compare, from_order
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.daemon.address import advertised
+from mirrord.daemon.http_api import HttpServer
+from mirrord.daemon.prometheus import metrics_text
+from mirrord.groups.translate import Answer, Question, answer, chart
+from mirrord.kafka.client.reachability import ClusterWatch
+from mirrord.ledger.facts.core import TargetProbed
+from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.process_identity import NOBODY, Identity, this_process
+from mirrord.ledger.store.store import DEADLINE_SECONDS, LedgerStore
+from mirrord.mm2.client_records import Mm2Upkeep
+from mirrord.mm2.rules.heartbeat_latency import SentBeats
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.group_status import GroupsReport
+from mirrord.model.names import probe_topic
+from mirrord.model.status import FlowStatus, Status
+from mirrord.model.version import version
+from mirrord.runtime.build_info import commit, program
+from mirrord.runtime.tasks import tell_failure
+from mirrord.supervision.broker_probe import probe_target
+from mirrord.supervision.fleet.engine import Engine
+from mirrord.supervision.flow_context import Services
+from mirrord.supervision.flow_supervisor import FlowSupervisor
+from mirrord.supervision.order_execution import carry_out
+from mirrord.supervision.standby import StandbyLook
+from mirrord.supervision.upgrade.incoming import Succession, SuccessionEngine
+from mirrord.supervision.upgrade.outgoing import Handover
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Predecessor, Successor
+from mirrord.topics.topic_claims import Claims
+from policies.flows import policy_faults
+
+STOP_S = 7.5
+CLOSE_S = 0.5
+"""A stop takes at most both; what Ray needs to end comes on top, and all of it stays within 10 s."""
+
+log = structlog.get_logger()
+
+
+class DaemonAccess(ClusterAccess):
+    """A daemon's access: it also writes records for MirrorMaker 2's clients, and probes targets."""
+
+    def __init__(self, config: Config, patience_s: float = DEADLINE_SECONDS) -> None:
+        """`patience_s` is how long a ledger may take to answer."""
+        super().__init__(config, patience_s)
+        self._sent = SentBeats()
+
+    def mm2(self, flow: FlowConfig) -> Mm2Upkeep | None:
+        """Return the writer of a flow's records for MirrorMaker 2's clients, if the flow has any."""
+        timeout_s = self._config.runtime.request_timeout_ms / 1000
+        return Mm2Upkeep(flow, self._config.clusters, timeout_s, self.clock, self._sent)
+
+    async def probe(self, flow: FlowConfig, known: TargetProbed | None) -> TargetProbed:
+        """Return what the flow's target brokers are found to do (`mirrord.supervision.broker_probe.probe_target`).
+        Raises NotProbed."""
+        return await probe_target(self._config.clusters[flow.target], probe_topic(flow.name), self.clock, known)
+
+
+class Supervisor:
+    """All flows of one daemon. It is what the HTTP door shows (`mirrord.daemon.http_api.StatusSource`)."""
+
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        access: DaemonAccess | None = None,
+        identity: Identity = NOBODY,
+        keep: Callable[[Config], Awaitable[None]] | None = None,
+        predecessor: Predecessor | None = None,
+    ) -> None:
+        """`identity`: of the daemon, whose processes are started one in the place of the other; `keep` tells the next
+        one what this one runs. `predecessor`: the daemon to take all flows over from."""
+        self.superseded = asyncio.Event()
+        """Set when another process of this daemon is found to go on: this one has to end."""
+        self._identity = identity
+        self._keep = keep
+        self._config = config
+        self._access = access or DaemonAccess(config)
+        succession = Succession(predecessor, config, self._access.clock) if predecessor else None
+        self._succession = succession
+        self._engine = engine if succession is None else SuccessionEngine(engine, succession)
+        self._stopping = asyncio.Event()
+        self._flows: dict[str, FlowSupervisor] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """Of all flows, also those that were taken out and are being drained."""
+        self._beside: set[asyncio.Task[None]] = set()
+        """What goes on beside the flows."""
+        self._services: Services | None = None
+        self._ledgers: dict[str, LedgerStore] = {}
+        """Each flow's ledger as it was opened last."""
+        self._applying = asyncio.Lock()
+        token = config.http.token
+        listens = (config.http.listen, token.resolve() if token else None)
+        self._http = HttpServer(self, *listens, elsewhere=succession is not None)
+        self._handover = Handover(self._engine, self._flows, self._begin_stop, self._access.clock)
+        self._standby = StandbyLook(lambda: self._config, self._holders)
+
+    async def start(self) -> str:
+        """Opens the HTTP door and begins to run the flows; returns the door's address. Raises EnvironmentFault."""
+        if faults := policy_faults(self._config):
+            # Whoever read the file could use them: only on another machine they may be missing.
+            raise EnvironmentFault("\n".join(faults))
+        address = f"http://{advertised(await self._http.start(), self._config.http.advertised)}"
+        clock = self._access.clock
+        self._services = Services(
+            config=self._config,
+            engine=self._engine,
+            holder=this_process(
+                self._config.instance, address, hosts_all=self._engine.hosts_all, identity=self._identity
+            ),
+            clock=clock,
+            claims=Claims(self._config.all_flows),
+            watches={alias: ClusterWatch(alias, clock) for alias in self._config.clusters},
+            admin=self._access.admin,
+            upkeep=self._access.upkeep,
+            mm2=self._access.mm2,
+            ledger=self._ledger,
+            probe=self._access.probe,
+            succession=self._succession,
+            superseded=self.superseded,
+        )
+        if self._succession is not None:
+            self._succession.successor = Successor(address, program())
+            self._begin(self._replace(self._succession), "succession")
+        self._begin(self._standby.run(), "standby")
+        for flow in self._config.flows:
+            self._add(flow, self._services)
+        log.info("daemon_started", http=address, flows=[flow.name for flow in self._config.flows])
+        return address
+
+    @property
+    def replaced_by(self) -> Successor | None:
+        """The daemon that has taken all flows over."""
+        return self._handover.replaced_by
+
+    @property
+    def config(self) -> Config:
+        """What the daemon runs by now."""
+        return self._config
+
+    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
+        """Run by another configuration and return what that changes. With `dry_run`, or when any part is refused,
+        nothing is changed. `own_file`: it was read from the daemon's own file, so it may also name clusters, classes,
+        folders and settings of Spark that the daemon does not know (`mirrord.config.changes`)."""
+        async with self._applying:
+            changes = compare(self._config, config, own_file=own_file)
+            if not own_file:
+                config = from_order(self._config, config)
+            if not changes.refused:
+                changes = msgspec.structs.replace(changes, refused=tuple(policy_faults(config)))
+            if changes.refused:
+                return changes
+            changes = msgspec.structs.replace(
+                changes, flows=tuple([await self._with_topics(change, config) for change in changes.flows])
+            )
+            if dry_run or self._services is None or self._stopping.is_set():
+                return changes
+            self._config = msgspec.structs.replace(config, clusters={**self._config.clusters, **config.clusters})
+            if self._keep is not None:
+                await self._keep(self._config)
+            self._access.use(self._config)
+            watches = self._services.watches
+            for alias in self._config.clusters.keys() - watches.keys():
+                watches[alias] = ClusterWatch(alias, self._access.clock)
+            self._services = self._services._replace(config=self._config)
+            self._services.claims.know(self._config.all_flows)
+            for change in changes.flows:
+                self._carry_out(change, self._services)
+            if changes.jobs:
+                log.info("jobs_configuration", changes=changes.jobs)
+            for flow in self._flows.values():
+                flow.schedule.use(self._config)
+            if changes.replicators:
+                log.info("replicators_configuration", changes=changes.replicators)
+                for flow in self._flows.values():
+                    flow.place_by(config.replicators, changes.replicators)
+        return changes
+
+    async def wait(self) -> None:
+        """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
+        try:
+            await self._stopping.wait()
+            late = (await asyncio.wait(self._tasks, timeout=STOP_S))[1] if self._tasks else ()
+            for task in late:
+                log.warning("flow_not_drained", flow=task.get_name())
+        finally:
+            for task in (*self._tasks, *self._beside):
+                task.cancel()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await asyncio.gather(self._engine.close(), self._http.close())
+            log.info("daemon_stopped")
+
+    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+        """Pause, resume, move, drain (`mirrord.supervision.order_execution.carry_out`)."""
+        if self._stopping.is_set():
+            raise EnvironmentFault("nothing is changed: this daemon is draining")
+        desks = {name: flow.desk() for name, flow in self._flows.items()}
+        return await carry_out(order, desks, self._access.clock, dry_run=dry_run)
+
+    def status(self) -> Status:
+        """The present status, from memory."""
+        return Status(
+            version=version(),
+            commit=commit() or None,
+            instance=self._config.instance,
+            at_ms=self._access.clock.wall_ms(),
+            gathered="daemon",
+            flows=tuple(self._told(flow.status()) for flow in self._flows.values()),
+        )
+
+    def _told(self, flow: FlowStatus) -> FlowStatus:
+        remark = self._standby.remarks.get(flow.name) if flow.state == "standby" else None
+        return flow if remark is None else msgspec.structs.replace(flow, remarks=(*flow.remarks, remark))
+
+    def _holders(self) -> dict[str, str]:
+        """Who has the flows that stand by here."""
+        held = {name: flow.stands_by_for() for name, flow in self._flows.items()}
+        return {name: http for name, http in held.items() if http}
+
+    async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
+        """Where consumer groups stand, of each flow whose groups are followed here; with `reverse`, of each whose
+        source is kept in step."""
+        flows = [flow for flow in self._flows.values() if not reverse or flow.flow.groups.reverse]
+        reports = await asyncio.gather(*(flow.groups.report(reverse=reverse) for flow in flows))
+        return [report for report in reports if report is not None]
+
+    def ready(self) -> tuple[bool, list[str]]:
+        """Whether every flow is served here or stands by."""
+        reasons = [reason for flow in self._flows.values() if (reason := flow.ready())]
+        return not reasons, reasons
+
+    def metrics_text(self) -> bytes:
+        """Prometheus's text form."""
+        return metrics_text(self.status())
+
+    async def translate(self, question: Question) -> Answer:
+        """Where a reader goes on in the other cluster (`mirrord.daemon.http_api.StatusSource`)."""
+        store = self._ledgers.get(self._config.flow(question.flow).name)
+        if store is None or not store.state.flow:
+            raise EnvironmentFault(f"the ledger of {question.flow} is not read yet")
+        return await answer(self._config, await chart(store), question)
+
+    async def stop(self) -> None:
+        """Begins to drain and returns at once. May be called again."""
+        self._begin_stop()
+
+    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+        """What the daemon asks for that replaces this one (`mirrord.supervision.upgrade.outgoing.Handover`)."""
+        return await self._handover.answer(
+            call,
+            HandoverTerms(
+                program=program(),
+                instance=self._config.instance,
+                daemon=self._identity.daemon,
+                lease_ttl_ms=self._config.runtime.lease_ttl_ms,
+                flows=tuple(self._flows),
+            ),
+        )
+
+    def _begin_stop(self) -> None:
+        if not self._stopping.is_set():
+            log.info("daemon_stopping")
+        self._stopping.set()
+        for flow in self._flows.values():
+            flow.stop()
+
+    async def _replace(self, succession: Succession) -> None:
+        """Tell the old daemon to end when it has nothing any more, and take its address."""
+
+        def left() -> bool:
+            hosts = [flow.hosts() for flow in self._flows.values()]
+            return any(each is None or not succession.names.isdisjoint(each) for each in hosts)
+
+        await succession.dismiss(left)
+        await self._http.move_in()
+
+    def _ledger(self, flow: FlowConfig) -> LedgerStore:
+        self._ledgers[flow.name] = store = self._access.ledger(flow)
+        return store
+
+    def _add(self, flow: FlowConfig, services: Services) -> None:
+        supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
+        task = asyncio.create_task(supervisor.run(), name=flow.name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure("flow_ended", flow=flow.name))
+
+    def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+        task.add_done_callback(tell_failure("daemon_task_failed", task=name))
+
+    def _carry_out(self, change: FlowChange, services: Services) -> None:
+        log.info("flow_configuration", flow=change.flow, kind=change.kind, changes=change.lines)
+        match change.kind:
+            case "added":
+                self._add(self._config.flow(change.flow), services)
+            case "removed":
+                self._flows.pop(change.flow).stop()
+                self._ledgers.pop(change.flow, None)
+            case "changed":
+                flow = self._config.flow(change.flow)
+                self._flows[change.flow].change(flow, change.lines, drains=change.restarts)
+
+    async def _with_topics(self, change: FlowChange, config: Config) -> FlowChange:
+        """The change with a line for each topic that it concerns."""
+        if change.kind != "changed":
+            return change
+        try:
+            lines = await self._flows[change.flow].preview(config.flow(change.flow))
+        except EnvironmentFault as fault:
+            lines = [f"which topics that concerns is not known now: {fault}"]
+        return msgspec.structs.replace(change, topics=tuple(lines))

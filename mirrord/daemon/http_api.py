@@ -1,0 +1,274 @@
+"""The daemon's HTTP door: health, status, metrics, translated offsets, one page for people, and orders: to stop, to go
+on by another configuration, to pause, resume, move and drain.
+
+Reading is open to whoever reaches the address (loopback unless the configuration says otherwise). Orders are taken from
+this machine, or with the configured token, and never from a page that a browser happens to show.
+"""
+
+import asyncio
+import errno
+import hmac
+import ipaddress
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from aiohttp import web
+
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.schema import Config
+from mirrord.config.units import HostPort
+from mirrord.daemon.address import DEFAULT_PORT
+from mirrord.daemon.prometheus import CONTENT_TYPE
+from mirrord.groups.translate import Answer, Question
+from mirrord.ledger.facts.core import LOSSES
+from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.group_status import GroupsReport
+from mirrord.model.status import Status
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
+
+PORTS_TRIED = 100
+MOVE_IN_S = 0.5
+"""Between two looks whether the given address is free."""
+DENIED = "orders are taken from this machine, or with the token of [http] token"
+LONGEST_ORDER_BYTES = 16 << 20
+_PAGE = Path(__file__).with_name("page.html")
+_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PAGE_HEADERS = _HEADERS | {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+}
+
+
+class StatusSource(Protocol):
+    """What the daemon lets the outside see and do."""
+
+    def status(self) -> Status:
+        """The present status, from memory: it must not wait for any cluster."""
+        ...
+
+    def ready(self) -> tuple[bool, list[str]]:
+        """Whether the daemon can serve, and if not, why. Lag and loss are metrics, not reasons."""
+        ...
+
+    async def groups(self, *, reverse: bool = False) -> list[GroupsReport]:
+        """Where consumer groups stand: the target is asked for their lags. With `reverse`, how they are carried back to
+        the source, by the flows that do so."""
+        ...
+
+    def metrics_text(self) -> bytes:
+        """Prometheus's text form."""
+        ...
+
+    async def translate(self, question: Question) -> Answer:
+        """Where a reader goes on in the other cluster. Raises ConfigError when flow, topic or partition is not known,
+        EnvironmentFault when the ledger, or for a time the cluster, does not tell."""
+        ...
+
+    async def apply(self, config: Config, *, own_file: bool, dry_run: bool) -> ConfigChanges:
+        """Goes on by another configuration (`mirrord.daemon.daemon.Supervisor.apply`)."""
+        ...
+
+    async def order(self, order: Order, *, dry_run: bool) -> OrderAnswer:
+        """Pauses, resumes, moves, drains. Raises ConfigError when it names nothing or cannot be, EnvironmentFault when
+        it cannot be taken now."""
+        ...
+
+    async def hand_over(self, call: HandoverCall) -> HandoverAnswer:
+        """Does what the daemon asks for that replaces this one."""
+        ...
+
+    async def stop(self) -> None:
+        """Begins to drain and returns at once. May be called again."""
+        ...
+
+
+class HttpServer:
+    """Serves one `StatusSource` until it is closed."""
+
+    def __init__(
+        self, source: StatusSource, listen: HostPort | None, token: str | None, *, elsewhere: bool = False
+    ) -> None:
+        """`elsewhere`: where the given address is taken, begin at a default one; `move_in` follows."""
+        self._elsewhere = elsewhere
+        self._source = source
+        self._listen = listen
+        self._token = token
+        application = web.Application(client_max_size=LONGEST_ORDER_BYTES)
+        application.add_routes(
+            [
+                web.get("/", self._page),
+                web.get("/livez", self._livez),
+                web.get("/readyz", self._readyz),
+                web.get("/status", self._status),
+                web.get("/metrics", self._metrics),
+                web.get("/groups", self._groups),
+                web.get("/translate", self._translate),
+                web.post("/stop", self._stop),
+                web.post("/apply", self._apply),
+                web.post("/order", self._order),
+                web.post("/handover", self._handover),
+            ]
+        )
+        self._moved_in = True
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+
+    async def start(self) -> HostPort:
+        """Listens; returns the address. Raises EnvironmentFault when the given one, or every default one, is taken."""
+        await self._runner.setup()
+        reason = ""
+        for address in self._candidates():
+            try:
+                await self._listen_at(address)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                if error.errno != errno.EADDRINUSE:
+                    break
+            else:
+                self._moved_in = self._listen in {None, address}
+                return address
+        await self._runner.cleanup()
+        if self._listen is not None:
+            raise EnvironmentFault(f"http.listen: cannot listen on {self._listen}: {reason}")
+        last = DEFAULT_PORT + PORTS_TRIED - 1
+        raise EnvironmentFault(f"http: cannot listen on any of 127.0.0.1:{DEFAULT_PORT}-{last}: {reason}")
+
+    async def move_in(self) -> None:
+        """Listens at the given address as well, as soon as that is free."""
+        while self._listen is not None and not self._moved_in:
+            with suppress(OSError):
+                await self._listen_at(self._listen)
+                self._moved_in = True
+                return
+            await asyncio.sleep(MOVE_IN_S)
+
+    async def close(self) -> None:
+        """Stops listening and ends open connections."""
+        await self._runner.cleanup()
+
+    async def _listen_at(self, address: HostPort) -> None:
+        """Raises OSError."""
+        site = web.TCPSite(self._runner, address.host, address.port)
+        try:
+            await site.start()
+        except OSError:
+            await site.stop()  # else the runner keeps it, and `move_in` tries for as long as it takes
+            raise
+
+    def _candidates(self) -> Iterator[HostPort]:
+        if self._listen is not None:
+            yield self._listen
+        if self._listen is None or self._elsewhere:
+            yield from (HostPort("127.0.0.1", DEFAULT_PORT + step) for step in range(PORTS_TRIED))
+
+    async def _page(self, request: web.Request) -> web.Response:  # noqa: ARG002 - the shape of a handler
+        return web.Response(text=_PAGE.read_text(encoding="utf-8"), content_type="text/html", headers=_PAGE_HEADERS)
+
+    async def _livez(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return _json({"alive": True})
+
+    async def _readyz(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        ready, reasons = self._source.ready()
+        told = {"ready": ready, "reasons": reasons, "losses": losses(self._source.status())}
+        return _json(told, status=200 if ready else 503)
+
+    async def _status(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(body=self._source.status().encode(), content_type="application/json", headers=_HEADERS)
+
+    async def _groups(self, request: web.Request) -> web.Response:
+        return _json({"flows": await self._source.groups(reverse="reverse" in request.query)})
+
+    async def _metrics(self, request: web.Request) -> web.Response:  # noqa: ARG002
+        return web.Response(body=self._source.metrics_text(), headers=_HEADERS | {"Content-Type": CONTENT_TYPE})
+
+    async def _translate(self, request: web.Request) -> web.Response:
+        try:
+            return _json(await self._source.translate(_question(request.query)))
+        except ValueError as error:
+            return _json({"error": str(error)}, status=400)
+        except ConfigError as error:
+            return _json({"error": str(error)}, status=404)
+        except EnvironmentFault as error:
+            return _json({"error": str(error)}, status=503)
+
+    async def _stop(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        await self._source.stop()
+        return _json({"stopping": True}, status=202)
+
+    async def _apply(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            config = msgspec.json.decode(await request.read(), type=Config)
+        except (msgspec.DecodeError, ValueError) as error:
+            return _json({"error": f"not a configuration of this version of mirrord: {error}"}, status=400)
+        # An order may not name clusters, files, classes or settings of Spark: see `mirrord.config.changes`.
+        dry_run = "dry_run" in request.query
+        return _json(await self._source.apply(config, own_file=False, dry_run=dry_run))
+
+    async def _order(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            order = msgspec.json.decode(await request.read(), type=Order)
+            return _json(await self._source.order(order, dry_run="dry_run" in request.query))
+        except msgspec.DecodeError as error:
+            return _json({"error": f"not an order of this version of mirrord: {error}"}, status=400)
+        except ConfigError as error:
+            return _json({"error": str(error)}, status=404)
+        except EnvironmentFault as error:
+            return _json({"error": str(error)}, status=503)
+
+    async def _handover(self, request: web.Request) -> web.Response:
+        if not self._may_order(request):
+            return _json({"error": DENIED}, status=403)
+        try:
+            call = msgspec.json.decode(await request.read(), type=HandoverCall)
+        except msgspec.DecodeError as error:
+            return _json({"error": f"not known to this version of mirrord: {error}"}, status=400)
+        return _json(await self._source.hand_over(call))
+
+    def _may_order(self, request: web.Request) -> bool:
+        # A browser adds Origin to every POST: a foreign page must not stop the daemon of whoever looks at it.
+        if "Origin" in request.headers:
+            return False
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        shown = given.encode(errors="replace")
+        if self._token and scheme == "Bearer" and hmac.compare_digest(shown, self._token.encode()):
+            return True
+        # Behind a proxy on this machine every caller looks local.
+        forwarded = "Forwarded" in request.headers or "X-Forwarded-For" in request.headers
+        return not forwarded and request.remote is not None and ipaddress.ip_address(request.remote).is_loopback
+
+
+def _question(query: Mapping[str, str]) -> Question:
+    """Raises ValueError."""
+    unknown = sorted(query.keys() - set(Question.__struct_fields__))
+    if unknown:
+        raise ValueError(f"not known: {', '.join(unknown)}; known: {', '.join(Question.__struct_fields__)}")
+    given = {name: value or "true" if name == "reverse" else value for name, value in query.items()}
+    question = msgspec.convert(given, Question, strict=False)
+    if (question.offset is None) == (question.time_ms is None):
+        raise ValueError("give either offset or time_ms")
+    return question
+
+
+def losses(status: Status) -> dict[str, dict[str, int]]:
+    """Source offsets that are lost to the target, by flow and reason; flows that have lost nothing are left out."""
+    found = {
+        flow.name: {reason: lost for reason in LOSSES if (lost := flow.totals.verdict_offsets.get(reason))}
+        for flow in status.flows
+    }
+    return {name: lost for name, lost in found.items() if lost}
+
+
+def _json(value: object, status: int = 200) -> web.Response:
+    body = msgspec.json.encode(value)
+    return web.Response(body=body, status=status, content_type="application/json", headers=_HEADERS)

@@ -1,0 +1,55 @@
+"""Knowledge about groups from before this process began: the checkpoints at the target (`mirrord.mm2.checkpoints`).
+
+They record where mirrord last saw each group at the source, and the matching position at the target. So a position that
+went back while no process followed it is recognised, even if the source's log no longer shows it.
+"""
+
+import asyncio
+from collections.abc import Mapping
+
+import structlog
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.groups.rules.reverse_plan import Pairs
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.kafka.protocol.mm2_records import Checkpoint
+from mirrord.mm2.client_topic import Mm2Topic
+from mirrord.model.errors import EnvironmentFault
+from policies.mm2_names import checkpoints_topic
+
+READ_S = 20.0
+
+log = structlog.get_logger()
+
+
+async def remember(
+    flow: FlowConfig,
+    target: ClusterConfig,
+    timeout_s: float,
+    copies: Mapping[TopicPartition, TopicPartition],
+    pairs: Pairs,
+) -> None:
+    """Add the contents of the checkpoints to `pairs`; `copies` maps each target partition to its source partition.
+
+    If no checkpoints are written, or they may not be read, nothing is added.
+    """
+    if not flow.mm2_records.checkpoints:
+        return
+    topic = Mm2Topic(checkpoints_topic(flow.source, flow.mm2_records.separator), target, timeout_s)
+    try:
+        async with asyncio.timeout(READ_S):
+            records = await topic.read_all() if await topic.exists() else []
+    except (EnvironmentFault, TimeoutError) as fault:
+        log.warning("checkpoints_not_read", flow=flow.name, reason=str(fault) or f"no answer within {READ_S:g} s")
+        return
+    finally:
+        await topic.end()
+    for key, value in records:
+        try:
+            told = Checkpoint.decode(key, value)
+        except WireError:
+            continue  # as MirrorCheckpointTask does
+        place = copies.get((told.topic, told.partition))
+        if place is not None:
+            pairs.learn(told.group, place, told.upstream, told.downstream)

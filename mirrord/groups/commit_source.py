@@ -1,0 +1,136 @@
+"""Where a flow learns of its source's commits: from `__consumer_offsets` if it may read that topic, else by polling."""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from mirrord.config.flow_features import GroupsConfig
+from mirrord.groups.offsets_topic_reader import GroupLog, MayNotRead, NoSuchTopic
+from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.group_admin import LATER, GroupAdmin
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.protocol.consumer_offsets import OffsetKey, OffsetValue
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.groups import GroupOffsets, TopicPartition
+from mirrord.model.errors import MirrordError
+from mirrord.model.group_status import Source as Kind
+from mirrord.replication.host.fetcher import Source
+
+RETRY_S = 1.0
+LOG_AGAIN_S = 60.0
+"""While commits are polled, the log is tried again after this time: the permission may have been granted."""
+LOOK_S = 0.2
+
+log = structlog.get_logger()
+
+
+class GroupSource:
+    """Keeps a book of commits up to date."""
+
+    def __init__(
+        self, view: ClusterView, source: Source, asks: Asks, config: GroupsConfig, changed: Callable[[set[str]], None]
+    ) -> None:
+        """`changed` receives groups that have committed something, or have lost a position."""
+        self.kind: Kind = "starting"
+        self.note = ""
+        self._filter = GroupFilter(config)
+        self.book = GroupBook(self._filter.passes)
+        self._view = view
+        self._source = source
+        self._asks = asks
+        self._config = config
+        self._changed = changed
+        self._admin = GroupAdmin(view)
+        self._listed: set[str] = set()
+        self._list_at = 0.0
+        self._log: GroupLog | None = None
+        self._skipped = 0
+
+    @property
+    def skipped(self) -> int:
+        """Number of records of the log that could not be read."""
+        return self._skipped + (self._log.skipped if self._log is not None else 0)
+
+    async def run(self) -> None:
+        """Keep the book up to date until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except MayNotRead as fault:
+                self._tell(f"{fault}: groups are asked for what they have committed instead")
+                await self._poll_for(LOG_AGAIN_S)
+            except NoSuchTopic:
+                self.kind = "log"
+                await asyncio.sleep(RETRY_S)
+            except MirrordError as fault:
+                self._tell(str(fault))
+                await asyncio.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        """Follow the log while it can be read."""
+        self._log = groups = GroupLog(self._source, self._asks, self._filter.passes, self._take, self._changed)
+        try:
+            await groups.open(self._view)
+            self._tell("")
+            while not groups.lost:
+                if groups.ready:
+                    self.kind = "log"
+                else:
+                    await groups.look_at_tails(self._view)
+                await asyncio.sleep(LOOK_S)
+        finally:
+            groups.close(self._view)
+            self._skipped += groups.skipped
+            self._log = None
+        if groups.lost == ErrorCode.TOPIC_AUTHORIZATION_FAILED.name:
+            raise MayNotRead(f"READ on the topic __consumer_offsets of {self._view.alias} is missing")
+        self._tell(f"__consumer_offsets of {self._view.alias} cannot be read: {groups.lost}")
+        await asyncio.sleep(RETRY_S)
+
+    def _take(self, key: OffsetKey, value: OffsetValue | None) -> None:
+        self.book.take(key, value)
+
+    async def _poll_for(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        while loop.time() < until:
+            began = loop.time()
+            try:
+                await self._poll()
+            except MirrordError as fault:
+                self._tell(str(fault))
+                await asyncio.sleep(RETRY_S)
+            else:
+                self.kind = "polling"
+                await asyncio.sleep(max(0.0, began + self._config.every_ms / 1000 - loop.time()))
+
+    async def _poll(self) -> None:
+        refresh_ms = self._config.refresh_ms
+        now = asyncio.get_running_loop().time()
+        if not self._list_at or (refresh_ms is not None and now - self._list_at >= refresh_ms / 1000):
+            listed = await self._admin.listed()
+            self._listed = {name for name, each in listed.items() if each.kind != "Share" and self._filter.passes(name)}
+            self._list_at = now
+        changed = {group for group in set(self.book.groups()) - self._listed if self.book.replace(group, {})}
+        for group, told in (await self._admin.offsets(self._listed)).items():
+            if told.error:
+                if told.error not in LATER:
+                    self._tell(f"what {group} has committed is not told: {ErrorCode.name_of(told.error)}")
+            elif self.book.replace(group, values_of(told)):
+                changed.add(group)
+        if changed:
+            self._changed(changed)
+
+    def _tell(self, line: str) -> None:
+        if line and line != self.note:
+            log.warning("groups_not_followed", cluster=self._view.alias, reason=line)
+        self.note = line
+
+
+def values_of(told: GroupOffsets) -> dict[TopicPartition, OffsetValue]:
+    """Return polled offsets in the form of read ones. The commit time is missing, because it is only in the log."""
+    return {
+        place: OffsetValue(each.offset, each.leader_epoch, each.metadata, 0) for place, each in told.offsets.items()
+    }

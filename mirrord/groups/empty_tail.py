@@ -1,0 +1,42 @@
+"""Whether a compacted partition ends without records: tombstones are removed, and offsets without a record remain.
+
+A response without records proves nothing if the request includes other partitions. They may have used up its bytes, and
+then the broker returns nothing for the rest. So the partition is the only one in the request, without a session. Then
+the broker returns at least one batch if there is any below the end (KIP-74).
+"""
+
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.protocol import fetch
+from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
+
+ONE_BATCH = 1
+"""The first batch is sent completely, whatever the limit is."""
+_LIMITS = fetch.FetchLimits(max_wait_ms=0, min_bytes=0, max_bytes=ONE_BATCH)
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+
+
+async def empty_until(view: ClusterView, partition: PartitionId, position: int) -> int:
+    """Return the offset below which there are no records from this position on; open transactions count as records.
+
+    Return -1 if there are records, or if the leader does not say. Raises EnvironmentFault, WireError.
+    """
+    leader = view.leader(partition)
+    if leader is None:
+        return -1
+    connection = await view.link(leader.node, "tail").get()
+    version = connection.version(FETCH)
+    topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
+    where = fetch.Position(position, leader.epoch, -1, ONE_BATCH)
+    step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
+    body = fetch.encode(version, _LIMITS, step)
+    response = await ask(connection, FETCH, body, version, lambda reader: fetch.decode(version, reader))
+    # A broker that throttles the connection responds without partitions, or without records (KIP-219).
+    if response.error or response.throttle_ms or len(response.partitions) != 1:
+        return -1
+    (fetched,) = response.partitions
+    if fetched.error or fetched.records_end > fetched.records_start or fetched.diverging_end >= 0:
+        return -1
+    if fetched.preferred_read_replica >= 0:  # another replica must be asked, as this one returns nothing (KIP-392)
+        return -1
+    return min(fetched.high_watermark, fetched.last_stable_offset)

@@ -1,0 +1,70 @@
+"""Requests the start and end of partitions often.
+
+At the target, the end shows how far a lane is copied between two of its marks. At the source, it shows how far a
+position may be set.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Literal
+
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.watched_topics import WatchedTopics
+from mirrord.ledger.state import LaneState
+from mirrord.model.names import LaneId
+
+ANSWER_S = 0.5
+"""Without an answer within this time, the caller continues without it."""
+
+
+class LaneEnds:
+    """Asks one cluster about the lanes' partitions on that side."""
+
+    def __init__(self, view: ClusterView, side: Literal["source", "target"], answer_s: float = ANSWER_S) -> None:
+        self._side = side
+        self._answer_s = answer_s
+        self._asks = Asks(view, read_committed=False)
+        self._watched = WatchedTopics(view)
+
+    async def ask(self, lanes: Iterable[LaneState]) -> dict[LaneId, int]:
+        """Return the high watermark of each lane's partition; partitions without a timely answer are omitted."""
+        return {lane: end for lane, (_, end) in (await self.bounds(lanes)).items()}
+
+    async def bounds(self, lanes: Iterable[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
+        """Return log start and high watermark of each lane's partition, with the same omissions."""
+        found: dict[LaneId, tuple[int, int]] = {}
+        waiting: set[asyncio.Future[None]] = set()
+        for lane in lanes:
+            partition = self._partition(lane)
+            self._watched.see(partition)
+            answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            waiting.add(answered)
+            self._asks.bounds(partition, -1, partial(_told, found, lane.key.id, answered))
+        if waiting:
+            await asyncio.wait(waiting, timeout=self._answer_s)
+        return dict(found)
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._asks.close()
+
+    def _partition(self, lane: LaneState) -> PartitionId:
+        if self._side == "source":
+            return PartitionId(lane.source_topic, lane.key.source_topic_id, lane.partition)
+        return PartitionId(lane.target_topic, lane.key.target_topic_id, lane.partition)
+
+
+def _told(
+    found: dict[LaneId, tuple[int, int]],
+    lane: LaneId,
+    answered: asyncio.Future[None],
+    error: int,
+    high_watermark: int,
+    log_start: int,
+) -> None:
+    if not error:
+        found[lane] = (log_start, high_watermark)
+    if not answered.done():
+        answered.set_result(None)

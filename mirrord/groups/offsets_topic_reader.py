@@ -1,0 +1,272 @@
+"""Follows `__consumer_offsets` of one cluster: every partition from its log start on, and then as it grows.
+
+A commit made in a transaction counts once the transaction is committed. Nothing of a partition is reported before
+everything that was there at first has been read: until then there may be a newer commit. The topic is compacted, so its
+end may be without records. This is checked when nothing has arrived for a while (`mirrord.groups.empty_tail`).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+
+import structlog
+
+from mirrord.groups.empty_tail import empty_until as empty_until_of
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.range_reader import aborted_of
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol import metadata
+from mirrord.kafka.protocol.api_versions import METADATA
+from mirrord.kafka.protocol.consumer_offsets import TOPIC, OffsetKey, OffsetValue, decode_key, decode_value
+from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
+from mirrord.kafka.protocol.legacy_messages import group as old_messages
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, Scanned, scan
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId
+from mirrord.replication.host.fetcher import Source
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.signals import Chunk, FetchFrom
+
+PARTITION_BYTES = 256 << 10
+"""Largest number of bytes that a fetch may bring of one partition, because they are decoded in one go."""
+AGAIN_S = 0.5
+TAIL_S = 2.0
+"""A partition that has brought nothing for this long, and whose end is not reached, may end without records."""
+
+log = structlog.get_logger()
+
+
+class MayNotRead(EnvironmentFault):
+    """Raised when the permission to READ `__consumer_offsets` is missing."""
+
+
+class NoSuchTopic(EnvironmentFault):
+    """Raised when no group has ever committed anything."""
+
+
+class GroupLog:
+    """Reports each commit of the selected groups."""
+
+    def __init__(
+        self,
+        source: Source,
+        asks: Asks,
+        passes: Callable[[str], bool],
+        take: Callable[[OffsetKey, OffsetValue | None], None],
+        changed: Callable[[set[str]], None],
+    ) -> None:
+        """`take` receives each record of a group that `passes`; `changed` gets groups whose newest commits are
+        known."""
+        self.skipped = 0
+        """Number of records that could not be read."""
+        self.lost = ""
+        """Why reading has stopped; empty while it continues."""
+        self._source = source
+        self._asks = asks
+        self._passes = passes
+        self._take = take
+        self._changed = changed
+        self._followed: list[_Partition] = []
+
+    @property
+    def ready(self) -> bool:
+        """Whether everything that was there at first has been read."""
+        return all(each.ready for each in self._followed)
+
+    async def look_at_tails(self, view: ClusterView) -> None:
+        """For each partition that brings nothing, check whether it ends without records."""
+        for each in self._followed:
+            await each.look_at_tail(view)
+
+    async def open(self, view: ClusterView) -> None:
+        """Begin to follow the topic. Raises MayNotRead, NoSuchTopic, and EnvironmentFault when no broker answers."""
+        connection = await view.any_broker()
+        version = connection.version(METADATA)
+        body = metadata.encode(version, [TOPIC])
+        told = await ask(connection, METADATA, body, version, lambda reader: metadata.decode(version, reader))
+        topic = next((each for each in told.topics if each.name == TOPIC), None)
+        if topic is None or topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise NoSuchTopic(f"{view.alias} has no {TOPIC} yet")
+        if topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise MayNotRead(f"READ on the topic {TOPIC} of {view.alias} is missing")
+        if topic.error:
+            raise EnvironmentFault(f"{TOPIC} of {view.alias}: {ErrorCode.name_of(topic.error)}")
+        view.watch(TOPIC, TopicId(topic.id))
+        self._followed = [
+            _Partition(self, PartitionId(TOPIC, TopicId(topic.id), each.partition)) for each in topic.partitions
+        ]
+        for each in self._followed:
+            each.start(self._source, self._asks)
+
+    def close(self, view: ClusterView) -> None:
+        """Stop reading."""
+        for each in self._followed:
+            each.stop(self._source)
+        if self._followed:
+            view.unwatch(self._followed[0].partition.topic_id)
+        self._followed = []
+
+    def records(self, records: list[Record], position: int) -> set[str]:
+        """Process these records; return the groups that they belong to."""
+        groups: set[str] = set()
+        for record in records:
+            if record.offset < position or record.key is None:
+                continue
+            try:
+                key = decode_key(record.key)
+                if isinstance(key, int) or not self._passes(key.group):
+                    continue
+                value = None if record.value is None else decode_value(record.value)
+            except WireError as error:
+                self.skip(str(error))
+                continue
+            self._take(key, value)
+            groups.add(key.group)
+        return groups
+
+    def changed(self, groups: set[str]) -> None:
+        """Report groups whose newest commits are known."""
+        if groups:
+            self._changed(groups)
+
+    def skip(self, reason: str) -> None:
+        """Count something that cannot be read."""
+        if not self.skipped:
+            log.warning("group_records_skipped", reason=reason)
+        self.skipped += 1
+
+
+class _Partition:
+    """One partition of the topic."""
+
+    def __init__(self, owner: GroupLog, partition: PartitionId) -> None:
+        self.partition = partition
+        self.ready = False
+        self._owner = owner
+        self._end = -1
+        """Where the partition ended at first."""
+        self._position = 0
+        self._behind = 0
+        """The offset after the last batch that was found in the newest chunk."""
+        self._empty_until = -1
+        """There are no records from the position up to this offset."""
+        self._moved_at = time.monotonic()
+        """When records arrived last, or the tail was last checked."""
+        self._waiting: set[str] = set()
+        """Groups with records that were read before the partition was ready."""
+        self._stopped = False
+        self._tap = Tap(partition, PARTITION_BYTES, self._deliver)
+
+    def start(self, source: Source, asks: Asks) -> None:
+        if not self._stopped:
+            asks.bounds(self.partition, -1, partial(self._bounds, source, asks))
+
+    def stop(self, source: Source) -> None:
+        self._stopped = True
+        source.stop(self._tap)
+
+    async def look_at_tail(self, view: ClusterView) -> None:
+        now = time.monotonic()
+        if self.ready or self._stopped or self._end < 0 or now - self._moved_at < TAIL_S:
+            return
+        self._moved_at, position = now, self._position
+        with suppress(EnvironmentFault, WireError):
+            empty_until = await empty_until_of(view, self.partition, position)
+            if self._position == position and empty_until > position:
+                self._empty_until = empty_until
+                self._find_ready(empty_until)
+
+    def _bounds(self, source: Source, asks: Asks, error: int, high_watermark: int, log_start: int) -> None:
+        if self._stopped:
+            return
+        if error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
+            self._owner.lost = self._owner.lost or ErrorCode.name_of(error)
+        elif error:
+            asks.view.refresh()
+            asyncio.get_running_loop().call_later(AGAIN_S, self.start, source, asks)
+        else:
+            self._source = source
+            self._position, self._end = log_start, high_watermark
+            self._find_ready(high_watermark)
+            self._want()
+
+    def _want(self, delay_s: float = 0.0) -> None:
+        if not self._stopped:
+            wish = FetchFrom(0, 0, self._position, -1, delay_s, refresh=delay_s > 0)
+            self._source.want(self._tap, wish)
+
+    def _deliver(self, chunk: Chunk) -> None:
+        if self._stopped:
+            return
+        if chunk.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            # The log was truncated; the remaining records are read again, and the newest commit counts.
+            self._position, self._empty_until = max(chunk.log_start, 0), -1
+            self._want(AGAIN_S)
+        elif chunk.error in {ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.UNKNOWN_TOPIC_ID}:
+            self._owner.lost = self._owner.lost or ErrorCode.name_of(chunk.error)
+        elif chunk.error:
+            self._want(AGAIN_S)
+        else:
+            try:
+                self._read(chunk)
+            except WireError as error:
+                self._owner.lost = self._owner.lost or str(error)
+                return
+            self._find_ready(chunk.last_stable)
+            self._want()
+
+    def _read(self, chunk: Chunk) -> None:
+        groups: set[str] = set()
+        for records in self._batches(chunk):
+            groups |= self._owner.records(records, self._position)
+        if self._behind > self._position:
+            self._position, self._moved_at = self._behind, time.monotonic()
+        if self.ready:
+            self._owner.changed(groups)
+        else:
+            self._waiting |= groups
+
+    def _batches(self, chunk: Chunk) -> Iterator[list[Record]]:
+        """Yield the records of each batch that counts."""
+        start = chunk.start
+        while start < chunk.end:
+            batches, start, is_old = _scan(chunk, start)
+            aborted = aborted_of(chunk.aborted, [batch[6] for batch in batches])
+            for number, (at, behind, _, last, _, attributes, _) in enumerate(batches):
+                self._behind = last + 1
+                if not attributes & CONTROL and number not in aborted:
+                    yield self._decode(chunk, at, behind)
+            if not is_old:
+                return
+            messages = old_messages(chunk.buffer, start, chunk.end)
+            if messages is None:
+                return
+            yield self._decode(chunk, messages.start, messages.end)
+            start, self._behind = messages.end, messages.last + 1
+
+    def _decode(self, chunk: Chunk, start: int, end: int) -> list[Record]:
+        try:
+            return decode(chunk.buffer, start, end)
+        except ValueError as error:
+            self._owner.skip(str(error))
+            return []
+
+    def _find_ready(self, last_stable: int) -> None:
+        if not self.ready and max(self._position, self._empty_until) >= min(self._end, last_stable):
+            self.ready = True
+            waiting, self._waiting = self._waiting, set()
+            self._owner.changed(waiting)
+
+
+def _scan(chunk: Chunk, start: int) -> tuple[list[Scanned], int, bool]:
+    """Return batches, the position after them, and whether messages of an old format follow there."""
+    try:
+        batches, behind = scan(chunk.buffer, start, chunk.end)
+    except OldMagic as old:
+        return scan(chunk.buffer, start, old.at)[0], old.at, True
+    return batches, behind, False

@@ -1,0 +1,260 @@
+"""The way back from target to source: where groups that consume at the target would resume at the source.
+
+This is a part of each round (`mirrord.groups.sync_rounds`) of a flow that also syncs groups back to its source, and it
+is all that `mirrord groups --reverse` does. Both sides are asked for their offsets right before any decision. A
+position is never set after the end of the source's log, and a position before the log start becomes the log start.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple, Protocol
+
+import msgspec
+import structlog
+
+from mirrord.groups.position_map import NOT_BACK, Atlas, Position
+from mirrord.groups.refusal_reasons import Refusal, kept, left_alone, refusal
+from mirrord.groups.rules.commit_plan import NO_EPOCH, Hold, Mapped, Write
+from mirrord.groups.rules.reverse_plan import Asked, Pairs, plan_back, unexplained_line
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.ledger.state import LaneState
+from mirrord.model.errors import MirrordError
+from mirrord.model.group_status import GroupState, GroupStatus
+from mirrord.model.names import LaneId
+
+log = structlog.get_logger()
+
+
+class Side(Protocol):
+    """The requests that are sent to one cluster (`mirrord.kafka.client.group_admin.GroupAdmin`)."""
+
+    async def listed(self) -> Mapping[str, ListedGroup]:
+        """Return all groups."""
+        ...
+
+    async def offsets(self, wanted: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """Return the committed offsets of these groups."""
+        ...
+
+    async def commit(
+        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    ) -> Mapping[str, Mapping[TopicPartition, int]]:
+        """Commit for these groups; return the error of each partition."""
+        ...
+
+
+class Bounds(Protocol):
+    """Provides the start and end of source partitions (`mirrord.groups.lane_bounds`)."""
+
+    async def bounds(self, lanes: Collection[LaneState]) -> Mapping[LaneId, tuple[int, int]]:
+        """Return log start and high watermark of each lane's partition, unless they are unknown."""
+        ...
+
+
+class BackWrite(NamedTuple):
+    """A commit to be made at the source."""
+
+    group: str
+    place: TopicPartition
+    lane: LaneState
+    newest: CommittedOffset
+    """The committed offset at the target."""
+    write: Write
+    mapped: Mapped
+
+
+class GroupBack:
+    """Syncs the groups of one flow back to the source."""
+
+    def __init__(self, source: Side, bounds: Bounds, pairs: Pairs, asked: Asked) -> None:
+        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        """Statuses by group and source partition, as of the last round that the group was part of."""
+        self.waiting: set[str] = set()
+        """Groups whose positions wait for the map."""
+        self.untold: set[str] = set()
+        """Groups for which the source did not return the ends of their partitions."""
+        self._source = source
+        self._bounds = bounds
+        self._pairs = pairs
+        self._asked = asked
+        self._members: dict[str, ListedGroup] = {}
+        self._writes: list[BackWrite] = []
+        self._due: set[str] = set()
+        """Groups that must be examined again, because the source did not answer."""
+
+    @property
+    def has_writes(self) -> bool:
+        """Whether there are commits to make."""
+        return bool(self._writes)
+
+    def sorted_statuses(self) -> list[GroupStatus]:
+        """Return the statuses, sorted by group, topic and partition."""
+        return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
+
+    def take_due(self) -> set[str]:
+        """Return the groups that must be examined again, and clear that set."""
+        due, self._due = self._due, set()
+        return due
+
+    async def look(self) -> set[str]:
+        """Find out which groups have members at the source; return the groups for which that changed.
+
+        Raises EnvironmentFault, WireError.
+        """
+        before = self._members
+        listed = await self._source.listed()
+        self._members = kept(listed)
+        return {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
+
+    async def offsets(self, groups: Collection[str]) -> Mapping[str, GroupOffsets]:
+        """Return the offsets that the source has now. Raises EnvironmentFault."""
+        return await self._source.offsets(groups)
+
+    def begin(self) -> None:
+        """Begin a round."""
+        self._writes = []
+
+    def decide(
+        self, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas, moves: Collection[TopicPartition]
+    ) -> None:
+        """Decide what must be committed for one group.
+
+        `there` holds the target's offsets, `here` those of the source. If the source `moves` the target forward for a
+        partition, nothing is synced back for it.
+        """
+        self.waiting.discard(group)
+        self.untold.discard(group)
+        statuses = self.statuses[group] = {}
+        for copy, newest in there.offsets.items():
+            place = atlas.copies.get(copy)
+            lane = atlas.lane(place) if place is not None else None
+            if place is None or lane is None:
+                continue
+            present = here.offsets.get(place)
+            mapped = atlas.back(place, newest.offset)
+            if here.error:
+                step = Hold("refused", f"what the source has is not told: {refusal(here.error, 'source').name}")
+            elif place in moves:
+                step = Hold("ahead", "the source has moved, and the target is to follow")
+            else:
+                step = self._step(group, place, newest, mapped, present, atlas)
+            if isinstance(step, Write):
+                self._writes.append(BackWrite(group, place, lane, newest, step, mapped))
+                statuses[place] = _status(group, place, lane, newest, mapped, present, Hold("behind", step.why))
+                continue
+            statuses[place] = _status(group, place, lane, newest, mapped, present, step)
+            if step.state in {"in step", "waits"} and present is not None:
+                # In the state "waits", the source has the target's position up to where the map reaches.
+                self._pairs.met(group, place, present.offset, newest.offset, back=step.state == "waits")
+            if step.state == "unsure" and present is not None:
+                self._pairs.unsure(group, place, present.offset, newest.offset)
+            if mapped.missing or step.why == NOT_BACK:
+                self.waiting.add(group)
+
+    def _step(
+        self,
+        group: str,
+        place: TopicPartition,
+        newest: CommittedOffset,
+        mapped: Mapped,
+        present: CommittedOffset | None,
+        atlas: Atlas,
+    ) -> Write | Hold:
+        def forth() -> Mapped:
+            return atlas.mapped(place, Position(present.offset)) if present is not None else Mapped(None)
+
+        is_own = newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, target=newest.offset)
+        step = plan_back(newest, mapped, present, forth, self._pairs.of(group, place), self._asked, is_own=is_own)
+        if isinstance(step, Write) and group in self._members:
+            return Hold(*left_alone(self._members[group], "source"))
+        return step
+
+    async def weigh(self) -> None:
+        """Check the planned commits against the start and end of the source's logs."""
+        if not self._writes:
+            return
+        lanes = {each.lane.key.id: each.lane for each in self._writes}
+        bounds = await self._bounds.bounds(lanes.values())
+        kept: list[BackWrite] = []
+        for each in self._writes:
+            start, end = bounds.get(each.lane.key.id, (0, -1))
+            wanted = each.write.commit.offset
+            if wanted <= end:
+                commit = msgspec.structs.replace(each.write.commit, offset=max(wanted, start))
+                kept.append(each._replace(write=each.write._replace(commit=commit)))
+                continue
+            why = "the source does not tell where its partition ends"
+            if end >= 0:
+                why = f"the source ends at {end}, in front of it"
+            else:
+                self.untold.add(each.group)
+            self._replace(each, state="unknown", why=why)
+        self._writes = kept
+
+    async def commit(self, settled: Callable[[str, TopicPartition, int], None]) -> None:
+        """Make the commits; `settled` receives the offsets that the source has then. Raises EnvironmentFault."""
+        writes, self._writes = self._writes, []
+        if not writes:
+            return
+        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for each in writes:
+            commits.setdefault(each.group, {})[each.place] = each.write.commit
+        try:
+            answers = await self._source.commit(commits)
+        except MirrordError:
+            self._due |= commits.keys()
+            raise
+        for each in writes:
+            self._answered(each, answers[each.group][each.place], settled)
+
+    def _answered(self, each: BackWrite, error: int, settled: Callable[[str, TopicPartition, int], None]) -> None:
+        told = refusal(error, "source")
+        offset = each.write.commit.offset
+        if told.is_later:
+            self._due.add(each.group)
+        elif error:
+            self._refused(each, told)
+        else:
+            self._pairs.met(each.group, each.place, offset, each.newest.offset, back=True)
+            settled(each.group, each.place, offset)
+            if each.write.why == "the target went back":
+                log.info("group_went_back_at_source", group=each.group, topic=each.place[0], partition=each.place[1])
+            if each.write.waits:
+                self.waiting.add(each.group)
+                self._replace(each, state="waits", why=unexplained_line(each.mapped), source_offset=offset)
+            else:
+                self._replace(each, state="in step", why=each.mapped.why, source_offset=offset)
+
+    def _refused(self, each: BackWrite, told: Refusal) -> None:
+        if told.has_members:
+            self._members.setdefault(each.group, ListedGroup(each.group, "", "active"))
+        else:
+            log.warning("group_not_committed", group=each.group, topic=each.place[0], reason=told.name, at="source")
+        self._replace(each, state=told.state, why=told.why)
+
+    def _replace(self, each: BackWrite, *, state: GroupState, why: str, source_offset: int | None = None) -> None:
+        statuses = self.statuses[each.group]
+        known = statuses[each.place]
+        told = known.source_offset if source_offset is None else source_offset
+        statuses[each.place] = msgspec.structs.replace(known, state=state, why=why, source_offset=told)
+
+
+def _status(
+    group: str,
+    place: TopicPartition,
+    lane: LaneState,
+    newest: CommittedOffset,
+    mapped: Mapped,
+    present: CommittedOffset | None,
+    hold: Hold,
+) -> GroupStatus:
+    return GroupStatus(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        target_topic=lane.target_topic,
+        source_offset=present.offset if present is not None else None,
+        target_offset=newest.offset,
+        translated=mapped.offset,
+        state=hold.state,
+        why=hold.why or mapped.why,
+    )

@@ -1,0 +1,1 @@
+"""Pure decisions about the positions of consumer groups."""

@@ -1,0 +1,349 @@
+"""Rounds of one flow's groups: positions that are due are translated, compared with the target, and committed there.
+
+The target's offsets are read right before each commit, and the broker refuses commits for a group with members. So
+commits of other clients are overwritten at most within a window of a few milliseconds. If the source also follows the
+target, it is read in the same way, and `mirrord.groups.reverse_sync` syncs back what moved only at the target.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.config.flow_features import GroupsMode
+from mirrord.groups.position_map import NOT_COPIED, NOT_YET, Atlas, Position
+from mirrord.groups.refusal_reasons import kept, left_alone, refusal
+from mirrord.groups.reverse_sync import GroupBack, Side
+from mirrord.groups.rules.commit_plan import NO_EPOCH, Course, GroupBook, Hold, Mapped, Past, Write, plan, waiting_line
+from mirrord.groups.rules.reverse_plan import Pairs
+from mirrord.kafka.client.group_admin import LATER
+from mirrord.kafka.protocol.consumer_offsets import OffsetValue
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.group_status import GroupStatus, Translated
+
+log = structlog.get_logger()
+
+
+class _Planned(NamedTuple):
+    """A write to be carried out."""
+
+    place: TopicPartition
+    """The partition at the source."""
+    value: OffsetValue
+    write: Write
+    mapped: Mapped
+
+
+class GroupRounds:
+    """The groups of one flow. Another component keeps `book` up to date and calls `want`."""
+
+    def __init__(
+        self,
+        book: GroupBook,
+        target: Side,
+        mode: GroupsMode,
+        chart: Callable[[Mapping[TopicPartition, int]], Awaitable[Atlas]],
+        may_write: Callable[[], bool],
+        pairs: Pairs | None = None,
+        back: GroupBack | None = None,
+    ) -> None:
+        """`chart` returns the maps as they are at that moment.
+
+        It receives the furthest position of each source partition that will be translated. With `back`, the source also
+        follows the target; both share the `pairs`.
+        """
+        self.statuses: dict[str, dict[TopicPartition, GroupStatus]] = {}
+        """Statuses by group and source partition, as of the last round that the group was part of."""
+        self._translated: dict[tuple[str, TopicPartition], Translated] = {}
+        """The newest translation of each group and partition, until `take_translated` returns it."""
+        self._book = book
+        self._target = target
+        self._mode: GroupsMode = mode
+        self._chart = chart
+        self._may_write = may_write
+        self._pairs = pairs or Pairs()
+        self._back = back
+        self._due: set[str] = set()
+        self._waiting: set[str] = set()
+        self._members: dict[str, ListedGroup] = {}
+        """Groups with members at the target."""
+
+    @property
+    def due(self) -> bool:
+        """Whether any group is due."""
+        return bool(self._due)
+
+    def sorted_statuses(self) -> list[GroupStatus]:
+        """Return the statuses, sorted by group, topic and partition."""
+        return [each for group in sorted(self.statuses) for _, each in sorted(self.statuses[group].items())]
+
+    def states(self) -> dict[str, int]:
+        """Return the number of positions in each state; empty if nothing is ever committed."""
+        if self._mode == "off":
+            return {}
+        return Counter(each.state for places in self.statuses.values() for each in places.values())
+
+    def want(self, groups: Iterable[str]) -> None:
+        """Examine these groups in the next round."""
+        self._due.update(groups)
+
+    def want_all(self) -> None:
+        """Examine all groups in the next round."""
+        self._due.update(self._book.groups())
+        if self._back is not None:
+            self._due.update(self._back.statuses)
+
+    def forget_expired(self) -> None:
+        """Forget groups that the source has forgotten, except for the last ones."""
+        for group in self._book.forget_expired():
+            self.statuses.pop(group, None)
+            self._due.discard(group)
+            self._waiting.discard(group)
+
+    def want_waiting(self) -> None:
+        """Examine the groups that wait for data, because some data was copied."""
+        self._due |= self._waiting
+        if self._back is not None:
+            self._due |= self._back.waiting
+
+    async def look(self) -> None:
+        """Find out which groups have members at the target. Raises EnvironmentFault, WireError."""
+        listed = await self._target.listed()
+        before = self._members
+        self._members = kept(listed)
+        self._due |= {group for group in before.keys() ^ self._members.keys() if group in self.statuses}
+        if self._back is not None:
+            self._due |= self._back.untold | await self._back.look()
+
+    async def round(self) -> None:
+        """Process all groups that are due, once.
+
+        Raises EnvironmentFault, WireError; the groups are still due in that case.
+        """
+        groups, self._due = self._due, set()
+        try:
+            atlas, planned = await self._plan(groups)
+            if (planned or (self._back is not None and self._back.has_writes)) and not self._may_write():
+                raise EnvironmentFault("the lease does not allow to commit now")
+            if planned:
+                await self._commit(planned, atlas)
+            if self._back is not None:
+                await self._back.commit(self._book.settled)
+                self._due |= self._back.take_due()
+        except MirrordError:
+            self._due |= groups
+            raise
+
+    async def survey(self) -> None:
+        """Process all groups that are due, without a commit. Raises EnvironmentFault, WireError."""
+        groups, self._due = self._due, set()
+        await self._plan(groups)
+
+    async def _plan(self, groups: Collection[str]) -> tuple[Atlas, dict[str, list[_Planned]]]:
+        furthest: dict[TopicPartition, int] = {}
+        for group in groups:
+            for place, course in self._book.courses(group):
+                if course.newest is not None:
+                    furthest[place] = max(furthest.get(place, 0), course.newest.offset)
+        atlas = await self._chart(furthest)
+        if self._back is None:
+            told = await self._target.offsets(groups)
+            planned = {group: self._decide(group, told[group], atlas) for group in groups}
+        else:
+            self._back.begin()
+            told, here = await asyncio.gather(self._target.offsets(groups), self._back.offsets(groups))
+            planned = {group: self._both(self._back, group, told[group], here[group], atlas) for group in groups}
+            await self._back.weigh()
+        return atlas, {group: writes for group, writes in planned.items() if writes}
+
+    def _both(
+        self, back: GroupBack, group: str, there: GroupOffsets, here: GroupOffsets, atlas: Atlas
+    ) -> list[_Planned]:
+        if here.error in LATER or there.error in LATER:
+            self._due.add(group)
+            return []
+        writes = self._decide(group, there, atlas, None if here.error else here.offsets)
+        if not there.error:
+            back.decide(group, there, here, atlas, {each.place for each in writes})
+        return writes
+
+    def _decide(
+        self,
+        group: str,
+        told: GroupOffsets,
+        atlas: Atlas,
+        asked: Mapping[TopicPartition, CommittedOffset] | None = None,
+    ) -> list[_Planned]:
+        """Return the commits to make and update the statuses.
+
+        `asked` holds the source's latest answer, if it was asked.
+        """
+        self._waiting.discard(group)
+        if told.error in LATER:
+            self._due.add(group)
+            return []
+        writes: list[_Planned] = []
+        statuses = self.statuses[group] = {}
+        for place, told_course in self._book.courses(group):
+            course = told_course if asked is None else _as_asked(told_course, asked.get(place))
+            lane = atlas.lane(place)
+            if lane is None:
+                if course.newest is not None:
+                    statuses[place] = _status(group, place, "", course, None, None, Hold("not copied", NOT_COPIED))
+                continue
+            mapped = _mapped(atlas, place, course)
+            self._tell(group, place, lane.target_topic, course, mapped)
+            present = told.offsets.get((lane.target_topic, place[1]))
+            if told.error:
+                hold = Hold("refused", f"what the target has is not told: {refusal(told.error, 'target').name}")
+                statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
+                continue
+            step = self._step(group, place, course, mapped, present, atlas)
+            if isinstance(step, Write) and course.newest is not None:
+                writes.append(_Planned(place, course.newest, step, mapped))
+                hold = Hold("behind", step.why)
+            else:
+                assert isinstance(step, Hold)  # noqa: S101 -- without a newest commit nothing is written
+                hold = step
+            statuses[place] = _status(group, place, lane.target_topic, course, mapped, present, hold)
+            if hold.state == "unsure" and course.newest is not None and present is not None:
+                self._pairs.unsure(group, place, course.newest.offset, present.offset)
+            if hold.state in {"in step", "waits"} and course.newest is not None and present is not None:
+                self._met(group, place, course.newest.offset, present.offset, settled=hold.state == "in step")
+            if mapped.missing or mapped.provisional or hold.why in NOT_YET:
+                self._waiting.add(group)
+        return writes
+
+    def _step(
+        self,
+        group: str,
+        place: TopicPartition,
+        course: Course,
+        mapped: Mapped,
+        present: CommittedOffset | None,
+        atlas: Atlas,
+    ) -> Write | Hold:
+        past = Past(
+            lambda: atlas.mapped(place, Position(course.peak)),
+            self._pairs.of(group, place),
+            lambda: atlas.back(place, present.offset) if present is not None else Mapped(None),
+            two_way=self._back is not None,
+            is_own=self._is_own(group, place, course.newest),
+        )
+        step = plan(course, mapped, present, past, self._mode)
+        if isinstance(step, Write) and self._mode == "off":
+            return Hold("behind", 'groups.mode is "off": nothing is committed')
+        if isinstance(step, Write) and group in self._members:
+            return Hold(*left_alone(self._members[group], "target"))
+        return step
+
+    def _is_own(self, group: str, place: TopicPartition, newest: OffsetValue | None) -> bool:
+        if newest is None:
+            return False
+        return newest.leader_epoch != NO_EPOCH or self._pairs.has_moved(group, place, source=newest.offset)
+
+    def _met(self, group: str, place: TopicPartition, source: int, target: int, *, settled: bool) -> None:
+        if settled:
+            self._book.settled(group, place, source)
+        if self._back is not None:
+            self._pairs.met(group, place, source, target)
+        elif settled:
+            self._pairs.forget(group, place)
+
+    def _tell(self, group: str, place: TopicPartition, target: str, course: Course, mapped: Mapped) -> None:
+        if course.newest is None or mapped.offset is None:
+            return
+        topic, partition = place
+        positions = (course.newest.offset, mapped.offset)
+        self._translated[group, place] = Translated(group, topic, target, partition, *positions, course.newest.metadata)
+
+    def take_translated(self) -> list[Translated]:
+        """Return the translations since the last call."""
+        taken, self._translated = self._translated, {}
+        return list(taken.values())
+
+    async def _commit(self, planned: Mapping[str, list[_Planned]], atlas: Atlas) -> None:
+        commits: dict[str, dict[TopicPartition, CommittedOffset]] = {}
+        for group, writes in planned.items():
+            for each in writes:
+                lane = atlas.lane(each.place)
+                if lane is not None:
+                    commits.setdefault(group, {})[lane.target_topic, each.place[1]] = each.write.commit
+        answers = await self._target.commit(commits)
+        for group, writes in planned.items():
+            for each in writes:
+                status = self.statuses[group][each.place]
+                error = answers[group][status.target_topic, each.place[1]]
+                self.statuses[group][each.place] = self._answered(group, each, status, error)
+
+    def _answered(self, group: str, planned: _Planned, status: GroupStatus, error: int) -> GroupStatus:
+        replace = msgspec.structs.replace
+        if error:
+            told = refusal(error, "target")
+            if told.is_later:
+                self._due.add(group)
+                return status
+            if told.has_members:
+                self._members.setdefault(group, ListedGroup(group, "", "active"))
+            else:
+                log.warning("group_not_committed", group=group, topic=status.target_topic, reason=told.name)
+            return replace(status, state=told.state, why=told.why)
+        offset = planned.write.commit.offset
+        if planned.write.why == "the source went back":
+            log.info("group_went_back", group=group, topic=status.target_topic, partition=planned.place[1], to=offset)
+        if planned.write.waits or planned.mapped.provisional:
+            self._waiting.add(group)
+        # A commit that arrived in the meantime is due already, and is compared with this one.
+        is_newest = any(
+            place == planned.place and course.newest is not None and course.newest.offset == planned.value.offset
+            for place, course in self._book.courses(group)
+        )
+        settled = is_newest and not planned.write.waits
+        self._met(group, planned.place, planned.value.offset, offset, settled=settled)
+        if planned.write.waits:
+            return replace(status, state="waits", target_offset=offset, why=waiting_line(planned.mapped))
+        return replace(status, state="in step", target_offset=offset, why=planned.mapped.why)
+
+
+def _as_asked(course: Course, told: CommittedOffset | None) -> Course:
+    """Return the course with the source's latest answer as its newest commit, which the book may not know yet."""
+    if told is None:
+        return Course(None, course.peak)
+    known = course.newest
+    if known is not None and (known.offset, known.metadata) == (told.offset, told.metadata):
+        return course
+    return Course(OffsetValue(told.offset, told.leader_epoch, told.metadata, 0), max(course.peak, told.offset))
+
+
+def _mapped(atlas: Atlas, place: TopicPartition, course: Course) -> Mapped:
+    newest = course.newest
+    return Mapped(None) if newest is None else atlas.mapped(place, Position(newest.offset, newest.topic_id))
+
+
+def _status(
+    group: str,
+    place: TopicPartition,
+    target: str,
+    course: Course,
+    mapped: Mapped | None,
+    present: CommittedOffset | None,
+    hold: Hold,
+) -> GroupStatus:
+    newest = course.newest
+    why = hold.why or (mapped.why if mapped is not None else "")
+    return GroupStatus(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        target_topic=target,
+        source_offset=newest.offset if newest is not None else None,
+        committed_ms=newest.commit_ms or None if newest is not None else None,
+        target_offset=present.offset if present is not None else None,
+        translated=mapped.offset if mapped is not None else None,
+        state=hold.state,
+        why=why,
+    )

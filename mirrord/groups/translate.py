@@ -1,0 +1,189 @@
+"""Offsets of one cluster as offsets of the other, for people and programs, by a flow's ledger.
+
+Only a question by time asks a cluster: the one that the time is about.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.config.toml_reader import nearest
+from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.offset_map import Copied, Kind, LaneMap, Translation
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import Alias, LaneId, TopicPartition
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """Where does a reader go on? Exactly one of `offset` and `time_ms` is given."""
+
+    flow: str
+    topic: str
+    """As it is named on the side that is asked about: the source, or with `reverse` the target."""
+    partition: int
+    offset: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] | None = None
+    """What the reader would read next."""
+    time_ms: Annotated[int, msgspec.Meta(ge=0, le=(1 << 53) - 1)] | None = None
+    """Instead: the first record of this time or a later one, in ms since 1970."""
+    reverse: bool = False
+    """From the target back to the source."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A partition on one side."""
+
+    cluster: Alias
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} of {self.cluster}"
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a reader goes on; the fields behind `there` are those of `mirrord.ledger.offset_map.Translation`."""
+
+    flow: str
+    here: Place
+    there: Place
+    kind: Kind
+    asked: int
+    """The offset that was asked for, or was found for the time."""
+    offset: int | None
+    record: int | None
+    reason: str = ""
+    ahead: int = 0
+    time_ms: int | None = None
+    """Of the record that was found for the time; None also when all records are older."""
+    line: str = ""
+    """The same for people."""
+
+
+class Chart(NamedTuple):
+    """A ledger, and how far each lane is copied for sure."""
+
+    state: FlowState
+    marks: dict[LaneId, Progress]
+
+
+async def chart(store: LedgerStore) -> Chart:
+    """What an open store tells now. Raises LedgerUnavailable.
+
+    The marks come first: what lies below them is explained by what the ledger held by then.
+    """
+    marks = dict(store.state.progress)
+    await store.read_to_end()
+    return Chart(store.state, marks)
+
+
+async def answer(config: Config, known: Chart, question: Question) -> Answer:
+    """The answer by what is known of the question's flow. Raises ConfigError, EnvironmentFault (by time only)."""
+    flow = config.flow(question.flow)
+    lane = _lane(known.state, question)
+    source = Place(flow.source, lane.source_topic, lane.partition)
+    target = Place(flow.target, lane.target_topic, lane.partition)
+    here, there = (target, source) if question.reverse else (source, target)
+    offset, time_ms = await _offset(config, flow, here, question)
+    mark = known.marks.get(lane.key.id)
+    lane_map = LaneMap(lane, Copied.by(mark) if mark is not None else None)
+    told = lane_map.to_source(offset) if question.reverse else lane_map.to_target(offset)
+    return Answer(
+        flow=flow.name,
+        here=here,
+        there=there,
+        kind=told.kind,
+        asked=told.asked,
+        offset=told.offset,
+        record=told.record,
+        reason=told.reason,
+        ahead=told.ahead,
+        time_ms=time_ms,
+        line=words(told, there),
+    )
+
+
+def words(told: Translation, there: Place) -> str:
+    """A translation as a sentence."""
+    goes_on = f"go on at offset {told.offset} of {there}"
+    match told.kind:
+        case "exact":
+            return f"{goes_on}: there stands the very record"
+        case "reordered":
+            return (
+                f"{goes_on}: the very record stands at offset {told.record}, and in front of it some that come behind "
+                "it on the side that was asked about"
+            )
+        case "not_copied":
+            return f"{goes_on}: {_NOT_COPIED.get(told.reason, _verdict(told.reason))}"
+        case "before_map" if told.offset is None:
+            return "not known: MirrorMaker 2 copied what lies there, and nobody wrote down to which offset"
+        case "before_map" if told.reason == "forgotten":
+            return f"{goes_on}: both logs began behind the offset when the map was pruned; the map begins there"
+        case "before_map":
+            return f"{goes_on}: the copy begins there"
+        case "at_end":
+            behind = f", and {told.ahead} source offsets are not looked at yet in front of it" if told.ahead else ""
+            return f"{goes_on}: nothing behind the offset is copied yet{behind}"
+        case "unknown":
+            return f"not known: {told.reason}"
+
+
+_NOT_COPIED = {
+    "pending": "the record will be copied, behind what stands there already",
+    "foreign": "mirrord did not write what stands at the offset",
+    "truncated": "the source has lost the record and uses its offset again",
+}
+
+
+def _verdict(reason: str) -> str:
+    return f"no record stands at the offset that was copied{f' ({reason})' if reason else ''}, this is the next one"
+
+
+def _lane(state: FlowState, question: Question) -> LaneState:
+    """The newest lane of the partition: a topic that was made anew has other ones."""
+
+    def name(lane: LaneState, *, reverse: bool) -> str:
+        return lane.target_topic if reverse else lane.source_topic
+
+    lanes = sorted(state.lanes.values(), key=lambda lane: lane.age)
+    of_topic = [lane for lane in lanes if name(lane, reverse=question.reverse) == question.topic]
+    for lane in reversed(of_topic):
+        if lane.partition == question.partition:
+            return lane
+    if of_topic:
+        partitions = ", ".join(map(str, sorted({lane.partition for lane in of_topic})))
+        raise ConfigError(f"partition {question.partition} of {question.topic} is not copied; these are: {partitions}")
+    if any(name(lane, reverse=not question.reverse) == question.topic for lane in lanes):
+        side, other = ("source", "without") if question.reverse else ("target", "with")
+        raise ConfigError(f"{question.topic} is a topic of the {side}: ask {other} --reverse")
+    like = nearest(question.topic, [name(lane, reverse=question.reverse) for lane in lanes])
+    hint = f'; did you mean "{like}"?' if like else ""
+    raise ConfigError(f'the ledger of {question.flow} knows no topic "{question.topic}"{hint}')
+
+
+async def _offset(config: Config, flow: FlowConfig, here: Place, question: Question) -> tuple[int, int | None]:
+    """The offset that is asked for, and the time of its record when it was asked for by time."""
+    if question.offset is not None:
+        return question.offset, None
+    if question.time_ms is None:
+        raise ConfigError("an offset or a time is needed")
+    cluster = config.clusters[flow.target if question.reverse else flow.source]
+    partition = TopicPartition(here.topic, here.partition)
+    found = await offsets_at(cluster, [partition], question.time_ms)
+    if partition not in found:
+        raise ConfigError(f"there is no {here} any more, so it cannot be asked for a time")
+    first = found[partition]
+    if first is not None:
+        return first
+    ends = await log_offsets(cluster, [partition], "end")
+    return ends.get(partition, 0), None
+
+
+def time_words(time_ms: int) -> str:
+    """A time as people read it."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

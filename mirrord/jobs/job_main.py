@@ -1,0 +1,115 @@
+"""`python -m mirrord.jobs.job_main PARENT`: one audit or compaction beside a daemon, by the order on stdin.
+
+It ends with its parent, leaves the cores to who copies (`nice`), and answers on stdout with one report. Its logs go
+where the daemon's go.
+"""
+
+import os
+import signal
+import sys
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from mirrord.audit.result_files import Results, write_whole
+from mirrord.audit.rules.html_report import page
+from mirrord.config.schema import Config
+from mirrord.jobs.audit_run import Audit, AuditOrder
+from mirrord.jobs.compact_run import compact_flows, moved_line
+from mirrord.ledger.compaction_plan import PART_RUNS
+from mirrord.ledger.store.compaction import Wanted
+from mirrord.ledger.store.job_lease import JobLease
+from mirrord.model.errors import MirrordError
+from mirrord.model.jobs import Outcome
+from mirrord.runtime import logs
+from mirrord.runtime.clock import SystemClock
+from mirrord.runtime.leash import tie_to
+from mirrord.supervision.jobs.job_process import JobOrder, JobReport
+
+NICE = 10
+MOST_LINES = 100
+"""One for each difference; `mirrord audit` tells all."""
+
+log = structlog.get_logger()
+
+
+def main() -> int:
+    """Does what it is told; the exit code says nothing that the report does not."""
+    tie_to(int(sys.argv[1]))
+    os.nice(NICE)
+    # Spark's Java has the same stdout: it must neither write into the report nor keep it open.
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    report = _work(msgspec.msgpack.decode(sys.stdin.buffer.read(), type=JobOrder))
+    os.write(answer, msgspec.msgpack.encode(report))
+    return 0
+
+
+def _work(order: JobOrder) -> JobReport:
+    config, (flow,) = order.config, order.config.flows
+    try:
+        logs.set_up(config.logs.directory, f"{config.instance}-{order.job}-{flow.name}", on_stderr=False)
+        with JobLease(config, order.job) as lease:
+            _end_on_signal(lease)
+            outcome, line = (_audit if order.job == "audit" else _compact)(config, flow.name, lease)
+            lease.tell(flow.name, outcome, line)
+    except MirrordError as error:
+        log.error("job_failed", flow=flow.name, job=order.job, reason=str(error))
+        return JobReport("failed", str(error).splitlines()[0])
+    except Exception as error:
+        log.error("job_failed", flow=flow.name, job=order.job, exc_info=error)
+        return JobReport("failed", f"internal error: {error!r}")
+    return JobReport(outcome, line)
+
+
+def _end_on_signal(lease: JobLease) -> None:
+    def end(number: int, _: object) -> None:
+        lease.tell_all("stopped", "it was told to end")
+        lease.end()
+        os._exit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def _audit(config: Config, flow: str, lease: JobLease) -> tuple[Outcome, str]:
+    wanted = config.audit
+    audit = Audit(
+        config,
+        AuditOrder(
+            level=wanted.level,
+            topics=wanted.topics,
+            since_ms=None if wanted.since_ms is None else SystemClock().wall_ms() - wanted.since_ms,
+            again=wanted.again,
+            sample=wanted.sample,
+            spark=wanted.spark,
+            rate_bytes_per_s=wanted.rate_bytes_per_s,
+        ),
+    )
+    results = Results(Path(wanted.out) / flow) if wanted.out else None
+    audit.run(results, {}, lambda progress: lease.progress(progress.ranges, progress.every))
+    if wanted.out:
+        write_whole(Path(wanted.out) / f"{flow}.html", page(audit.report(results)))
+    for line in audit.tell():
+        log.warning("proof_not_kept", flow=flow, reason=line)
+    for each in islice(audit.differences(), MOST_LINES):
+        found = each.difference
+        where = f"{each.topic}-{each.partition}"
+        log.error(
+            "audit_difference", flow=flow, partition=where, kind=found.kind, records=found.length,
+            source=found.source, target=found.target,
+        )  # fmt: skip
+    return audit.outcome(flow)
+
+
+def _compact(config: Config, _: str, lease: JobLease) -> tuple[Outcome, str]:
+    wanted = Wanted(topics=config.compact.topics, least=config.compact.least or PART_RUNS)
+    folder = Path(config.compact.path or "")
+    settings = config.compact.spark
+    done = compact_flows(config, folder, wanted, settings, lambda _, moved, every: lease.progress(moved, every))
+    return "done", moved_line(done)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

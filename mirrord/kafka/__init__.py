@@ -1,0 +1,1 @@
+"""Kafka without mirrord's subjects: the protocol's bytes, and clients for brokers."""

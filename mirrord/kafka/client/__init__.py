@@ -1,0 +1,1 @@
+"""Connections to brokers, cluster metadata, admin requests and readers."""

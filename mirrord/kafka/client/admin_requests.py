@@ -1,0 +1,98 @@
+"""Rare requests to one cluster, over a connection that lives from one to the next."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.protocol.api_versions import Api
+from mirrord.kafka.protocol.errors import UnsupportedBroker, WireError
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.model.errors import EnvironmentFault
+
+Answer = TypeVar("Answer")
+
+
+class NotOffered(Unreachable):
+    """The broker is there and does not know this request."""
+
+
+class Asker:
+    """Asks whichever broker of a cluster answers."""
+
+    def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
+        self.brokers: tuple[tuple[str, int], ...] = ()
+        """As the cluster told last: it may live on when the configured addresses do not."""
+        self._config = config
+        self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
+        self._pool = BufferPool(limit_bytes=0)
+        self._connection: Connection | None = None
+        self._asking = asyncio.Lock()
+
+    async def ask(
+        self,
+        api: Api,
+        encode: Callable[[int], bytes],
+        decode: Callable[[int, Reader], Answer],
+        at: tuple[str, int] | None = None,
+    ) -> Answer:
+        """The answer to a request that may be repeated; requests go one at a time. `at` names the one broker to ask.
+
+        Both functions are given the version. Raises Unreachable, AuthenticationFailed, TlsFailed, NotOffered or another
+        EnvironmentFault when there is no answer.
+        """
+        async with self._asking:
+            return await self._ask(api, encode, decode, at)
+
+    async def _ask(
+        self,
+        api: Api,
+        encode: Callable[[int], bytes],
+        decode: Callable[[int, Reader], Answer],
+        at: tuple[str, int] | None,
+    ) -> Answer:
+        present = self._connection
+        if present is not None and at not in (None, (present.host, present.port)):
+            self.close()
+            present = None
+        for connection in (present, None):
+            try:
+                self._connection = connection or await self._connect(at)
+                version = self._connection.version(api)
+                return decode(version, await self._connection.call(api, encode(version), version))
+            except UnsupportedBroker as error:
+                raise NotOffered(f"{error}") from error
+            except EnvironmentFault:
+                # A connection that stood idle may have been closed meanwhile: then once more with a new one.
+                self.close()
+                if connection is None:
+                    raise
+            except WireError as error:
+                self.close()
+                raise Unreachable(f"{error}") from error
+        raise AssertionError
+
+    def close(self) -> None:
+        """End the connection; the next request opens another one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _connect(self, at: tuple[str, int] | None) -> Connection:
+        fault: EnvironmentFault | None = None
+        addresses = (at,) if at else dict.fromkeys((*map(address, self._config.bootstrap), *self.brokers))
+        for host, port in addresses:
+            try:
+                return await connect(host, port, self._config.security, self._pool, self._options)
+            except Unreachable as error:
+                fault = fault or error
+        assert fault is not None  # noqa: S101 - a configuration names at least one address
+        raise fault
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of a configured address."""
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,256 @@
+"""One cluster as this process sees it: its brokers, who leads which partition, and whether it can be reached."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple
+
+import structlog
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.connection import Connection, ConnectionOptions, connect
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.reconnecting_link import Backoff, Link, ask
+from mirrord.kafka.client.request_stats import RequestStats
+from mirrord.kafka.protocol.api_versions import APIS, METADATA
+from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
+from mirrord.kafka.protocol.metadata import Metadata, Topic, decode, encode
+from mirrord.kafka.protocol.primitives import ZERO_UUID
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.names import Alias, ClusterId, TopicId
+
+REFRESH_S = 60.0
+"""A view is never older than this, and then some: most changes are learnt from errors, long before."""
+WAIT_SHARE = 0.6
+"""Of a request's timeout."""
+LEAST_PAUSE_S = 0.1
+"""Between two refreshes, however many callers want one."""
+
+log = structlog.get_logger()
+
+
+class PartitionId(NamedTuple):
+    """A partition of a topic, by its name and by its id: old requests name topics, and a name may change its topic."""
+
+    topic: str
+    topic_id: TopicId
+    partition: int
+
+
+class Leader(NamedTuple):
+    """Who leads a partition, by this view; node -1 while nobody does."""
+
+    node: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class WatchedTopic:
+    """A topic that the view keeps up with."""
+
+    topic: str
+    topic_id: TopicId
+    watchers: int = 0
+    leaders: dict[int, Leader] = field(default_factory=dict[int, Leader])
+    gone: bool = False
+    """No topic of that id is there: deleted, or created again under the same name."""
+
+
+class ClusterView:
+    """Keeps up with one cluster, and opens connections to its brokers.
+
+    It goes on trying while the cluster cannot be reached, and says so once per change.
+    """
+
+    def __init__(
+        self, alias: Alias, config: ClusterConfig, pool: BufferPool, options: ConnectionOptions, cluster_id: ClusterId
+    ) -> None:
+        self.alias = alias
+        self.error = ""
+        """Why the cluster cannot be reached; empty while it can."""
+        self.on_change: list[Callable[[], None]] = []
+        """Called after every refresh that came to an answer."""
+        self.fetches, self.produces = RequestStats("fetch"), RequestStats("produce")
+        """How the requests go that carry records."""
+        self._config = config
+        self._pool = pool
+        self._options = options
+        self._cluster_id = cluster_id
+        self._loop = asyncio.get_running_loop()
+        self._brokers: dict[int, tuple[str, int]] = {}
+        self._topics: dict[TopicId, WatchedTopic] = {}
+        self._links: dict[tuple[int, str], Link] = {}
+        self._bootstrap: list[Link] = []
+        self._wanted = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to keep up."""
+        for address in self._config.bootstrap:
+            host, _, port = address.rpartition(":")
+            self._bootstrap.append(Link(partial(self._open, host.strip("[]"), int(port))))
+        self._wanted.set()
+        self._task = self._loop.create_task(self._run())
+
+    async def close(self) -> None:
+        """End all connections that were opened here."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for link in (*self._links.values(), *self._bootstrap):
+            link.close()
+
+    def watch(self, topic: str, topic_id: TopicId) -> None:
+        """Keep up with a topic too."""
+        known = self._topics.setdefault(topic_id, WatchedTopic(topic, topic_id))
+        known.watchers += 1
+        if not known.leaders:
+            self.refresh()
+
+    def unwatch(self, topic_id: TopicId) -> None:
+        """One watcher less."""
+        known = self._topics.get(topic_id)
+        if known is not None:
+            known.watchers -= 1
+            if known.watchers <= 0:
+                del self._topics[topic_id]
+
+    def leader(self, partition: PartitionId) -> Leader | None:
+        """Who leads the partition, as far as is known; None for a topic that is not there any more."""
+        known = self._topics.get(partition.topic_id)
+        leader = None if known is None or known.gone else known.leaders.get(partition.partition)
+        return None if leader is None or leader.node < 0 else leader
+
+    def gone(self, topic_id: TopicId) -> bool:
+        """The cluster knows no topic of this id any more."""
+        known = self._topics.get(topic_id)
+        return known is not None and known.gone
+
+    def refresh(self) -> None:
+        """Ask anew, soon; callers within a short time share a refresh."""
+        self._wanted.set()
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """How long a broker may wait before it answers, so that the answer still arrives in time."""
+        return int(self._options.request_timeout_s * 1000 * WAIT_SHARE)
+
+    @property
+    def nodes(self) -> list[int]:
+        """The ids of the brokers that are known."""
+        return list(self._brokers)
+
+    def link(self, node: int, purpose: str) -> Link:
+        """The link to a broker for a purpose; the same for the same purpose."""
+        link = self._links.get((node, purpose))
+        if link is None:
+            link = self._links[node, purpose] = Link(lambda: self._connect(node))
+        return link
+
+    async def any_broker(self) -> Connection:
+        """A connection to whichever broker answers, for requests that every broker can serve.
+
+        Raises EnvironmentFault with the reason of the last try.
+        """
+        fault = EnvironmentFault(f"no broker of {self.alias} is known")
+        for link in self._candidates():
+            try:
+                return await link.get()
+            except EnvironmentFault as error:
+                fault = error
+        raise fault
+
+    def _candidates(self) -> Iterator[Link]:
+        links = [*(self.link(node, "ask") for node in self._brokers), *self._bootstrap]
+        yield from sorted(links, key=lambda link: link.live is None)
+
+    async def _open(self, host: str, port: int) -> Connection:
+        connection = await connect(host, port, self._config.security, self._pool, self._options)
+        try:
+            for api in APIS:
+                connection.version(api)
+        except UnsupportedBroker as error:
+            connection.close()
+            raise EnvironmentFault(f"{host}:{port}: {error}") from None
+        return connection
+
+    async def _connect(self, node: int) -> Connection:
+        address = self._brokers.get(node)
+        if address is None:
+            self.refresh()
+            raise EnvironmentFault(f"{self.alias} knows no broker {node}")
+        try:
+            return await self._open(*address)
+        except EnvironmentFault:
+            self.refresh()  # the broker may have moved, and so may its partitions
+            raise
+
+    async def _run(self) -> None:
+        backoff = Backoff()
+        while True:
+            try:
+                async with asyncio.timeout(REFRESH_S):
+                    await self._wanted.wait()
+            except TimeoutError:
+                pass
+            self._wanted.clear()
+            if await self._refresh():
+                backoff.reset()
+                await asyncio.sleep(LEAST_PAUSE_S)
+            else:
+                self._wanted.set()
+                await asyncio.sleep(backoff.next_s())
+
+    async def _refresh(self) -> bool:
+        names = sorted({topic.topic for topic in self._topics.values()})
+        try:
+            connection = await self.any_broker()
+            version = connection.version(METADATA)
+            body = encode(version, names)
+            self._take(await ask(connection, METADATA, body, version, lambda reader: decode(version, reader)))
+        except MirrordError as error:
+            if not self.error:
+                log.warning("cluster_unreachable", cluster=self.alias, error=str(error))
+            self.error = str(error)
+            return False
+        if self.error:
+            log.info("cluster_reachable", cluster=self.alias)
+            self.error = ""
+        for callback in tuple(self.on_change):
+            try:
+                callback()
+            except Exception:
+                log.exception("cluster_news_failed", cluster=self.alias)  # the others must hear of it all the same
+        return True
+
+    def _take(self, metadata: Metadata) -> None:
+        if metadata.cluster_id not in (None, self._cluster_id):
+            raise EnvironmentFault(
+                f"the brokers of {self.alias} belong to cluster {metadata.cluster_id}, not {self._cluster_id}"
+            )
+        self._brokers = {broker.node: (broker.host, broker.port) for broker in metadata.brokers}
+        found = {topic.name: topic for topic in metadata.topics}
+        for known in self._topics.values():
+            topic = found.get(known.topic)
+            if topic is not None:
+                _take_topic(known, topic)
+
+
+def _take_topic(known: WatchedTopic, topic: Topic) -> None:
+    if topic.error == 0 and topic.id == ZERO_UUID:
+        # A broker that does not know topic ids, in a cluster that is being upgraded: it cannot say whether this is the
+        # topic that is watched. Discovery reports such a cluster.
+        return
+    if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or (topic.error == 0 and topic.id != known.topic_id):
+        known.gone = True
+        return
+    if topic.error:
+        return
+    known.gone = False
+    for partition in topic.partitions:
+        leader = known.leaders.get(partition.partition)
+        # A broker that lags behind the controller tells of a former leader: the newer epoch stands.
+        if leader is not None and partition.leader_epoch < leader.epoch:
+            continue
+        known.leaders[partition.partition] = Leader(partition.leader, partition.leader_epoch)

@@ -1,0 +1,260 @@
+"""Settings of topics, rights, and the end of topics, of one cluster: what there is, and changing it.
+
+What stays the same is not read again: topics are asked for in fixed groups, and an answer that equals the last one byte
+for byte gives the same objects.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import Asker
+from mirrord.kafka.protocol import acls, configs, metadata
+from mirrord.kafka.protocol.api_versions import (
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DELETE_TOPICS,
+    DESCRIBE_ACLS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    METADATA,
+    Api,
+)
+from mirrord.kafka.protocol.configs import Setting
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.model.acls import AclRule, ResourceKind
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId
+
+GROUP_SIZE = 100
+"""Topics in one request."""
+RULES_AT_ONCE = 200
+_THROTTLE_BYTES = 4
+"""In front of an answer."""
+
+Settings = Mapping[str, Setting]
+Item = TypeVar("Item")
+
+
+class NoAuthorizer(EnvironmentFault):
+    """The cluster keeps no rights."""
+
+
+class Refused(EnvironmentFault):
+    """The cluster answers that we may not, or that it cannot."""
+
+
+class SeenSettings(msgspec.Struct, frozen=True):
+    """The settings of topics, as far as they may be seen."""
+
+    topics: Mapping[str, Settings]
+    """The same object as before where nothing has changed."""
+    refused: Mapping[str, str]
+    """Kafka's word for why not. A topic that is not there is in neither."""
+
+
+class UpkeepAdmin(Protocol):
+    """What upkeep needs of a cluster.
+
+    Every call raises an EnvironmentFault when there is no answer (`mirrord.kafka.client.admin_requests.NotOffered`
+    where the brokers do not know the request).
+    """
+
+    async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
+        """All settings of these topics; with `watch` those that were watched before are compared, not read anew."""
+        ...
+
+    async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
+        """Set settings of topics, None: take them away. The topics that were refused as a whole, and why."""
+        ...
+
+    async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
+        """All rights on these kinds of resources. Raises NoAuthorizer, Refused."""
+        ...
+
+    async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
+        """Give rights; those that were refused, and why."""
+        ...
+
+    async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
+        """Take exactly these rights away; those that were refused, and why."""
+        ...
+
+    async def missing(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of these topics that do not exist, by the cluster's own word: not those that may not be seen."""
+        ...
+
+    async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
+        """Delete topics by id; those that were refused, and why. One that is gone already is fine."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class KafkaUpkeepAdmin:
+    """An `UpkeepAdmin` of a real cluster."""
+
+    def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
+        self._asker = Asker(config, timeout_s)
+        self._timeout_s = timeout_s
+        self._groups: list[_Group] = []
+
+    async def settings(self, topics: Collection[str], *, watch: bool = False) -> SeenSettings:
+        """All settings of these topics; with `watch` those that were watched before are compared, not read anew."""
+        if watch:
+            self._groups = regrouped(self._groups, topics)
+            groups = self._groups
+        else:
+            groups = regrouped([], topics)
+        seen: dict[str, Settings] = {}
+        refused: dict[str, str] = {}
+        for group in groups:
+            await self._describe(group)
+            seen |= group.seen
+            refused |= group.refused
+        return SeenSettings(seen, refused)
+
+    async def _describe(self, group: "_Group") -> None:
+        def decode(version: int, reader: Reader) -> None:  # noqa: ARG001
+            told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
+            if told != group.told:
+                group.take(configs.decode_describe(reader))
+                group.told = told
+
+        await self._asker.ask(DESCRIBE_CONFIGS, lambda _: configs.encode_describe(group.topics), decode)
+
+    async def alter(self, changes: Mapping[str, Mapping[str, str | None]]) -> dict[str, str]:
+        """Set settings of topics, None: take them away. The topics that were refused as a whole, and why."""
+        refused: dict[str, str] = {}
+        for part in _parts(list(changes), GROUP_SIZE):
+            body = configs.encode_alter({topic: changes[topic] for topic in part})
+            answers = await self._asker.ask(
+                INCREMENTAL_ALTER_CONFIGS, lambda _, body=body: body, lambda _, reader: configs.decode_alter(reader)
+            )
+            refused |= {each.topic: _reason(each.error, each.message) for each in answers if each.error}
+        return refused
+
+    async def rules(self, resources: Iterable[ResourceKind]) -> frozenset[AclRule]:
+        """All rights on these kinds of resources. Raises NoAuthorizer, Refused."""
+        found: frozenset[AclRule] = frozenset()
+        for resource in resources:
+            body = acls.encode_describe(resource)
+            seen = await self._asker.ask(
+                DESCRIBE_ACLS, lambda _, body=body: body, lambda _, reader: acls.decode_describe(reader)
+            )
+            if seen.error == ErrorCode.SECURITY_DISABLED:
+                raise NoAuthorizer("the cluster has no authorizer")
+            if seen.error:
+                raise Refused(_reason(seen.error, seen.message))
+            found = found.union(seen.rules)
+        return found
+
+    async def add_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
+        """Give rights; those that were refused, and why."""
+        return await self._change(rules, CREATE_ACLS, acls.encode_create, acls.decode_create)
+
+    async def remove_rules(self, rules: Sequence[AclRule]) -> dict[AclRule, str]:
+        """Take exactly these rights away; those that were refused, and why."""
+        return await self._change(rules, DELETE_ACLS, acls.encode_delete, acls.decode_delete)
+
+    async def _change(
+        self,
+        rules: Sequence[AclRule],
+        api: Api,
+        encode: Callable[[Sequence[AclRule]], bytes],
+        decode: Callable[[Reader], list[acls.AclAnswer]],
+    ) -> dict[AclRule, str]:
+        refused: dict[AclRule, str] = {}
+        for part in _parts(rules, RULES_AT_ONCE):
+            body = encode(part)
+            answers = await self._asker.ask(api, lambda _, body=body: body, lambda _, reader: decode(reader))
+            refused |= _refused(part, answers)
+        return refused
+
+    async def missing(self, topics: Collection[str]) -> frozenset[str]:
+        """Those of these topics that do not exist, by the cluster's own word: not those that may not be seen."""
+        answer = await self._metadata(topics)
+        return frozenset(
+            topic.name for topic in answer.topics if topic.name and topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        )
+
+    async def delete(self, topics: Collection[TopicId]) -> dict[TopicId, str]:
+        """Delete topics by id; those that were refused, and why. One that is gone already is fine."""
+        answer = await self._metadata([])
+        # With ZooKeeper only the controller deletes; others pass the request on.
+        at = next(((each.host, each.port) for each in answer.brokers if each.node == answer.controller), None)
+        answers = await self._asker.ask(
+            DELETE_TOPICS,
+            lambda _: configs.encode_delete_topics(topics, int(self._timeout_s * 1000)),
+            lambda _, reader: configs.decode_delete_topics(reader),
+            at,
+        )
+        fine = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID)
+        return {TopicId(name): _reason(*told) for name, told in answers.items() if told[0] not in fine}
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._asker.close()
+
+    async def _metadata(self, topics: Collection[str]) -> metadata.Metadata:
+        answer = await self._asker.ask(METADATA, lambda version: metadata.encode(version, topics), metadata.decode)
+        self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
+        return answer
+
+
+class _Group:
+    """Topics that are asked for together, and what was seen of them last."""
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self.topics = tuple(topics)
+        self.told = b""
+        self.seen: dict[str, Settings] = {}
+        self.refused: dict[str, str] = {}
+
+    def take(self, answers: Iterable[configs.TopicSettings]) -> None:
+        """Another answer than before. Topics that are in it unchanged keep their objects."""
+        former, self.seen, self.refused = self.seen, {}, {}
+        for each in answers:
+            if not each.error:
+                known = former.get(each.topic, each.settings)
+                self.seen[each.topic] = known if known == each.settings else each.settings
+            elif each.error != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self.refused[each.topic] = _reason(each.error, each.message)
+
+
+def regrouped(groups: Sequence[_Group], topics: Collection[str]) -> list[_Group]:
+    """The same groups as far as their topics are still wanted; new topics join the last one or make further ones."""
+    wanted = set(topics)
+    kept: list[_Group] = []
+    for group in groups:
+        if wanted.issuperset(group.topics):
+            kept.append(group)
+        elif left := [topic for topic in group.topics if topic in wanted]:
+            kept.append(_Group(left))
+        wanted.difference_update(group.topics)
+    new = sorted(wanted)
+    if new and kept and len(kept[-1].topics) < GROUP_SIZE:
+        new = [*kept.pop().topics, *new]
+    return [*kept, *(_Group(part) for part in _parts(new, GROUP_SIZE))]
+
+
+def _parts(items: Sequence[Item], size: int) -> Iterable[Sequence[Item]]:
+    return (items[first : first + size] for first in range(0, len(items), size))
+
+
+def _refused(rules: Sequence[AclRule], answers: Sequence[acls.AclAnswer]) -> dict[AclRule, str]:
+    return {
+        rule: _reason(answer.error, answer.message)
+        for rule, answer in zip(rules, answers, strict=False)
+        if answer.error
+    }
+
+
+def _reason(error: int, message: str | None) -> str:
+    name = ErrorCode.name_of(error)
+    return f"{name}: {message}" if message else name

@@ -1,0 +1,212 @@
+"""Connections to brokers: aiokafka opens, authenticates and negotiates versions; then a frame pipe takes over.
+
+aiokafka handles SASL and TLS well, but its way of sending requests costs too much. So an aiokafka connection does the
+handshake, and then its transport gets another protocol. Nothing of aiokafka's object is used after that.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+import ssl
+from contextlib import suppress
+from typing import Any, cast
+
+import msgspec
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    IllegalSaslStateError,
+    KafkaError,
+    SaslAuthenticationFailed,
+    UnsupportedSaslMechanismError,
+)
+from aiokafka.protocol.admin import SaslAuthenticateRequest
+
+from mirrord.config.security import Security
+from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.client.receive_buffers import BufferPool, Frame
+from mirrord.kafka.client.request_pipeline import FRAME_LIMIT, ConnectionLost, FramePipe, tune
+from mirrord.kafka.client.tls_diagnosis import tls_reason
+from mirrord.kafka.protocol.api_versions import Api, choose
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.model.errors import EnvironmentFault
+
+PRIVATE_NAMES = ("_reader", "_read_task", "_versions", "_writer")
+"""The private attributes of aiokafka's AIOKafkaConnection that are used here. A test checks them against the
+library."""
+
+_REPLACE_AT = 0.85
+"""Share of a SASL session's lifetime after which a new connection replaces this one. Kafka's own client, too,
+reauthenticates after this share at the earliest (SaslClientAuthenticator)."""
+
+
+class Unreachable(EnvironmentFault):
+    """Raised when no broker could be reached at an address."""
+
+
+class AuthenticationFailed(EnvironmentFault):
+    """Raised when the broker did not accept mirrord's credentials."""
+
+
+class TlsFailed(EnvironmentFault):
+    """Raised when no TLS session was established.
+
+    The reason is a certificate that is untrusted or missing, or a peer that does not use TLS.
+    """
+
+
+class ConnectionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The behaviour of a connection. Times are in seconds."""
+
+    client_id: str = "mirrord"
+    connect_timeout_s: float = 10.0
+    """Time limit for connecting, TLS, version lookup and authentication together."""
+    request_timeout_s: float = 30.0
+    """How long the oldest request may wait for its response; must be longer than a fetch's max_wait_ms."""
+    user_timeout_s: float | None = None
+    """The value of TCP_USER_TIMEOUT."""
+    reset_on_close: bool = False
+    """Reset the connection, so that the kernel delivers nothing more once it is closed or the process has ended."""
+    frame_limit: int = FRAME_LIMIT
+    socket_buffer_bytes: int | None = None
+    unsent_bytes: int = 4 << 20
+    """Above this number of unsent bytes in the process itself, `pipe.writable` is false."""
+
+
+class Connection:
+    """An authenticated connection to one broker."""
+
+    __slots__ = ("host", "pipe", "port", "replace_before", "versions")
+
+    def __init__(
+        self, host: str, port: int, pipe: FramePipe, versions: dict[int, tuple[int, int]], replace_before: float | None
+    ) -> None:
+        self.host = host
+        self.port = port
+        self.pipe = pipe
+        self.versions = versions
+        """The versions that the broker supports: API key to (lowest, highest) version."""
+        self.replace_before = replace_before
+        """When to replace this connection, on the event loop's clock; None means never. Soon after that, the broker
+        ends the SASL session and with it the connection (KIP-368)."""
+
+    def version(self, api: Api, at_most: int | None = None) -> int:
+        """Return the version to use. Raises UnsupportedBroker."""
+        return choose(api, self.versions, at_most)
+
+    async def call(self, api: Api, body: bytes, version: int) -> Reader:
+        """Send a request that is not on the hot path and wait for its response. Raises ConnectionLost."""
+        answer: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+
+        def take(end: Frame | ConnectionLost) -> None:
+            if answer.done():  # the caller was cancelled
+                return
+            if isinstance(end, Frame):
+                answer.set_result(end)
+            else:
+                answer.set_exception(end)
+
+        self.pipe.request(api, version, [body], len(body), take)
+        return (await answer).reader()
+
+    def close(self) -> None:
+        """Close the connection now. Requests without a response get an error."""
+        self.pipe.close()
+
+
+async def connect(
+    host: str, port: int, security: Security, pool: BufferPool, options: ConnectionOptions | None = None
+) -> Connection:
+    """Return a connection that is ready for requests.
+
+    Raises Unreachable, TlsFailed, AuthenticationFailed, and EnvironmentFault for a secret that cannot be read.
+    """
+    options = options or ConnectionOptions()
+    peer = f"{host}:{port}"
+    opening = _Opening(
+        host,
+        port,
+        client_id=options.client_id,
+        request_timeout_ms=int(options.connect_timeout_s * 1000),
+        **client_options(security),
+    )
+    opening.bearer = security.mechanism == "OAUTHBEARER"
+    try:
+        async with asyncio.timeout(options.connect_timeout_s):
+            await opening.connect()
+    except TimeoutError:
+        raise Unreachable(f"{peer} did not answer within {options.connect_timeout_s:g} s") from None
+    except (OSError, KafkaError, ValueError) as error:
+        if (cause := _tls_error(error)) is not None:
+            raise TlsFailed(f"no TLS session with {peer}: {await tls_reason(cause, host, port, security)}") from error
+        raise _explain(error, peer, security) from error
+    pipe = FramePipe(peer, options.client_id, pool, options.request_timeout_s, options.frame_limit)
+    pipe.user_timeout_s = options.user_timeout_s
+    replace_before = opening.replace_before
+    versions = await opening.hand_over(pipe)
+    transport = pipe.transport
+    if transport is not None:
+        buffers = (options.socket_buffer_bytes, options.unsent_bytes)
+        tune(transport, options.user_timeout_s, *buffers, reset_on_close=options.reset_on_close)
+    return Connection(host, port, pipe, versions, replace_before)
+
+
+class _Opening(AIOKafkaConnection):
+    """aiokafka's connection while it is being opened."""
+
+    replace_before: float | None = None
+    bearer = False
+    """Whether the mechanism is OAUTHBEARER."""
+
+    async def send(self, request: Any, expect_response: bool = True) -> Any:
+        """Send a request as aiokafka does, and also evaluate the responses to SaslAuthenticate.
+
+        aiokafka overlooks two things in them: how long the session lasts, and that a token was refused, which the
+        broker first reports in the payload (RFC 7628 §3.2.3).
+        """
+        send = cast(Any, super()).send
+        started = asyncio.get_running_loop().time()
+        answer = await send(request, expect_response)
+        if not isinstance(request, SaslAuthenticateRequest):
+            return answer
+        if self.bearer and answer.error_code == 0 and answer.sasl_auth_bytes:
+            answer = await send(SaslAuthenticateRequest(b"\x01"))
+            if answer.error_code == 0:
+                raise SaslAuthenticationFailed("the broker refuses the token")
+        lifetime_ms: int = getattr(answer, "session_lifetime_ms", 0)  # sent from version 1 on; 0 means no limit
+        if lifetime_ms > 0:
+            self.replace_before = started + lifetime_ms / 1000 * _REPLACE_AT
+        return answer
+
+    async def hand_over(self, pipe: FramePipe) -> dict[int, tuple[int, int]]:
+        """Give the transport to the pipe; return the versions that the broker supports."""
+        private = cast(Any, self)
+        writer, reading = private._writer, private._read_task
+        # Without a reader this object considers itself closed, and leaves the transport alone when it is collected.
+        private._reader = private._writer = private._read_task = None
+        reading.cancel()
+        with suppress(asyncio.CancelledError, OSError, EOFError):
+            await reading
+        pipe.adopt(writer.transport, keep=writer)
+        return private._versions
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__
+    return error
+
+
+def _explain(error: Exception, peer: str, security: Security) -> EnvironmentFault:
+    sasl = (SaslAuthenticationFailed, UnsupportedSaslMechanismError, IllegalSaslStateError, AuthenticationFailedError)
+    if isinstance(error, (*sasl, ValueError)):
+        # A ValueError means that the server's part of a SCRAM exchange is wrong.
+        who = f"{security.username!r}" if security.username else "the token"
+        told = f"{error.args[0]}" if error.args and isinstance(error.args[0], str) else type(error).__name__
+        return AuthenticationFailed(f"{peer} does not let {who} in by {security.mechanism}: {told}")
+    if isinstance(error, KafkaError):
+        return Unreachable(
+            f"{peer} closed the connection before it was ready; is {security.protocol} what this port speaks?"
+        )
+    reason = getattr(error, "strerror", None) or f"{error}" or "it closed the connection"
+    return Unreachable(f"{peer} cannot be reached: {reason}")

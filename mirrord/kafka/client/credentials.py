@@ -1,0 +1,131 @@
+"""Builds the security settings that the client library expects. Secrets are read here, right before they are used."""
+
+# pyright: reportMissingTypeStubs=false
+
+import os
+import re
+import ssl
+import textwrap
+from collections.abc import Callable
+from typing import TypedDict
+
+from aiokafka.abc import AbstractTokenProvider
+
+from mirrord.config.security import Security
+from mirrord.kafka.client.java_keystores import read_store
+from mirrord.kafka.client.oauth_tokens import token_provider
+from mirrord.model.errors import EnvironmentFault
+
+_PEM = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*([A-Za-z0-9+/=\s]+?)\s*-----END \1-----")
+
+
+class ClientOptions(TypedDict, total=False):
+    """Keyword arguments that every client class of aiokafka accepts, and its connections as well."""
+
+    security_protocol: str
+    ssl_context: ssl.SSLContext
+    sasl_mechanism: str
+    sasl_plain_username: str
+    sasl_plain_password: str
+    sasl_oauth_token_provider: AbstractTokenProvider
+
+
+def client_options(security: Security) -> ClientOptions:
+    """Return the options that let an aiokafka client, producer, consumer, admin client or connection into the cluster.
+
+    The options hold secrets in plain text: pass them on, but do not store or show them. Raises EnvironmentFault.
+    """
+    options = ClientOptions(security_protocol=security.protocol)
+    if security.protocol.endswith("SSL"):
+        options["ssl_context"] = tls_context(security)
+    if security.protocol.startswith("SASL_") and security.mechanism:
+        options["sasl_mechanism"] = security.mechanism
+        if security.mechanism == "OAUTHBEARER":
+            options["sasl_oauth_token_provider"] = token_provider(security)
+        elif security.password:
+            options["sasl_plain_username"] = security.username or ""
+            options["sasl_plain_password"] = security.password.resolve()
+    return options
+
+
+def tls_context(security: Security) -> ssl.SSLContext:
+    """Return a TLS context.
+
+    It trusts the configured authorities, or else those of the machine, and holds our certificate, if there is one.
+    Raises EnvironmentFault when a configured file or value cannot be used.
+    """
+    authorities = _authorities(security)
+    if authorities is None:
+        context = ssl.create_default_context()
+    else:
+        # If authorities are configured, only those are trusted.
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        _use("truststore" if security.truststore else "ca", lambda: context.load_verify_locations(cadata=authorities))
+    context.check_hostname = security.check_hostname
+    chain = client_chain(security)
+    if chain is not None:
+        pem, password = chain
+        what = "keystore" if security.keystore else "certificate, key and key_password"
+        _use(what, lambda: _load_chain(context, pem, password))
+    return context
+
+
+def client_chain(security: Security) -> tuple[str, str] | None:
+    """Return our certificate with its chain and key, as PEM, and the key's password; None if there is none.
+
+    Raises EnvironmentFault.
+    """
+    if security.keystore is not None:
+        password = security.keystore_password.resolve() if security.keystore_password else ""
+        key_password = security.key_password.resolve() if security.key_password else None
+        store = read_store(security.keystore, password, key_password)
+        if not store.key:
+            raise EnvironmentFault(f"the key store {security.keystore} holds no private key")
+        return store.chain + store.key, ""
+    if security.certificate is None or security.key is None:
+        return None
+    password = security.key_password.resolve() if security.key_password else ""
+    return f"{pem_lines(security.certificate.resolve())}\n{pem_lines(security.key.resolve())}\n", password
+
+
+def pem_lines(text: str) -> str:
+    """Return PEM in the form that OpenSSL requires.
+
+    In a properties file it is often a single line, which Kafka also accepts.
+    """
+    if "Proc-Type" in text:  # OpenSSL's old encrypted form, whose header lines must stay
+        return text
+    blocks = [_block(kind, "".join(body.split())) for kind, body in _PEM.findall(text)]
+    return "".join(blocks) or text
+
+
+def _block(kind: str, body: str) -> str:
+    return "\n".join([f"-----BEGIN {kind}-----", *textwrap.wrap(body, 64), f"-----END {kind}-----", ""])
+
+
+def _authorities(security: Security) -> str | None:
+    if security.truststore is not None:
+        password = security.truststore_password.resolve() if security.truststore_password else None
+        store = read_store(security.truststore, password)
+        return store.authorities or store.chain
+    return None if security.ca is None else pem_lines(security.ca.resolve())
+
+
+def _load_chain(context: ssl.SSLContext, pem: str, password: str) -> None:
+    # OpenSSL reads a client's chain from files only, and a chain that may come from the environment must not reach a
+    # disk.
+    descriptor = os.memfd_create("client-certificate")
+    try:
+        os.write(descriptor, pem.encode())
+        # If a password is given, even an empty one, OpenSSL never prompts at the terminal.
+        context.load_cert_chain(f"/proc/self/fd/{descriptor}", password=password)
+    finally:
+        os.close(descriptor)
+
+
+def _use(what: str, load: Callable[[], None]) -> None:
+    try:
+        load()
+    except (ssl.SSLError, ValueError, OSError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise EnvironmentFault(f"TLS cannot use {what}: {reason}") from None

@@ -1,0 +1,191 @@
+"""Consumer groups of one cluster: finds their coordinators, reads their committed offsets, and commits for them.
+
+Many groups share a request if the broker supports that (Kafka 3.0 and newer). Commits need one request for each group,
+and many of them are in flight at once. If a group cannot be asked about now, its answer holds an error. An exception is
+raised only if the cluster cannot be reached.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.protocol import groups
+from mirrord.kafka.protocol.api_versions import FIND_COORDINATOR, LIST_GROUPS, OFFSET_COMMIT, OFFSET_FETCH
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.groups import CommittedOffset, GroupOffsets, ListedGroup, TopicPartition
+from mirrord.model.errors import EnvironmentFault, MirrordError
+
+AT_ONCE = 200
+"""Largest number of groups in one request, and of commits in flight at one broker."""
+KNOWN_WITHIN_S = 2.0
+POLL_S = 0.05
+NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
+LATER = frozenset(
+    {
+        NETWORK,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Errors after which another attempt may get another answer."""
+_MOVED = frozenset({NETWORK, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), int(ErrorCode.NOT_COORDINATOR)})
+
+Item = TypeVar("Item")
+
+
+class GroupAdmin:
+    """Asks one cluster about groups, and commits for them."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._homes: dict[str, int] = {}
+        """The coordinator of each group."""
+
+    async def listed(self) -> dict[str, ListedGroup]:
+        """Return all groups that mirrord may see. Raises EnvironmentFault if not every broker answered."""
+        if not self._view.nodes:
+            await self._view.any_broker()
+            await self._until_known()
+        nodes = self._view.nodes
+        found: dict[str, ListedGroup] = {}
+        for error, told in await asyncio.gather(*(self._list(node) for node in nodes)):
+            if error:
+                raise EnvironmentFault(f"the groups of {self._view.alias} are not told: {ErrorCode.name_of(error)}")
+            found |= {each.group: each for each in told}
+        return found
+
+    async def offsets(self, wanted: Collection[str]) -> dict[str, GroupOffsets]:
+        """Return the committed offsets of these groups. Raises EnvironmentFault when the cluster cannot be reached."""
+        found: dict[str, GroupOffsets] = {}
+        at_homes, unknown = await self._by_home(wanted)
+        for group, error in unknown.items():
+            found[group] = GroupOffsets(error, {})
+        parts = [(node, part) for node, members in at_homes.items() for part in _parts(members, AT_ONCE)]
+        for answer in await asyncio.gather(*(self._offsets(node, part) for node, part in parts)):
+            found |= answer
+        self._forget_moved((group, answer.error) for group, answer in found.items())
+        return found
+
+    async def commit(
+        self, commits: Mapping[str, Mapping[TopicPartition, CommittedOffset]]
+    ) -> dict[str, dict[TopicPartition, int]]:
+        """Commit for groups without members; return the error of each partition.
+
+        Raises EnvironmentFault as `offsets` does.
+        """
+        at_homes, unknown = await self._by_home(commits)
+        found = {group: dict.fromkeys(commits[group], error) for group, error in unknown.items()}
+        tasks: list[tuple[str, asyncio.Task[dict[TopicPartition, int]]]] = []
+        slots = {node: asyncio.Semaphore(AT_ONCE) for node in at_homes}
+
+        async def send(node: int, group: str) -> dict[TopicPartition, int]:
+            async with slots[node]:
+                return await self._commit(node, group, commits[group])
+
+        async with asyncio.TaskGroup() as together:
+            for node, members in at_homes.items():
+                tasks += [(group, together.create_task(send(node, group))) for group in members]
+        for group, task in tasks:
+            found[group] = task.result()
+        self._forget_moved((group, error) for group, errors in found.items() for error in errors.values())
+        return found
+
+    async def _until_known(self) -> None:
+        """Wait until the view knows the brokers, which takes a moment after its first connection."""
+        deadline = asyncio.get_running_loop().time() + KNOWN_WITHIN_S
+        while not self._view.nodes:
+            if asyncio.get_running_loop().time() > deadline:
+                raise EnvironmentFault(f"no broker of {self._view.alias} is known yet")
+            await asyncio.sleep(POLL_S)
+
+    async def _list(self, node: int) -> tuple[int, list[ListedGroup]]:
+        connection = await self._to(node)
+        version = connection.version(LIST_GROUPS)
+        body = groups.encode_list(version)
+        return await ask(connection, LIST_GROUPS, body, version, lambda reader: groups.decode_list(version, reader))
+
+    async def _offsets(self, node: int, members: Sequence[str]) -> dict[str, GroupOffsets]:
+        try:
+            connection = await self._to(node)
+            version = connection.version(OFFSET_FETCH)
+            together = version >= groups.OFFSETS_AT_ONCE
+            asked = [members] if together else [[group] for group in members]
+            found: dict[str, GroupOffsets] = {}
+            for part in asked:
+                body = groups.encode_fetch(version, part)
+                found |= await ask(
+                    connection,
+                    OFFSET_FETCH,
+                    body,
+                    version,
+                    lambda reader, part=part: groups.decode_fetch(version, reader, part),
+                )
+        except MirrordError:
+            return {group: GroupOffsets(NETWORK, {}) for group in members}
+        return {group: found.get(group, GroupOffsets(NETWORK, {})) for group in members}
+
+    async def _commit(
+        self, node: int, group: str, commits: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, int]:
+        try:
+            connection = await self._to(node)
+            version = connection.version(OFFSET_COMMIT)
+            body = groups.encode_commit(group, commits)
+            errors = await ask(connection, OFFSET_COMMIT, body, version, groups.decode_commit)
+        except MirrordError:
+            return dict.fromkeys(commits, NETWORK)
+        return {place: errors.get(place, NETWORK) for place in commits}
+
+    async def _by_home(self, wanted: Iterable[str]) -> tuple[dict[int, list[str]], dict[str, int]]:
+        """Return groups by coordinator, and the errors of the groups whose coordinator is not known."""
+        unknown = [group for group in wanted if group not in self._homes]
+        errors: dict[str, int] = {}
+        for part in _parts(unknown, AT_ONCE):
+            for group, found in (await self._find(part)).items():
+                if found.error:
+                    errors[group] = found.error
+                else:
+                    self._homes[group] = found.node
+        at_homes: dict[int, list[str]] = {}
+        for group in wanted:
+            if group in self._homes:
+                at_homes.setdefault(self._homes[group], []).append(group)
+            else:
+                errors.setdefault(group, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return at_homes, errors
+
+    async def _find(self, members: Sequence[str]) -> dict[str, groups.Coordinator]:
+        connection = await self._view.any_broker()
+        version = connection.version(FIND_COORDINATOR)
+        asked = [members] if version >= groups.COORDINATORS_AT_ONCE else [[group] for group in members]
+        found: dict[str, groups.Coordinator] = {}
+        for part in asked:
+            found |= await ask(
+                connection,
+                FIND_COORDINATOR,
+                groups.encode_find(version, part),
+                version,
+                lambda reader, part=part: groups.decode_find(version, reader, part),
+            )
+        return found
+
+    async def _to(self, node: int) -> Connection:
+        return await self._view.link(node, "groups").get()
+
+    def _forget_moved(self, answers: Iterable[tuple[str, int]]) -> None:
+        moved = {group for group, error in answers if error in _MOVED}
+        for group in moved:
+            self._homes.pop(group, None)
+        if moved:
+            self._view.refresh()
+
+
+def _parts(items: Iterable[Item], size: int) -> Iterable[list[Item]]:
+    every = list(items)
+    return (every[first : first + size] for first in range(0, len(every), size))

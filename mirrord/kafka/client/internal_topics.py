@@ -1,0 +1,54 @@
+"""Creating topics of mirrord's own, with one partition each: the same way whatever they are for."""
+
+import asyncio
+
+from mirrord.kafka.client.topic_admin import TopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.rules.internal_topic_configs import IN_SYNC, MIN_IN_SYNC, REPLICAS
+from mirrord.kafka.rules.topic import BROKER_DEFAULT, TopicShape, capped
+from mirrord.model.errors import EnvironmentFault
+
+_TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
+_NO_SUCH_SETTING = "INVALID_CONFIG"
+
+
+def safe_shape(settings: dict[str, str], brokers: int) -> TopicShape:
+    """Of a topic that must lose nothing, on so many brokers."""
+    replicas = max(1, min(REPLICAS, brokers))
+    return TopicShape(1, replicas, settings | {MIN_IN_SYNC: str(IN_SYNC if replicas == REPLICAS else 1)})
+
+
+async def create(
+    admin: TopicAdmin, name: str, shape: TopicShape, brokers: int, later: dict[str, str] | None = None
+) -> None:
+    """Create a topic; that somebody else has done so meanwhile is as good. Too few brokers make fewer replicas.
+
+    `later` are settings that only newer brokers know. Raises EnvironmentFault.
+    """
+    settings = {**shape.settings, **(later or {})}
+    replicas = shape.replication_factor
+    refused = await _create(admin, name, TopicShape(shape.partitions, replicas, settings))
+    if later and refused.startswith(_NO_SUCH_SETTING):
+        settings = dict(shape.settings)
+        refused = await _create(admin, name, TopicShape(shape.partitions, replicas, settings))
+    if _TOO_FEW_BROKERS in refused and replicas != BROKER_DEFAULT and capped(replicas, brokers) < replicas:
+        refused = await _create(admin, name, TopicShape(shape.partitions, capped(replicas, brokers), settings))
+    if refused and not refused.startswith(ErrorCode.TOPIC_ALREADY_EXISTS.name):
+        need = "; CREATE is missing" if "AUTHORIZATION" in refused else ""
+        raise EnvironmentFault(f"the topic {name} cannot be created: {refused}{need}")
+
+
+async def _create(admin: TopicAdmin, name: str, shape: TopicShape) -> str:
+    return (await admin.create({name: shape})).get(name, "")
+
+
+async def until_shown(admin: TopicAdmin, name: str, patience_s: float) -> None:
+    """The controller knows a new topic first; the brokers learn of it. Raises EnvironmentFault."""
+    try:
+        async with asyncio.timeout(patience_s):
+            while True:
+                if name in (await admin.look([name])).topics:
+                    return
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise EnvironmentFault(f"the topic {name} was created, and no broker tells of it") from None

@@ -1,0 +1,179 @@
+"""One cluster's logs for a job: looked up by name, bounded, and read by batches; for reading much, not for copying.
+
+It uses the daemon's connections and wire code, and holds no consumer group. A leader that moves is followed; what does
+not come back within `patience_s` is a fault.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Mapping
+from contextlib import aclosing, asynccontextmanager
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.config.toml_reader import nearest
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.rules.error_policy import Fetched, fetched
+from mirrord.kafka.rules.topic import Topic
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import Alias, TopicId, TopicPartition
+
+PATIENCE_S = 30.0
+"""How long a partition may bring nothing, or have no leader."""
+
+
+class RangeGone(EnvironmentFault):
+    """Offsets that are asked for lie below the log's start: retention, or somebody, has deleted them."""
+
+
+class LogReader:
+    """Reads one cluster; made by `open_logs`."""
+
+    def __init__(self, view: ClusterView, topics: Mapping[str, Topic], patience_s: float) -> None:
+        self.topics = topics
+        """Those that were asked for, by name."""
+        self._view = view
+        self._patience_s = patience_s
+        self._stretches = Stretches(view, patience_s)
+        self._asks = Asks(view, read_committed=True)
+        self._watched: set[TopicId] = set()
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        self._asks.close()
+
+    def partition(self, named: TopicPartition) -> PartitionId:
+        """With its topic's id. Raises ConfigError when the topic has no such partition."""
+        topic = self.topics[named.topic]
+        if not 0 <= named.partition < topic.partitions:
+            raise ConfigError(f"{named} does not exist: {named.topic} has the partitions 0 to {topic.partitions - 1}")
+        if topic.topic_id not in self._watched:
+            self._watched.add(topic.topic_id)
+            self._view.watch(topic.name, topic.topic_id)
+        return PartitionId(topic.name, topic.topic_id, named.partition)
+
+    async def bounds(self, named: TopicPartition, *, committed: bool) -> tuple[int, int]:
+        """(start, end) of what can be read: up to the last stable offset with `committed`, else the high watermark.
+
+        Raises EnvironmentFault, ConfigError.
+        """
+        partition = self.partition(named)
+        deadline = asyncio.get_running_loop().time() + self._patience_s
+        while True:
+            await self._led(partition)
+            try:
+                end, start = await bounds(self._asks, partition)
+                return start, await self._stable_end(partition) if committed else end
+            except ReadFailed as failed:
+                await self._wait(named, failed, deadline)
+
+    async def read(
+        self, named: TopicPartition, start: int, end: int, *, committed: bool
+    ) -> AsyncGenerator[ReadBatch, None]:
+        """The batches that hold offsets of [start, end), in order; see `Stretches.read`.
+
+        Raises RangeGone, another EnvironmentFault, ConfigError.
+        """
+        partition = self.partition(named)
+        position = start
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience_s
+        while position < end:
+            await self._led(partition)
+            try:
+                async with aclosing(self._stretches.read(partition, position, end, committed=committed)) as batches:
+                    async for batch in batches:
+                        yield batch
+                        position = batch.header.last_offset + 1
+                        deadline = loop.time() + self._patience_s
+                return
+            except ReadFailed as failed:
+                if fetched(failed.error) is Fetched.RANGE:
+                    raise await self._gone(named, position, end, failed) from failed
+                await self._wait(named, failed, deadline)
+
+    async def _wait(self, named: TopicPartition, failed: ReadFailed, deadline: float) -> None:
+        """A moment, before what passes by itself is tried again."""
+        if fetched(failed.error) is not Fetched.AGAIN or asyncio.get_running_loop().time() > deadline:
+            raise _told(named, failed) from failed
+        self._view.refresh()
+        await asyncio.sleep(0.1)
+
+    async def _gone(self, named: TopicPartition, position: int, end: int, failed: ReadFailed) -> EnvironmentFault:
+        try:
+            last, first = await bounds(self._asks, self.partition(named))
+        except ReadFailed:
+            return _told(named, failed)
+        if position < first:
+            return RangeGone(f"{named}: the offsets {position} to {min(end, first) - 1} are gone, it begins at {first}")
+        return EnvironmentFault(f"{named}: the offset {position} was asked for, and the log ends at {last}")
+
+    async def _stable_end(self, partition: PartitionId) -> int:
+        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+        def told(error: int, offset: int) -> None:
+            if not answer.done():
+                answer.set_result((error, offset))
+
+        self._asks.start(partition, "latest", told)
+        error, offset = await answer
+        if error:
+            raise ReadFailed(error)
+        return offset
+
+    async def _led(self, partition: PartitionId) -> None:
+        """Wait until somebody is known to lead the partition."""
+        news = asyncio.Event()
+        self._view.on_change.append(news.set)
+        try:
+            async with asyncio.timeout(self._patience_s):
+                while self._view.leader(partition) is None:
+                    if self._view.gone(partition.topic_id):
+                        raise EnvironmentFault(f"{partition.topic} was deleted, or made anew, while it was read")
+                    news.clear()
+                    self._view.refresh()
+                    await news.wait()
+        except TimeoutError:
+            why = self._view.error or "nobody leads it"
+            raise EnvironmentFault(f"{partition.topic}-{partition.partition} cannot be read: {why}") from None
+        finally:
+            self._view.on_change.remove(news.set)
+
+
+@asynccontextmanager
+async def open_logs(
+    alias: Alias, cluster: ClusterConfig, topics: Collection[str], *, patience_s: float = PATIENCE_S
+) -> AsyncGenerator[LogReader]:
+    """A reader of these topics. Raises ConfigError for one that does not exist, EnvironmentFault."""
+    admin = KafkaTopicAdmin(cluster, patience_s)
+    try:
+        seen = await admin.look(topics)
+        unknown = sorted(set(topics) - set(seen.topics))
+        if unknown:
+            raise await _unknown(alias, unknown[0], seen.refused.get(unknown[0], ""), admin)
+    finally:
+        await admin.close()
+    options = ConnectionOptions(connect_timeout_s=patience_s, request_timeout_s=patience_s)
+    view = ClusterView(alias, cluster, BufferPool(), options, seen.cluster_id)
+    view.start()
+    reader = LogReader(view, seen.topics, patience_s)
+    try:
+        yield reader
+    finally:
+        reader.close()
+        await view.close()
+
+
+async def _unknown(alias: Alias, topic: str, why: str, admin: KafkaTopicAdmin) -> ConfigError:
+    like = nearest(topic, (await admin.look()).topics)
+    hint = f'; did you mean "{like}"?' if like else ""
+    told = f" ({why})" if why and why != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name else ""
+    return ConfigError(f'{alias} has no topic "{topic}"{told}{hint}')
+
+
+def _told(named: TopicPartition, failed: ReadFailed) -> EnvironmentFault:
+    return EnvironmentFault(f"{named} cannot be read: {ErrorCode.name_of(failed.error)}")

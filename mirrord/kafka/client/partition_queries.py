@@ -1,0 +1,372 @@
+"""The rare requests: where a log begins and ends, what a leader remembers of producers, a new producer id.
+
+Questions from one tick of the event loop that go to the same broker share a request: a thousand lanes that start
+together must not send a thousand requests. The answer arrives through a callback, with a Kafka error code. A question
+that cannot be asked now waits a short time for the next metadata change of the cluster. After that the error is
+NETWORK_EXCEPTION if the broker could not be asked, LEADER_NOT_AVAILABLE if no leader is known, and UNKNOWN_TOPIC_ID if
+the topic no longer exists. UNSUPPORTED_VERSION means that the broker is too old for the question.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from mirrord.config.units import Start
+from mirrord.kafka.client.cluster_metadata import ClusterView, Leader, PartitionId
+from mirrord.kafka.client.range_reader import ReadFailed
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.protocol.api_versions import (
+    DESCRIBE_PRODUCERS,
+    INIT_PRODUCER_ID,
+    LIST_LOCAL_OFFSETS,
+    LIST_OFFSETS,
+    OFFSET_FOR_LEADER_EPOCH,
+    Api,
+)
+from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
+from mirrord.kafka.protocol.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    EpochEnd,
+    EpochQuestion,
+    ListedOffset,
+    OffsetQuestion,
+    decode_epoch_ends,
+    decode_list_offsets,
+    encode_epoch_ends,
+    encode_list_offsets,
+)
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.producer_ids import (
+    ActiveProducer,
+    PartitionProducers,
+    ProducerIdentity,
+    decode_describe_producers,
+    decode_init_producer_id,
+    encode_describe_producers,
+    encode_init_producer_id,
+)
+from mirrord.model.errors import MirrordError
+from mirrord.runtime.tasks import tell_failure
+
+NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
+NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
+NO_TOPIC = int(ErrorCode.UNKNOWN_TOPIC_ID)
+UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
+PATIENCE_S = 2.0
+"""How long a question may wait until it can be asked."""
+
+
+class PartitionAnswer(Protocol):
+    """The fields that all answers about a partition have in common."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def partition(self) -> int: ...
+    @property
+    def error(self) -> int: ...
+
+
+Answer = TypeVar("Answer", bound=PartitionAnswer)
+Tell = Callable[[int, Answer | None], None]
+
+
+class Question(Generic[Answer]):
+    """One partition in a shared request."""
+
+    __slots__ = ("give_up_at", "leader", "leader_epoch", "partition", "tell", "time")
+
+    def __init__(self, partition: PartitionId, tell: Tell[Answer], leader_epoch: int = -1, time: int = 0) -> None:
+        self.partition = partition
+        self.tell = tell
+        """Receives the error and, if the error is 0, the answer."""
+        self.give_up_at = asyncio.get_running_loop().time() + PATIENCE_S
+        self.leader = Leader(-1, -1)
+        self.leader_epoch = leader_epoch
+        self.time = time
+
+
+class _Kind(Generic[Answer]):
+    """Questions of one kind: those that were added within the current tick, and those that cannot be asked yet."""
+
+    def __init__(
+        self,
+        asks: "Asks",
+        api: Api,
+        encode: Callable[[Iterable[Question[Answer]]], bytes],
+        decode: Callable[[Reader], list[Answer]],
+    ) -> None:
+        self._asks = asks
+        self._view = asks.view
+        self._api = api
+        self._encode = encode
+        self._decode = decode
+        self._loop = asyncio.get_running_loop()
+        self._fresh: list[Question[Answer]] = []
+        self._waiting: list[Question[Answer]] = []
+
+    def add(self, question: Question[Answer]) -> None:
+        """Ask the question, together with the others that are added in this tick."""
+        if not self._fresh:
+            self._loop.call_soon(self._flush)
+        self._fresh.append(question)
+
+    def again(self) -> None:
+        """Ask the waiting questions, because the cluster's metadata has changed."""
+        waiting, self._waiting = self._waiting, []
+        self._spread(waiting)
+
+    def _flush(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        self._spread(fresh)
+
+    def _spread(self, questions: Sequence[Question[Answer]]) -> None:
+        """Send one request to each leader."""
+        by_node: dict[int, list[Question[Answer]]] = {}
+        unknown: list[Question[Answer]] = []
+        for question in questions:
+            leader = self._view.leader(question.partition)
+            if leader is None:
+                unknown.append(question)
+            else:
+                question.leader = leader
+                by_node.setdefault(leader.node, []).append(question)
+        for node, group in by_node.items():
+            self._asks.begin(self._ask_leader(node, group))
+        if unknown:
+            self._postpone(unknown, NO_LEADER)
+
+    async def _ask_leader(self, node: int, questions: Sequence[Question[Answer]]) -> None:
+        # If there are two questions about one partition, only the later one is sent; both get its answer.
+        asked = {(question.partition.topic, question.partition.partition): question for question in questions}
+        api = self._api
+        try:
+            connection = await self._view.link(node, "ask").get()
+            answers = await ask(connection, api, self._encode(asked.values()), connection.version(api), self._decode)
+        except UnsupportedBroker:
+            for question in questions:
+                question.tell(UNSUPPORTED, None)
+            return
+        except MirrordError:
+            self._postpone(questions, NETWORK)
+            return
+        found = {(answer.topic, answer.partition): answer for answer in answers}
+        for question in questions:
+            answer = found.get((question.partition.topic, question.partition.partition))
+            if answer is None:
+                question.tell(int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
+            else:
+                question.tell(answer.error, answer if answer.error == 0 else None)
+
+    def _postpone(self, questions: Iterable[Question[Answer]], error: int) -> None:
+        self._view.refresh()
+        now = self._loop.time()
+        for question in questions:
+            if self._view.gone(question.partition.topic_id):
+                question.tell(NO_TOPIC, None)
+            elif now >= question.give_up_at:
+                question.tell(error, None)
+            else:
+                if not self._waiting:
+                    self._loop.call_later(PATIENCE_S, self._give_up, error)
+                self._waiting.append(question)
+
+    def _give_up(self, error: int) -> None:
+        waiting, self._waiting = self._waiting, []
+        self._postpone(waiting, error)
+
+
+class Asks:
+    """Asks one cluster."""
+
+    def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
+        self.view = view
+        self._read_committed = read_committed
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
+        self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
+        self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
+        # A broker refuses two questions about one partition in one request, so each one has a separate kind.
+        self._latest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
+        self._earliest = _Kind(self, LIST_OFFSETS, _encode_visible, decode_list_offsets)
+        self._starts = _Kind(self, LIST_OFFSETS, self._encode_start, decode_list_offsets)
+        self._stable = _Kind(self, LIST_OFFSETS, _encode_stable, decode_list_offsets)
+        self._local_starts = _Kind(self, LIST_LOCAL_OFFSETS, _encode_visible, decode_list_offsets)
+        view.on_change.append(self._again)
+
+    def close(self) -> None:
+        """Stop asking. Open questions remain without an answer."""
+        for task in self._tasks:
+            task.cancel()
+
+    def end(self, partition: PartitionId, tell: Callable[[int, int, int], None]) -> None:
+        """Report (error, leader epoch, end): the leader's own log end, whether or not it is replicated (KIP-320)."""
+
+        def told(error: int, answer: EpochEnd | None) -> None:
+            if answer is not None and answer.epoch < 0:
+                error, answer = NO_LEADER, None  # the leader has not recorded its own epoch yet
+            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+
+        self._ends.add(Question(partition, told))
+
+    def shared(self, partition: PartitionId, epoch: int, tell: Callable[[int, int, int], None]) -> None:
+        """Report (error, epoch, end): the newest leader epoch of the log up to `epoch`, and its end (KIP-101, KIP-320).
+
+        Epoch and end are -1 if the log knows of none.
+        """
+
+        def told(error: int, answer: EpochEnd | None) -> None:
+            tell(error, -1 if answer is None else answer.epoch, -1 if answer is None else answer.end)
+
+        self._epochs.add(Question(partition, told, epoch))
+
+    def producer(
+        self, partition: PartitionId, producer_id: int, tell: Callable[[int, ActiveProducer | None], None]
+    ) -> None:
+        """Report (error, entry): what the leader remembers of this producer (KIP-664); None if it remembers nothing."""
+
+        def told(error: int, answer: PartitionProducers | None) -> None:
+            producers = answer.producers if answer is not None else ()
+            # An entry without a sequence says nothing: another client's marker created the producer's state.
+            known = (each for each in producers if each.producer_id == producer_id and each.last_sequence >= 0)
+            tell(error, next(known, None))
+
+        self._producers.add(Question(partition, told))
+
+    def producers(self, partition: PartitionId, tell: Callable[[int, Sequence[ActiveProducer]], None]) -> None:
+        """Report (error, entries): everything that the leader remembers of producers (KIP-664)."""
+
+        def told(error: int, answer: PartitionProducers | None) -> None:
+            tell(error, () if answer is None else answer.producers)
+
+        self._producers.add(Question(partition, told))
+
+    def bounds(self, partition: PartitionId, leader_epoch: int, tell: Callable[[int, int, int], None]) -> None:
+        """Report (error, high watermark, log start) from the leader of exactly this epoch; epoch -1 asks any leader."""
+        found: dict[int, tuple[int, int]] = {}
+
+        def told(time: int, error: int, answer: ListedOffset | None) -> None:
+            found[time] = (error, -1 if answer is None else answer.offset)
+            if len(found) == 2:
+                (latest_error, latest), (earliest_error, earliest) = found[LATEST], found[EARLIEST]
+                tell(latest_error or earliest_error, latest, earliest)
+
+        self._latest.add(Question(partition, partial(told, LATEST), leader_epoch, LATEST))
+        self._earliest.add(Question(partition, partial(told, EARLIEST), leader_epoch, EARLIEST))
+
+    def start(self, partition: PartitionId, start: Start, tell: Callable[[int, int], None]) -> None:
+        """Report (error, offset): where a lane without history begins.
+
+        For a time after the last record, that is the log end.
+        """
+        time = EARLIEST if start == "earliest" else LATEST if start == "latest" else start
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            if answer is not None and answer.offset < 0 <= time:
+                self.start(partition, "latest", tell)
+            else:
+                tell(error, -1 if answer is None else answer.offset)
+
+        self._starts.add(Question(partition, told, -1, time))
+
+    def last_stable(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+        """Report (error, offset): the last stable offset, below which no transaction is open (KIP-98)."""
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            tell(error, -1 if answer is None else answer.offset)
+
+        self._stable.add(Question(partition, told, -1, LATEST))
+
+    def local_start(self, partition: PartitionId, tell: Callable[[int, int], None]) -> None:
+        """Report (error, offset): where the part of the log begins that is on the leader's own disks.
+
+        Records below that offset are in remote storage (KIP-405). The error is UNSUPPORTED_VERSION before Kafka 3.4.
+        """
+
+        def told(error: int, answer: ListedOffset | None) -> None:
+            tell(error, -1 if answer is None else answer.offset)
+
+        self._local_starts.add(Question(partition, told, -1, EARLIEST_LOCAL))
+
+    def producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+        """Report (error, producer id, epoch): a new producer without a transactional id, from any broker."""
+        self.begin(self._ask_producer_id(tell))
+
+    async def _ask_producer_id(self, tell: Callable[[int, int, int], None]) -> None:
+        try:
+            connection = await self.view.any_broker()
+            version = connection.version(INIT_PRODUCER_ID)
+            body = encode_init_producer_id()
+            identity = await ask(connection, INIT_PRODUCER_ID, body, version, decode_init_producer_id)
+        except MirrordError:
+            self.view.refresh()
+            identity = ProducerIdentity(NETWORK, -1, -1)
+        tell(identity.error, identity.producer_id, identity.producer_epoch)
+
+    def begin(self, work: Coroutine[None, None, None]) -> None:
+        """Run the coroutine until it ends or `close` cancels it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure("question_failed"))
+
+    def _again(self) -> None:
+        bounds = self._latest, self._earliest, self._starts, self._stable, self._local_starts
+        for kind in (self._ends, self._epochs, self._producers, *bounds):
+            kind.again()
+
+    def _encode_start(self, questions: Iterable[Question[ListedOffset]]) -> bytes:
+        return encode_list_offsets(map(_offset_question, questions), self._read_committed)
+
+
+def _encode_ends(questions: Iterable[Question[EpochEnd]]) -> bytes:
+    return encode_epoch_ends(
+        EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader.epoch)
+        for each in questions
+    )
+
+
+def _encode_epochs(questions: Iterable[Question[EpochEnd]]) -> bytes:
+    return encode_epoch_ends(
+        EpochQuestion(each.partition.topic, each.partition.partition, each.leader.epoch, each.leader_epoch)
+        for each in questions
+    )
+
+
+def _encode_producers(questions: Iterable[Question[PartitionProducers]]) -> bytes:
+    topics: dict[str, list[int]] = {}
+    for question in questions:
+        topics.setdefault(question.partition.topic, []).append(question.partition.partition)
+    return encode_describe_producers(topics)
+
+
+def _encode_visible(questions: Iterable[Question[ListedOffset]]) -> bytes:
+    # Uncommitted records are included, because the high watermark is needed, not the last stable offset.
+    return encode_list_offsets(map(_offset_question, questions), read_committed=False)
+
+
+def _encode_stable(questions: Iterable[Question[ListedOffset]]) -> bytes:
+    return encode_list_offsets(map(_offset_question, questions), read_committed=True)
+
+
+def _offset_question(question: Question[ListedOffset]) -> OffsetQuestion:
+    partition = question.partition
+    return OffsetQuestion(partition.topic, partition.partition, question.time, question.leader_epoch)
+
+
+async def bounds(asks: Asks, partition: PartitionId) -> tuple[int, int]:
+    """Return (end, begin) of what a consumer can read of a log. Raises ReadFailed when no broker answers."""
+    answer: asyncio.Future[tuple[int, int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, end: int, begin: int) -> None:
+        if not answer.done():
+            answer.set_result((error, end, begin))
+
+    asks.bounds(partition, -1, told)
+    error, end, begin = await answer
+    if error:
+        raise ReadFailed(error)
+    return end, begin

@@ -1,0 +1,92 @@
+"""How long the target remembers a producer: the setting that says how far its refusal of repeated batches is to be
+relied on."""
+
+# pyright: reportMissingTypeStubs=false
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import structlog
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.reconnecting_link import Backoff
+from mirrord.kafka.client.topic_admin import Admin
+from mirrord.model.errors import MirrordError
+from mirrord.runtime.clock import Clock
+
+EXPIRY = "producer.id.expiration.ms"
+OLD_EXPIRY = "transactional.id.expiration.ms"
+"""What counted before Kafka 3.4 (KIP-854)."""
+
+LOOK_S = 300.0
+"""The setting is dynamic, so it is read repeatedly."""
+TIMEOUT_S = 5.0
+NOT_TOLD = 0
+"""As an expiry: producers may be forgotten at any time, so no lane is protected."""
+
+log = structlog.get_logger()
+
+
+async def producer_expiry_ms(cluster: ClusterConfig, node: int, timeout_s: float) -> int | None:
+    """The setting of a broker, or None when it may not be seen. Raises Unreachable."""
+    wanted = ConfigResource(ConfigResourceType.BROKER, str(node), {EXPIRY: None, OLD_EXPIRY: None})
+    async with Admin(cluster, timeout_s) as admin:
+        answers = cast(Any, await admin.describe_configs([wanted]))
+    found: dict[str, str] = {}
+    for code, _, _, _, entries in (resource for answer in answers for resource in answer.resources):
+        if code == 0:
+            found |= {key: value for key, value, *_ in entries}
+    told = found.get(EXPIRY) or found.get(OLD_EXPIRY)
+    return int(told) if told else None
+
+
+class ProducerExpiry:
+    """Keeps up with the setting of one cluster. Brokers may differ, and any may lead next: the shortest counts."""
+
+    def __init__(self, alias: str, cluster: ClusterConfig, nodes: Callable[[], list[int]], clock: Clock) -> None:
+        """`nodes` are the cluster's brokers, as far as they are known."""
+        self._alias = alias
+        self._cluster = cluster
+        self._nodes = nodes
+        self._clock = clock
+        self._known: dict[int, int] = {}
+        """By broker, as it was last told."""
+        self._warned = False
+
+    @property
+    def shortest_ms(self) -> int:
+        """Of all brokers that have answered."""
+        return min(self._known.values(), default=NOT_TOLD)
+
+    async def until_known(self) -> None:
+        """Until one broker has answered. While none does, no lane could write anyway."""
+        backoff = Backoff()
+        while True:
+            for node in self._nodes():
+                if await self._ask(node):
+                    return
+            await self._clock.sleep(backoff.next_s())
+
+    async def follow(self, tell: Callable[[int], None]) -> None:
+        """Ask all brokers again and again, and tell the shortest."""
+        while True:
+            nodes = self._nodes()
+            for node in nodes:
+                await self._ask(node)
+            # A broker that does not answer keeps what it said; one that is no longer there does not count.
+            self._known = {node: expiry for node, expiry in self._known.items() if node in nodes}
+            if self._known:
+                tell(self.shortest_ms)
+            await self._clock.sleep(LOOK_S)
+
+    async def _ask(self, node: int) -> bool:
+        try:
+            told = await producer_expiry_ms(self._cluster, node, TIMEOUT_S)
+        except MirrordError:
+            return False
+        self._known[node] = NOT_TOLD if told is None else told
+        if told is None and not self._warned:
+            log.warning("producer_expiry_unknown", cluster=self._alias, line="no lane counts as protected")
+        self._warned = told is None
+        return True

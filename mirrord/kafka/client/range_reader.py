@@ -1,0 +1,306 @@
+"""Reading a stretch of a partition once, by batch headers: scans of the target, comparisons with the source.
+
+Not the hot path, but the same bytes: raw fetches without a session, one after the other, bounded in size.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, LIST_LOCAL_OFFSETS
+from mirrord.kafka.protocol.crc32c import Bytes
+from mirrord.kafka.protocol.errors import ErrorCode, OldMagic, WireError
+from mirrord.kafka.protocol.fetch import FetchedPartition, FetchLimits, Position, SessionStep, decode, encode
+from mirrord.kafka.protocol.legacy_messages import Group, group, is_old
+from mirrord.kafka.protocol.list_offsets import EARLIEST_LOCAL, OffsetQuestion, decode_list_offsets, encode_list_offsets
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.record_batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    Header,
+    HeaderTuple,
+    Scanned,
+    records_digest,
+    scan,
+)
+from mirrord.model.errors import EnvironmentFault, MirrordError
+
+CHUNK_BYTES = 1 << 20
+"""A fetch brings about this much; a single batch may be larger."""
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+WAIT_MS = 100
+_LIMITS = {
+    committed: FetchLimits(max_wait_ms=WAIT_MS, max_bytes=CHUNK_BYTES, read_committed=committed)
+    for committed in (False, True)
+}
+REMOTE_CHUNK_BYTES = 4 << 20
+"""The same from remote storage, where each fetch takes longer."""
+REMOTE_PATIENCE = 10
+"""Multiplies the patience where the next batch is known to be in remote storage."""
+AGAIN_S = 1.0
+"""Between two questions about what is in remote storage, while answers are empty."""
+_WAIT_GROWTH = 5
+_NO_WAIT = FetchLimits(max_wait_ms=0, max_bytes=1)
+_AT_ONCE = 4
+_TURN = 200
+_MAGIC = 2
+
+
+class ReadFailed(EnvironmentFault):
+    """The stretch could not be read; `error` is the Kafka error code, NETWORK_EXCEPTION without an answer."""
+
+    def __init__(self, error: int) -> None:
+        super().__init__(f"reading failed with {ErrorCode.name_of(error)}")
+        self.error = error
+
+
+class ReadBatch(NamedTuple):
+    """A batch as it is stored in a log: buffer[start:end].
+
+    Messages of format 0 and 1 are returned in groups. Of their header only magic and offsets are valid, and a wrapper
+    may begin later than its header says.
+    """
+
+    header: Header
+    buffer: Bytes
+    start: int
+    end: int
+    aborted: bool = False
+    """Its transaction was aborted; known only when committed records are read."""
+
+    @property
+    def is_old(self) -> bool:
+        """Whether these are messages of format 0 or 1."""
+        return self.header.magic < _MAGIC
+
+    @property
+    def records_crc(self) -> int:
+        """The checksum of its records alone; of a v2 batch only."""
+        return records_digest(self.buffer, self.start)
+
+
+class Stretches:
+    """Reads stretches of one cluster's partitions, a few at the same time."""
+
+    def __init__(self, view: ClusterView, patience_s: float) -> None:
+        """A read fails when no batch arrives for `patience_s`, or `REMOTE_PATIENCE` times that from remote storage."""
+        self._view = view
+        self._patience_s = patience_s
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._remote_links = asyncio.LifoQueue[str]()
+        for number in range(_AT_ONCE):
+            self._remote_links.put_nowait(f"read-remote-{number}")
+
+    async def read(
+        self, partition: PartitionId, start: int, end: int, *, committed: bool = False
+    ) -> AsyncGenerator[ReadBatch, None]:
+        """The batches that hold offsets of [start, end), those of open and aborted transactions included.
+
+        With `committed` only those below the last stable offset, and aborted ones are marked. Raises ReadFailed. The
+        batches that were read before remain valid.
+        """
+        position = start
+        place = _Place(self._view, partition, self._patience_s)
+        while position < end:
+            buffer, fetched = await self._fetch_some(partition, position, place, committed=committed)
+            batches = _scan(buffer, fetched, position)
+            aborted = aborted_of(fetched.aborted, [batch[6] for batch in batches])
+            for number, (at, behind, base, last, _, _, header) in enumerate(batches):
+                if number % _TURN == _TURN - 1:
+                    await asyncio.sleep(0)  # a chunk of tiny batches must not hold up the lanes
+                if last >= position and base < end:
+                    yield ReadBatch(Header(*header), buffer, at, behind, number in aborted)
+            if batches:
+                position = batches[-1][3] + 1
+                place.came()
+            else:
+                place.came_empty(position)
+
+    async def _fetch_some(
+        self, partition: PartitionId, position: int, place: "_Place", *, committed: bool
+    ) -> tuple[Bytes, FetchedPartition]:
+        loop = asyncio.get_running_loop()
+        if not place.is_remote(position):
+            async with self._slots:
+                asked = loop.time()
+                answer = await self._fetch(partition, Position(position), _LIMITS[committed])
+                took_s = loop.time() - asked
+        else:
+            where = Position(position, max_bytes=REMOTE_CHUNK_BYTES)
+            limits = FetchLimits(place.wait_ms, REMOTE_CHUNK_BYTES, read_committed=committed)
+            link = await self._remote_links.get()
+            try:
+                answer, took_s = await self._fetch(partition, where, limits, link), 0.0
+            finally:
+                self._remote_links.put_nowait(link)
+        fetched = answer[1]
+        visible = fetched.last_stable_offset if committed else fetched.high_watermark
+        is_empty = fetched.records_end == fetched.records_start
+        await place.answered(position, took_s, lacking=is_empty and position < visible)
+        return answer
+
+    async def parting(self, partition: PartitionId, position: int, epoch: int) -> tuple[int, int]:
+        """Where the log diverges from one in which a batch of this epoch ends at `position`, as (epoch, end); (-1, -1)
+        when it does not (KIP-595). Raises ReadFailed."""
+        async with self._slots:
+            _, fetched = await self._fetch(partition, Position(position, last_epoch=epoch, max_bytes=1), _NO_WAIT)
+        return fetched.diverging_epoch, fetched.diverging_end
+
+    async def _fetch(
+        self, partition: PartitionId, position: Position, limits: FetchLimits, link: str = "read"
+    ) -> tuple[Bytes, FetchedPartition]:
+        leader = self._view.leader(partition)
+        if leader is None:
+            self._view.refresh()
+            raise ReadFailed(int(ErrorCode.LEADER_NOT_AVAILABLE))
+        try:
+            connection = await self._view.link(leader.node, link).get()
+            version = connection.version(FETCH)
+            topic = partition.topic_id if version >= FETCH_BY_TOPIC_ID else partition.topic
+            where = replace(position, leader_epoch=leader.epoch)
+            step = SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((topic, partition.partition), where)], ())
+            buffers: list[Bytes] = []
+
+            def take(reader: Reader) -> list[FetchedPartition]:
+                buffers.append(reader.buffer)
+                response = decode(version, reader)
+                if response.error or not response.partitions:
+                    raise ReadFailed(response.error or int(ErrorCode.UNKNOWN_SERVER_ERROR))
+                return response.partitions
+
+            fetched = (await ask(connection, FETCH, encode(version, limits, step), version, take))[0]
+        except ReadFailed:
+            raise
+        except MirrordError as error:
+            self._view.refresh()
+            raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from error
+        if fetched.error:
+            raise ReadFailed(fetched.error)
+        return buffers[0], fetched
+
+
+class _Place:
+    """The position of a read: whether its next batch is in remote storage (KIP-405), and how long to wait for it.
+
+    Remote batches are fetched over a separate connection with a longer max wait: a broker handles one request of a
+    connection at a time, and before Kafka 3.8 it cancels a remote read when the request's max wait is over.
+    """
+
+    def __init__(self, view: ClusterView, partition: PartitionId, patience_s: float) -> None:
+        self.wait_ms = WAIT_MS
+        self._view = view
+        self._partition = partition
+        self._patience_s = patience_s
+        self._loop = asyncio.get_running_loop()
+        self._local_start = 0
+        """Records below are in remote storage; -1: the broker does not say, and answers are empty."""
+        self._looked = float("-inf")
+        self._last = self._loop.time()
+        """When the last batch came."""
+
+    def is_remote(self, position: int) -> bool:
+        """Whether the records there are, or may be, in remote storage."""
+        return self._local_start < 0 or position < self._local_start
+
+    async def answered(self, position: int, took_s: float, *, lacking: bool) -> None:
+        """A fetch took `took_s`. `lacking`: it returned nothing below the visible end of the log."""
+        if self.is_remote(position):
+            if lacking:
+                self.wait_ms = min(self.wait_ms * _WAIT_GROWTH, self._view.longest_wait_ms)
+            return
+        age_s = self._loop.time() - self._looked
+        if age_s > AGAIN_S if lacking else took_s > WAIT_MS / 1000 + SLOW_S and age_s > LOOK_S:
+            self._looked = self._loop.time()
+            found = await local_start(self._view, self._partition)
+            self._local_start = found if found >= 0 or lacking else 0
+            self.wait_ms = min(WAIT_MS * _WAIT_GROWTH, self._view.longest_wait_ms)
+
+    def came(self) -> None:
+        """There were batches."""
+        self._last = self._loop.time()
+
+    def came_empty(self, position: int) -> None:
+        """There were none. Raises ReadFailed when the patience is over."""
+        waited_s = self._loop.time() - self._last
+        if position < self._local_start:
+            if waited_s > REMOTE_PATIENCE * self._patience_s:
+                raise ReadFailed(int(ErrorCode.KAFKA_STORAGE_ERROR))
+        elif waited_s > self._patience_s:
+            raise ReadFailed(int(ErrorCode.REQUEST_TIMED_OUT))
+
+
+async def local_start(view: ClusterView, partition: PartitionId) -> int:
+    """Where the local part of a log begins; below it are remote records. -1 when that is not known."""
+    leader = view.leader(partition)
+    if leader is None:
+        return -1
+    try:
+        connection = await view.link(leader.node, "ask").get()
+        version = connection.version(LIST_LOCAL_OFFSETS)
+        question = OffsetQuestion(partition.topic, partition.partition, EARLIEST_LOCAL)
+        body = encode_list_offsets([question], read_committed=False)
+        (answer,) = await ask(connection, LIST_LOCAL_OFFSETS, body, version, decode_list_offsets)
+    except MirrordError:
+        return -1
+    return -1 if answer.error else answer.offset
+
+
+def _scan(buffer: Bytes, fetched: FetchedPartition, position: int) -> list[Scanned]:
+    """The whole batches of the answer to a fetch from `position` on."""
+    start, end = fetched.records_start, fetched.records_end
+    batches: list[Scanned] = []
+    try:
+        while True:
+            found, start = _scan_batches(buffer, start, end)
+            batches += found
+            messages = group(buffer, start, end) if is_old(buffer, start, end) else None
+            if messages is None:
+                return batches
+            batches.append(_as_batch(messages, batches[-1][3] + 1 if batches else position))
+            start = messages.end
+    except WireError as error:
+        raise ReadFailed(int(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT)) from error
+
+
+def _scan_batches(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
+    """Up to the first message of an old format."""
+    try:
+        return scan(buffer, start, end)
+    except OldMagic as old:
+        return scan(buffer, start, old.at)
+
+
+def _as_batch(messages: Group, position: int) -> Scanned:
+    """`position` is the first offset that a wrapper there can hold."""
+    first = messages.first if messages.first >= 0 else min(position, messages.last)
+    length, delta = messages.end - messages.start, messages.last - first
+    header: HeaderTuple = (first, length, -1, 0, 0, 0, delta, -1, -1, -1, -1, -1, -1)
+    return messages.start, messages.end, first, messages.last, -1, 0, header
+
+
+def aborted_of(aborted: Sequence[tuple[int, int]], headers: Sequence[HeaderTuple]) -> set[int]:
+    """Which of the batches of one answer belong to its aborted transactions (producer id, first offset; KIP-98)."""
+    ahead = sorted((first, producer) for producer, first in aborted)
+    begun: set[int] = set()
+    found: set[int] = set()
+    for number, header in enumerate(headers):
+        base, attributes, producer = header[0], header[5], header[9]
+        while ahead and ahead[0][0] <= base:
+            begun.add(ahead.pop(0)[1])
+        if attributes & CONTROL:
+            begun.discard(producer)
+        elif attributes & TRANSACTIONAL and producer in begun:
+            found.add(number)
+    return found
+
+
+LOOK_S = 10.0
+"""A partition that looks as if it were in remote storage is not looked up again for this long."""
+
+
+SLOW_S = 0.1
+"""An answer that takes this much longer than the request's max wait may have waited for remote storage."""

@@ -1,0 +1,109 @@
+"""Whether clusters can be reached, by everyone in this daemon who talks to them."""
+
+import asyncio
+from collections.abc import Awaitable, Collection, Mapping
+from typing import TypeVar
+
+import structlog
+
+from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
+from mirrord.kafka.rules.topic import TopicShape
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias, ClusterId
+from mirrord.model.status import ClusterStatus
+from mirrord.runtime.clock import Clock
+
+Answer = TypeVar("Answer")
+
+log = structlog.get_logger()
+
+
+class ClusterWatch:
+    """One cluster. Each change is logged once, however many find it out."""
+
+    def __init__(self, alias: Alias, clock: Clock) -> None:
+        self.cluster_id: ClusterId | None = None
+        self._alias = alias
+        self._clock = clock
+        self._errors: dict[str, str] = {}
+        self._asked = False
+        self._since_ms: int | None = None
+
+    def tell(self, observer: str, error: str) -> None:
+        """What an observer found; an empty error says that the cluster answered it."""
+        was_reachable, was_asked = not self._errors, self._asked
+        self._asked = True
+        if error:
+            self._errors[observer] = error
+        else:
+            self._errors.pop(observer, None)
+        self._note(was_reachable=was_reachable, was_asked=was_asked)
+
+    def forget(self, observer: str) -> None:
+        """The observer is no more."""
+        was_reachable = not self._errors
+        self._errors.pop(observer, None)
+        self._note(was_reachable=was_reachable, was_asked=self._asked)
+
+    def status(self) -> ClusterStatus:
+        """As it is now."""
+        error = next(iter(self._errors.values()), None)
+        reachable = self._asked and error is None
+        return ClusterStatus(self._alias, self.cluster_id, reachable, self._since_ms, error)
+
+    def _note(self, *, was_reachable: bool, was_asked: bool) -> None:
+        reachable = not self._errors
+        if was_asked and reachable == was_reachable:
+            return
+        self._since_ms = self._clock.wall_ms()
+        if not reachable:
+            log.warning("cluster_unreachable", cluster=self._alias, error=next(iter(self._errors.values())))
+        elif was_asked:
+            log.info("cluster_reachable", cluster=self._alias)
+
+
+class WatchedAdmin:
+    """A `TopicAdmin` that tells the watch whether its cluster answers."""
+
+    def __init__(self, admin: TopicAdmin, watch: ClusterWatch, observer: str) -> None:
+        self._admin = admin
+        self._watch = watch
+        self._observer = observer
+
+    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        """The topics of these names, or all; with `rights` also what we may do with them."""
+        seen = await self._told(self._admin.look(names, rights=rights))
+        self._watch.cluster_id = seen.cluster_id
+        return seen
+
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why."""
+        return await self._told(self._admin.create(topics, validate_only=validate_only))
+
+    async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
+        """Give topics so many partitions; those that were refused, and why."""
+        return await self._told(self._admin.grow(topics))
+
+    async def close(self) -> None:
+        """End the connection."""
+        await self._admin.close()
+
+    async def _told(self, request: Awaitable[Answer]) -> Answer:
+        try:
+            answer = await request
+        except EnvironmentFault as fault:
+            self._watch.tell(self._observer, str(fault))
+            raise
+        self._watch.tell(self._observer, "")
+        return answer
+
+
+async def both_ids(source: WatchedAdmin, target: WatchedAdmin) -> tuple[ClusterId, ClusterId]:
+    """Both are asked, so that the status tells of both."""
+    answers = await asyncio.gather(source.look([]), target.look([]), return_exceptions=True)
+    one, other = answers
+    if isinstance(one, BaseException):
+        raise one
+    if isinstance(other, BaseException):
+        raise other
+    return one.cluster_id, other.cluster_id

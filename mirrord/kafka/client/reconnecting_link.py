@@ -1,0 +1,122 @@
+"""One connection to one broker for one purpose: opened when it is wanted, and opened again when it was lost."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.protocol.api_versions import Api
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.model.errors import EnvironmentFault
+
+Answer = TypeVar("Answer")
+
+FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
+_LINGER_S = 60.0
+"""How long a connection that was replaced may take to answer what it still owes."""
+
+
+class Backoff:
+    """Pauses that double from try to try, each shortened at random by up to a half: a thousand clients that lost the
+    same broker must not come back at the same moment."""
+
+    __slots__ = ("_chance", "_pause_s", "longest_s")
+
+    def __init__(self, longest_s: float = LONGEST_PAUSE_S) -> None:
+        self.longest_s = longest_s
+        self._pause_s = FIRST_PAUSE_S
+        self._chance = random.Random()  # noqa: S311 -- spreads load, guards nothing
+
+    def next_s(self) -> float:
+        """How long to wait before the next try."""
+        pause = self._pause_s * self._chance.uniform(0.5, 1.0)
+        self._pause_s = min(self._pause_s * 2, self.longest_s)
+        return pause
+
+    def reset(self) -> None:
+        """A try was a success."""
+        self._pause_s = FIRST_PAUSE_S
+
+
+async def ask(
+    connection: Connection, api: Api, body: bytes, version: int, decode: Callable[[Reader], Answer]
+) -> Answer:
+    """Send a request and decode its answer. Raises ConnectionLost, and WireError, which ends the connection."""
+    reader = await connection.call(api, body, version)
+    try:
+        return decode(reader)
+    except WireError as error:
+        connection.pipe.close(str(error), error)
+        raise
+
+
+class Link:
+    """Gives a connection that is open, and opens one when there is none.
+
+    After a failure every caller gets the same error at once until the pause is over, so that many callers do not make
+    many attempts.
+    """
+
+    def __init__(self, opener: Callable[[], Awaitable[Connection]]) -> None:
+        self._opener = opener
+        self._loop = asyncio.get_running_loop()
+        self._opening: asyncio.Task[Connection] | None = None
+        self._backoff = Backoff()
+        self._not_before = 0.0
+        self._error: EnvironmentFault | None = None
+        self._closed = False
+        self.connection: Connection | None = None
+        """The present one; it may be lost already."""
+
+    @property
+    def live(self) -> Connection | None:
+        """The present connection if it can take requests and need not be replaced."""
+        connection = self.connection
+        if connection is None or connection.pipe.lost is not None or self.overdue(connection):
+            return None
+        return connection
+
+    def overdue(self, connection: Connection) -> bool:
+        """Its SASL session ends soon (KIP-368)."""
+        return connection.replace_before is not None and self._loop.time() >= connection.replace_before
+
+    async def get(self) -> Connection:
+        """An open connection. Raises EnvironmentFault: what connecting raises, at once while a pause is on."""
+        connection = self.live
+        if connection is not None:
+            return connection
+        if self._opening is None:
+            if self._error is not None and self._loop.time() < self._not_before:
+                raise self._error.with_traceback(None)
+            self._opening = self._loop.create_task(self._open())
+        return await asyncio.shield(self._opening)
+
+    def close(self) -> None:
+        """End the connection, and open none any more."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+        if self.connection is not None:
+            self.connection.close()
+
+    async def _open(self) -> Connection:
+        try:
+            connection = await self._opener()
+        except EnvironmentFault as error:
+            self._error = error
+            self._not_before = self._loop.time() + self._backoff.next_s()
+            raise
+        finally:
+            self._opening = None
+        self._backoff.reset()
+        self._error = None
+        former, self.connection = self.connection, connection
+        if former is not None and former.pipe.lost is None:
+            # Replaced before its SASL session ends: what it still owes is waited for.
+            self._loop.call_later(_LINGER_S if former.pipe.in_flight else 0.0, former.close)
+        if self._closed:
+            connection.close()
+        return connection

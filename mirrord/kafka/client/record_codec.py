@@ -1,0 +1,103 @@
+"""Record batches as records and back, by aiokafka's compiled record classes: the second path, and deep comparisons.
+
+Messages of the formats 0 and 1 are read as Kafka's own consumer reads them
+(org.apache.kafka.common.record.AbstractLegacyRecordBatch), and written as a broker of 3.9 writes them when it converts
+them (LogValidator): format 0 has no times, its records get -1; the messages of a wrapper with an append time all have
+the wrapper's time; the codec stays, and there are no headers. aiokafka's compiled class for them is not used: it reads
+past the end of what is not sound.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Protocol, cast
+
+from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode
+from aiokafka.record.default_records import DefaultRecordBatch
+
+from mirrord.kafka.protocol.crc32c import Bytes
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.legacy_messages import OldMessage, inside, is_old, parse
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER_LENGTH
+
+_MAGIC = 2
+_LZ4 = 3
+_CODECS: dict[int, Callable[[bytes], bytes]] = {1: gzip_decode, 2: snappy_decode, _LZ4: lz4_decode}
+"""Those of formats 0 and 1."""
+
+
+class _AioRecord(Protocol):
+    """What aiokafka's compiled classes give; they come without types for their headers."""
+
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def decode(buffer: Bytes, start: int, end: int) -> list[Record]:
+    """The records of the batch, or of the messages of format 0 and 1, in buffer[start:end].
+
+    Where a batch has the time of its append, so have its records (KIP-32). Raises ValueError when they cannot be read.
+    """
+    return read(buffer, start, end)[1]
+
+
+def read(buffer: Bytes, start: int, end: int) -> tuple[int, list[Record]]:
+    """The codec, and the records in ascending order of their offsets. Raises ValueError when they cannot be read."""
+    data = bytes(memoryview(buffer)[start:end])
+    try:
+        codec, records = _read_old(data) if is_old(data, 0, len(data)) else _read_batch(data)
+    except WireError as error:
+        raise ValueError(str(error)) from error
+    except ValueError:
+        raise
+    # Every codec has errors of its own, with no common base below Exception.
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
+    if any(later.offset <= earlier.offset for earlier, later in pairwise(records)):
+        raise ValueError("the offsets do not ascend")
+    return codec, records
+
+
+def _read_batch(data: bytes) -> tuple[int, list[Record]]:
+    if len(data) < HEADER_LENGTH:
+        raise ValueError(f"{len(data)} bytes are not a batch")
+    batch = DefaultRecordBatch(data)
+    if not batch.validate_crc():
+        raise ValueError("the checksum does not fit")
+    codec = batch.attributes & CODEC_MASK
+    if len(data) == HEADER_LENGTH:
+        return codec, []  # a codec has nothing to say about no bytes
+    records = [
+        Record(record.offset, record.timestamp, record.key, record.value, record.headers)
+        for record in cast(Iterator[_AioRecord], iter(batch))
+    ]
+    return codec, records
+
+
+def _read_old(data: bytes) -> tuple[int, list[Record]]:
+    """Of a wrapper, or of messages without compression."""
+    codec = 0
+    records: list[Record] = []
+    for message in parse(data, checked=True):
+        messages = [message]
+        if message.codec:
+            codec = message.codec
+            messages = inside(message, _unpack(message))
+            if messages[-1].offset != message.offset:
+                raise ValueError(f"the last message inside of the one at offset {message.offset} has another offset")
+        records += [Record(each.offset, each.time_ms, each.key, each.value, ()) for each in messages]
+    return codec, records
+
+
+def _unpack(wrapper: OldMessage) -> bytes:
+    decode_value = _CODECS.get(wrapper.codec)
+    if decode_value is None or wrapper.value is None:
+        raise ValueError(f"a wrapper with the codec {wrapper.codec}, or without a value")
+    if wrapper.magic == 0 and wrapper.codec == _LZ4:
+        raise ValueError("LZ4 in a message of format 0, whose frames clients got wrong (KAFKA-3160)")
+    return decode_value(wrapper.value)

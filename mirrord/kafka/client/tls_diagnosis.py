@@ -1,0 +1,106 @@
+"""Why no TLS session came about, in words that name the certificate, the authority or the host name at fault.
+
+OpenSSL says what is wrong, not with which certificate. So after a failure the broker's certificate is fetched once more
+without any check, only to be described; nothing else is sent over that connection.
+"""
+
+import asyncio
+import ssl
+from contextlib import suppress
+
+from mirrord.config.security import Security
+from mirrord.kafka.client.credentials import client_chain, tls_context
+from mirrord.model.errors import EnvironmentFault
+
+LOOK_S = 3.0
+"""How long the second look may take; without it the reason of OpenSSL has to do."""
+_EXPIRED, _NOT_YET = 10, 9
+_OTHER_HOST, _OTHER_ADDRESS = 62, 64
+# X509_V_ERR_*: no issuer found, self-signed, self-signed in the chain, no issuer of the first one, bad signature.
+_UNTRUSTED = {2, 7, 18, 19, 20, 21}
+
+
+async def tls_reason(error: ssl.SSLError, host: str, port: int, security: Security) -> str:
+    """One phrase. Never raises."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}{await _at_fault(error, host, port, security)}"
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if ("alert" in reason and "certificate" in reason) or "unknown ca" in reason:
+        return f"the broker wants a client certificate that it trusts ({reason}); {_ours(security)}"
+    return reason
+
+
+async def _at_fault(error: ssl.SSLCertVerificationError, host: str, port: int, security: Security) -> str:
+    presented = await _presented(host, port)
+    if presented is None:
+        return ""
+    with suppress(ValueError):
+        facts = _Facts(presented)
+        match error.verify_code:
+            case code if code in {_OTHER_HOST, _OTHER_ADDRESS}:
+                return f"; {facts.subject} is for {facts.names}, not for {host} (see check_hostname)"
+            case code if code in {_EXPIRED, _NOT_YET}:
+                return f"; {facts.subject}, or what issued it, is valid {facts.validity}"
+            case code if code in _UNTRUSTED:
+                return f"; {facts.subject} is issued by {facts.issuer}, and trusted are {_trusted(security)}"
+            case _:
+                return f"; it is {facts.subject}, issued by {facts.issuer}, valid {facts.validity}"
+    return ""
+
+
+async def _presented(host: str, port: int) -> bytes | None:
+    """The broker's certificate as DER."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with suppress(OSError, EOFError, TimeoutError):
+        async with asyncio.timeout(LOOK_S):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+            try:
+                return writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+            finally:
+                writer.transport.abort()
+    return None
+
+
+def _trusted(security: Security) -> str:
+    where = "truststore" if security.truststore else "ca" if security.ca else None
+    if where is None:
+        return "the authorities of this machine; name others by ca or truststore"
+    with suppress(EnvironmentFault, ValueError):
+        named = [_Facts(der).subject for der in tls_context(security).get_ca_certs(binary_form=True)]
+        return f"those of {where}: {', '.join(named[:3])}{', ...' if len(named) > 3 else ''}"
+    return f"those of {where}"
+
+
+def _ours(security: Security) -> str:
+    with suppress(EnvironmentFault, ValueError):
+        chain = client_chain(security)
+        if chain is None:
+            return "none is configured (certificate and key, or keystore)"
+        facts = _Facts(ssl.PEM_cert_to_DER_cert(_first(chain[0])))
+        return f"ours is {facts.subject}, issued by {facts.issuer}, valid {facts.validity}"
+    return "ours cannot be read"
+
+
+def _first(pem: str) -> str:
+    end = "-----END CERTIFICATE-----"
+    return pem[: pem.index(end) + len(end)].strip()
+
+
+class _Facts:
+    """What people need to know of a certificate. Raises ValueError when it cannot be read."""
+
+    def __init__(self, der: bytes) -> None:
+        from cryptography import x509  # noqa: PLC0415 - only after a failure, and slow to import
+
+        certificate = x509.load_der_x509_certificate(der)
+        self.subject = f'"{certificate.subject.rfc4514_string()}"'
+        self.issuer = f'"{certificate.issuer.rfc4514_string()}"'
+        self.validity = f"from {certificate.not_valid_before_utc:%F %T} to {certificate.not_valid_after_utc:%F %T} UTC"
+        names: list[str] = []
+        with suppress(x509.ExtensionNotFound):
+            extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+            names = [str(name) for name in extension.value.get_values_for_type(x509.DNSName)]
+            names += [str(address) for address in extension.value.get_values_for_type(x509.IPAddress)]
+        self.names = ", ".join(names) or "no host name"

@@ -1,0 +1,211 @@
+"""The topics of one cluster: what there is, with ids; creating and growing.
+
+Looking uses a connection of our own, because aiokafka does not know topic ids; creating, which is rare, uses aiokafka's
+admin client. A connection lives from look to look.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+from aiokafka.errors import BrokerResponseError, KafkaError
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import Asker
+from mirrord.kafka.client.connection import Unreachable
+from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.protocol import metadata
+from mirrord.kafka.protocol.api_versions import METADATA
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.rules.topic import Topic, TopicShape
+from mirrord.kafka.rules.topic_ids import missing_ids
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias, ClusterId, TopicId
+
+TOPICS_AT_ONCE = 100
+"""Topics that one request creates."""
+_THROTTLE_BYTES = 4
+"""In front of an answer; the time that it tells is not about the topics."""
+
+
+class ClusterTopics(msgspec.Struct, frozen=True):
+    """A cluster at one moment."""
+
+    cluster_id: ClusterId
+    topics: Mapping[str, Topic]
+    """Those that may be seen, by name; topics without a partition that can be named are left out."""
+    refused: Mapping[str, str] = {}
+    """Topics that were asked for by name and may not be seen, or not exist: Kafka's word for it."""
+    allowed: Mapping[str, int] = {}
+    """What we may do with each topic (`mirrord.kafka.protocol.metadata.Topic.allowed`), when it was asked for."""
+    brokers: int = 0
+    """Those that are alive; 0: not known."""
+
+
+class NoTopicIds(EnvironmentFault):
+    """The cluster has topics without topic ids."""
+
+
+class TopicAdmin(Protocol):
+    """What discovery needs of a cluster.
+
+    Every call raises Unreachable, AuthenticationFailed, TlsFailed or another EnvironmentFault if there is no answer.
+    `look` raises NoTopicIds if a topic in the answer has no topic id.
+    """
+
+    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        """The topics of these names, or all; with `rights` also what we may do with them."""
+        ...
+
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why: one that is there already, too, as it is not ours."""
+        ...
+
+    async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
+        """Give topics so many partitions; those that were refused, and why."""
+        ...
+
+    async def close(self) -> None:
+        """End the connection."""
+        ...
+
+
+class KafkaTopicAdmin:
+    """A `TopicAdmin` of a real cluster."""
+
+    def __init__(self, config: ClusterConfig, timeout_s: float, alias: Alias = "") -> None:
+        """`alias` names the cluster in error messages."""
+        self._config = config
+        self._timeout_s = timeout_s
+        self._where = f"cluster {alias}" if alias else "the cluster"
+        self._asker = Asker(config, timeout_s)
+        self._told = b""
+        """The last answer about all topics, byte for byte: most of the time the next one is the same."""
+        self._all: ClusterTopics | None = None
+
+    async def look(self, names: Collection[str] | None = None, *, rights: bool = False) -> ClusterTopics:
+        """The topics of these names, or all; with `rights` also what we may do with them."""
+        answer = await self._metadata(names, rights=rights)
+        if answer is None:
+            assert self._all is not None  # noqa: S101 - the answer equals one that was accepted
+            return self._all
+        self._asker.brokers = tuple((broker.host, broker.port) for broker in answer.brokers)
+        if answer.cluster_id is None:
+            raise Unreachable("the broker does not tell the id of its cluster")
+        self._check_ids(ClusterId(answer.cluster_id), answer.topics)
+        topics: dict[str, Topic] = {}
+        refused: dict[str, str] = {}
+        allowed: dict[str, int] = {}
+        for topic in answer.topics:
+            if topic.name is None:
+                continue
+            if topic.error:
+                refused[topic.name] = ErrorCode.name_of(topic.error)
+            if topic.partitions:
+                replicas = len(topic.partitions[0].replicas)
+                topics[topic.name] = Topic(topic.name, TopicId(topic.id), len(topic.partitions), replicas)
+            if topic.allowed != metadata.NOT_TOLD:
+                allowed[topic.name] = topic.allowed
+        seen = ClusterTopics(ClusterId(answer.cluster_id), topics, refused, allowed, len(answer.brokers))
+        if names is None and not rights:
+            self._all = seen
+        return seen
+
+    async def create(self, topics: Mapping[str, TopicShape], *, validate_only: bool = False) -> dict[str, str]:
+        """Create topics; those that were refused, and why."""
+        wanted = [
+            TopicToCreate(name, shape.partitions, shape.replication_factor, topic_configs=dict(shape.settings))
+            for name, shape in topics.items()
+        ]
+        refused: dict[str, str] = {}
+        async with Admin(self._config, self._timeout_s) as admin:
+            for first in range(0, len(wanted), TOPICS_AT_ONCE):
+                batch = cast(Any, wanted[first : first + TOPICS_AT_ONCE])
+                answer = cast(Any, await admin.create_topics(batch, self._timeout_ms, validate_only))
+                for name, code, message in answer.topic_errors:
+                    if code != ErrorCode.NONE:
+                        refused[name] = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+        return refused
+
+    async def grow(self, topics: Mapping[str, int]) -> dict[str, str]:
+        """Give topics so many partitions; those that were refused, and why."""
+        refused: dict[str, str] = {}
+        async with Admin(self._config, self._timeout_s) as admin:
+            for name, partitions in topics.items():
+                try:
+                    # One by one: the client tells only the first fault of a request.
+                    await admin.create_partitions({name: NewPartitions(partitions)}, self._timeout_ms)
+                except BrokerResponseError as error:
+                    refused[name] = f"{error}"
+        return refused
+
+    async def close(self) -> None:
+        """End the connection."""
+        self._asker.close()
+
+    def _check_ids(self, cluster_id: ClusterId, topics: Sequence[metadata.Topic]) -> None:
+        """Raises NoTopicIds. A topic that is reported with an error has neither partitions nor an id."""
+        known = [(topic.name, topic.id) for topic in topics if topic.name and topic.partitions]
+        fault = missing_ids(self._where, cluster_id, known)
+        if fault is not None:
+            raise NoTopicIds(fault)
+
+    @property
+    def _timeout_ms(self) -> int:
+        return int(self._timeout_s * 1000)
+
+    async def _metadata(self, names: Collection[str] | None, *, rights: bool) -> metadata.Metadata | None:
+        """None: all topics were asked for, and nothing has changed since they were asked for last."""
+
+        def decode(version: int, reader: Reader) -> metadata.Metadata | None:
+            if names is not None or rights:
+                return metadata.decode(version, reader)
+            told = bytes(reader.buffer[reader.position + _THROTTLE_BYTES : reader.end])
+            if told == self._told and self._all is not None:
+                return None
+            answer = metadata.decode(version, reader)
+            # `_all` is set again when the answer has been accepted.
+            self._told, self._all = told, None
+            return answer
+
+        return await self._asker.ask(METADATA, lambda version: metadata.encode(version, names, allowed=rights), decode)
+
+
+class TopicToCreate(NamedTuple):
+    """Where aiokafka's NewTopic refuses to leave the replication factor to the broker."""
+
+    name: str
+    num_partitions: int
+    replication_factor: int
+    replica_assignments: dict[int, list[int]] = {}  # noqa: RUF012 - never changed
+    topic_configs: dict[str, str] = {}  # noqa: RUF012
+
+
+class Admin:
+    """aiokafka's admin client for a few requests; what it raises for lack of an answer becomes Unreachable."""
+
+    def __init__(self, config: ClusterConfig, timeout_s: float) -> None:
+        self._client = AIOKafkaAdminClient(
+            bootstrap_servers=list(config.bootstrap),
+            client_id="mirrord",
+            request_timeout_ms=int(timeout_s * 1000),
+            **client_options(config.security),
+        )
+
+    async def __aenter__(self) -> AIOKafkaAdminClient:
+        try:
+            await self._client.start()
+        except (TimeoutError, KafkaError, OSError) as error:
+            await self._client.close()
+            raise Unreachable(f"no broker for an administrative request: {error!r}") from error
+        return self._client
+
+    async def __aexit__(self, kind: object, error: BaseException | None, at: object) -> None:
+        await self._client.close()
+        if isinstance(error, KafkaError | OSError | asyncio.TimeoutError):
+            raise Unreachable(f"no answer to an administrative request: {error!r}") from error

@@ -1,0 +1,1 @@
+"""The bytes of Kafka's requests, responses and record batches. Pure."""

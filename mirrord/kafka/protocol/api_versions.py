@@ -1,0 +1,100 @@
+"""The APIs that we speak ourselves, their versions, and how one is agreed on with a broker.
+
+All of them are "flexible" (KIP-482) in these versions, so every request has header version 2 and every response header
+version 1. The least versions are those that Kafka 2.8 offers, the first release with topic ids and DescribeProducers.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.errors import UnsupportedBroker
+
+OLDEST_KAFKA = "2.8"
+
+
+class Api(NamedTuple):
+    """An API key, and the least and the greatest version that we can encode and decode."""
+
+    key: int
+    name: str
+    least: int
+    greatest: int
+
+
+PRODUCE = Api(0, "Produce", 9, 13)
+FETCH = Api(1, "Fetch", 12, 18)
+LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
+LIST_LOCAL_OFFSETS = Api(2, "ListOffsets", 8, 8)
+"""The same, and it tells which part of a log is local (KIP-405, Kafka 3.4)."""
+METADATA = Api(3, "Metadata", 11, 13)
+OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
+OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
+FIND_COORDINATOR = Api(10, "FindCoordinator", 3, 4)
+LIST_GROUPS = Api(16, "ListGroups", 4, 5)
+DELETE_TOPICS = Api(20, "DeleteTopics", 6, 6)
+INIT_PRODUCER_ID = Api(22, "InitProducerId", 3, 5)
+END_TXN = Api(26, "EndTxn", 3, 3)
+OFFSET_FOR_LEADER_EPOCH = Api(23, "OffsetForLeaderEpoch", 4, 4)
+DESCRIBE_ACLS = Api(29, "DescribeAcls", 2, 3)
+CREATE_ACLS = Api(30, "CreateAcls", 2, 3)
+DELETE_ACLS = Api(31, "DeleteAcls", 2, 3)
+DESCRIBE_CONFIGS = Api(32, "DescribeConfigs", 4, 4)
+INCREMENTAL_ALTER_CONFIGS = Api(44, "IncrementalAlterConfigs", 1, 1)
+DESCRIBE_QUORUM = Api(55, "DescribeQuorum", 1, 1)
+DESCRIBE_CLUSTER = Api(60, "DescribeCluster", 0, 0)
+DESCRIBE_PRODUCERS = Api(61, "DescribeProducers", 0, 0)
+LIST_TRANSACTIONS = Api(66, "ListTransactions", 0, 0)
+
+APIS = (
+    PRODUCE,
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    INIT_PRODUCER_ID,
+    OFFSET_FOR_LEADER_EPOCH,
+    DESCRIBE_PRODUCERS,
+)
+"""Without these nothing can be copied."""
+UPKEEP_APIS = (
+    DELETE_TOPICS,
+    DESCRIBE_ACLS,
+    CREATE_ACLS,
+    DELETE_ACLS,
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    DESCRIBE_CLUSTER,
+)
+"""Without one of these, what it is for is not kept in step, and records are copied all the same."""
+GROUP_APIS = (
+    OFFSET_COMMIT,
+    OFFSET_FETCH,
+    FIND_COORDINATOR,
+    LIST_GROUPS,
+)
+"""Without these groups are not followed."""
+TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
+"""Some are newer than Kafka 2.8; without one of these, less is told."""
+
+FETCH_BY_TOPIC_ID = 13
+"""From this Fetch version on (Kafka 3.1, KIP-516) topics are named by id, before it by name."""
+PRODUCE_BY_TOPIC_ID = 13
+"""From this Produce version on (Kafka 4.1, KIP-516) topics are named by id, before it by name."""
+
+
+def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: int | None = None) -> int:
+    """The newest version that both sides speak; `at_most` forbids newer ones, for topics whose id is not known.
+
+    `broker_versions` is what ApiVersions told: API key to (least, greatest). Raises UnsupportedBroker.
+    """
+    greatest = api.greatest if at_most is None else at_most
+    ours = f"{api.least}" if api.least == greatest else f"{api.least} to {greatest}"
+    offered = broker_versions.get(api.key)
+    if offered is None:
+        raise UnsupportedBroker(f"the broker does not offer {api.name}; Kafka {OLDEST_KAFKA} or newer is needed")
+    version = min(greatest, offered[1])
+    if version >= max(api.least, offered[0]):
+        return version
+    told = f"the broker offers {api.name} in versions {offered[0]} to {offered[1]}, mirrord speaks {ours}"
+    if offered[1] < api.least:
+        raise UnsupportedBroker(f"{told}; Kafka {OLDEST_KAFKA} or newer is needed")
+    raise UnsupportedBroker(f"{told}; this broker needs a newer mirrord")

@@ -1,0 +1,173 @@
+"""DescribeConfigs (API 32, version 4), IncrementalAlterConfigs (API 44, version 1; KIP-339) and DeleteTopics (API 20,
+version 6): settings of topics, and the end of one.
+
+Kafka's older AlterConfigs is not spoken: it removes every setting that a request does not name.
+"""
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import (
+    INT8,
+    INT32,
+    NO_TAGS,
+    NULL,
+    Reader,
+    compact_array,
+    compact_nullable_string,
+    compact_string,
+    uuid_bytes,
+)
+
+_TOPIC = INT8.pack(2)
+"""org.apache.kafka.common.config.ConfigResource.Type.TOPIC."""
+_FALSE, _TRUE = b"\x00", b"\x01"
+_OF_TOPIC = 1
+"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as it travels."""
+_SET, _DELETE = INT8.pack(0), INT8.pack(1)
+_SHARED = 16
+"""So many different settings are kept while an answer is read."""
+# Read-only, source, sensitive.
+_FLAGS = Struct(">?b?")
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """The value that counts for one setting of a topic."""
+
+    value: str | None
+    """None where it may not be shown."""
+    own: bool
+    """Set on the topic itself; else it comes from the cluster."""
+    fixed: bool = False
+    """Read-only."""
+    sensitive: bool = False
+
+
+class TopicSettings(msgspec.Struct, frozen=True):
+    """All settings of a topic by name, or why they may not be seen."""
+
+    topic: str
+    error: int
+    message: str | None
+    settings: dict[str, Setting]
+
+
+class AlteredTopic(msgspec.Struct, frozen=True):
+    """What became of the changes to one topic: all of them, or none with an error."""
+
+    topic: str
+    error: int
+    message: str | None
+
+
+def encode_describe(topics: Iterable[str]) -> bytes:
+    """The body of a request for all settings of these topics."""
+    all_names = NULL
+    wanted = compact_array(_TOPIC + compact_string(topic) + all_names + NO_TAGS for topic in topics)
+    synonyms = documentation = _FALSE
+    return wanted + synonyms + documentation + NO_TAGS
+
+
+def decode_describe(reader: Reader) -> list[TopicSettings]:
+    """The answer in a frame; topics with the same settings share them. Raises WireError."""
+    reader.int32()  # throttle time
+    shared: list[tuple[bytes, dict[str, Setting]]] = []
+    answers = reader.compact_array(lambda topic: _topic_settings(topic, shared))
+    reader.skip_tags()
+    reader.expect_end()
+    return answers
+
+
+def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False) -> bytes:
+    """The body of a request that sets settings of topics; None takes the topic's own value away."""
+    topics = (
+        _TOPIC + compact_string(topic) + compact_array(map(_change, settings, settings.values())) + NO_TAGS
+        for topic, settings in changes.items()
+    )
+    return compact_array(topics) + (_TRUE if validate_only else _FALSE) + NO_TAGS
+
+
+def decode_alter(reader: Reader) -> list[AlteredTopic]:
+    """The answer in a frame. Raises WireError."""
+    reader.int32()  # throttle time
+    answers = reader.compact_array(_altered)
+    reader.skip_tags()
+    reader.expect_end()
+    return answers
+
+
+def encode_delete_topics(ids: Iterable[str], timeout_ms: int) -> bytes:
+    """The body of a request that deletes topics by their ids, never by name: a name may be another topic by now."""
+    topics = (compact_nullable_string(None) + uuid_bytes(topic_id) + NO_TAGS for topic_id in ids)
+    return compact_array(topics) + INT32.pack(timeout_ms) + NO_TAGS
+
+
+def decode_delete_topics(reader: Reader) -> dict[str, tuple[int, str | None]]:
+    """Error and message by topic id. Raises WireError."""
+    reader.int32()  # throttle time
+    answers = dict(reader.compact_array(_deleted))
+    reader.skip_tags()
+    reader.expect_end()
+    return answers
+
+
+def _change(name: str, value: str | None) -> bytes:
+    return compact_string(name) + (_DELETE if value is None else _SET) + compact_nullable_string(value) + NO_TAGS
+
+
+def _topic_settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) -> TopicSettings:
+    error, message = reader.int16(), reader.compact_nullable_string()
+    reader.int8()  # type
+    topic = reader.compact_string()
+    answer = TopicSettings(topic, error, message, _settings(reader, shared))
+    reader.skip_tags()
+    return answer
+
+
+def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) -> dict[str, Setting]:
+    """Most topics have the settings of another one, byte for byte, and decoding takes much longer than comparing.
+
+    An array tells its own length, so bytes that begin like a whole one are that one.
+    """
+    start = reader.position
+    for told, settings in shared:
+        end = start + len(told)
+        if end <= reader.end and reader.buffer[start:end] == told:
+            reader.advance(len(told))
+            return settings
+    settings = dict(reader.compact_array(_setting))
+    shared.append((bytes(reader.buffer[start : reader.position]), settings))
+    del shared[:-_SHARED]
+    return settings
+
+
+def _setting(reader: Reader) -> tuple[str, Setting]:
+    name, value = reader.compact_string(), reader.compact_nullable_string()
+    fixed, source, sensitive = reader.unpack(_FLAGS)
+    for _ in range(reader.compact_count()):  # synonyms
+        reader.compact_string()
+        reader.compact_nullable_string()
+        reader.int8()
+        reader.skip_tags()
+    reader.int8()  # type
+    reader.compact_nullable_string()  # documentation
+    reader.skip_tags()
+    return name, Setting(value, source == _OF_TOPIC, fixed, sensitive)
+
+
+def _altered(reader: Reader) -> AlteredTopic:
+    error, message = reader.int16(), reader.compact_nullable_string()
+    reader.int8()  # type
+    answer = AlteredTopic(reader.compact_string(), error, message)
+    reader.skip_tags()
+    return answer
+
+
+def _deleted(reader: Reader) -> tuple[str, tuple[int, str | None]]:
+    reader.compact_nullable_string()  # name
+    topic_id = reader.uuid()
+    answer = topic_id, (reader.int16(), reader.compact_nullable_string())
+    reader.skip_tags()
+    return answer

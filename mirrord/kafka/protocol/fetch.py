@@ -1,0 +1,171 @@
+"""Fetch (API 1): ask for batches of many partitions, and find them in the answer without copying them.
+
+Versions 12 to 18. Topics are named by their name in version 12, by their id from 13 on (KIP-516); `topic` below means
+the one or the other. Versions 13 to 18 differ for a consumer only in the replica id, which went from the front into a
+tagged field in 15 (KIP-903), and in tagged fields that concern nobody but followers. Sessions are KIP-227.
+"""
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.api_versions import FETCH_BY_TOPIC_ID
+from mirrord.kafka.protocol.primitives import EMPTY_ARRAY, NO_TAGS, Reader, compact_array, compact_string, uuid_bytes
+
+_CONSUMER = Struct(">i").pack(-1)
+_REPLICA_STATE_VERSION = 15
+_REQUEST = Struct(">iiibii")
+# Partition, current leader epoch, fetch offset, last fetched epoch, log start offset, max bytes, no tags.
+_PARTITION = Struct(">iiqiqib")
+_INDEX = Struct(">i")
+_TOP = Struct(">ihi")
+# Partition, error, three offsets, the count of aborted transactions in its usual single byte, preferred replica.
+_FETCHED = Struct(">ihqqqBi")
+_NO_ABORTED = 1
+_ABORTED = Struct(">qq")
+_LEADER = Struct(">ii")
+_DIVERGING = Struct(">iq")
+_NO_RACK = compact_string("")
+
+TopicPartition = tuple[str, int]
+"""Topic (name or id, as the version wants it) and partition."""
+
+
+class Position(msgspec.Struct, frozen=True):
+    """From where to fetch a partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    """The leader epoch that the client knows of: the broker refuses if its own differs (KIP-320)."""
+    last_epoch: int = -1
+    """Leader epoch of the last record before `offset`: lets the broker tell of a truncation (KIP-595)."""
+    max_bytes: int = 1 << 20
+
+
+class FetchLimits(msgspec.Struct, frozen=True):
+    """What holds for a whole request. A first batch that is larger than `max_bytes` comes all the same (KIP-74)."""
+
+    max_wait_ms: int = 500
+    min_bytes: int = 1
+    max_bytes: int = 8 << 20
+    read_committed: bool = True
+
+
+class SessionStep(msgspec.Struct, frozen=True):
+    """One request of a session: all partitions if `epoch` is 0 or -1, else only what changed since the last one."""
+
+    session_id: int
+    epoch: int
+    fetch: Sequence[tuple[TopicPartition, Position]]
+    forget: Sequence[TopicPartition]
+
+
+class FetchedPartition(msgspec.Struct):
+    """The answer for one partition. Its records section is bytes [records_start, records_end) of the frame."""
+
+    topic: str
+    partition: int
+    error: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records_start: int
+    records_end: int
+    aborted: list[tuple[int, int]]
+    """Aborted transactions that reach into the records: (producer id, first offset)."""
+    preferred_read_replica: int = -1
+    leader: int = -1
+    leader_epoch: int = -1
+    """The current leader and its epoch, told along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
+    diverging_epoch: int = -1
+    diverging_end: int = -1
+    """The largest epoch that the broker shares with us, and where it ends: what lies behind was truncated (KIP-595)."""
+
+
+class FetchResponse(msgspec.Struct):
+    """An answer; `session_id` 0 means that the broker keeps no session."""
+
+    error: int
+    session_id: int
+    throttle_ms: int
+    partitions: list[FetchedPartition]
+
+
+def encode(version: int, limits: FetchLimits, step: SessionStep) -> bytes:
+    """The body of a request. Raises Malformed if a topic id is needed and a topic is none."""
+    parts = [] if version >= _REPLICA_STATE_VERSION else [_CONSUMER]
+    parts.append(
+        _REQUEST.pack(
+            limits.max_wait_ms, limits.min_bytes, limits.max_bytes, limits.read_committed, step.session_id, step.epoch
+        )
+    )
+    topics: dict[str, list[bytes]] = {}
+    for (topic, partition), position in step.fetch:
+        topics.setdefault(topic, []).append(
+            _PARTITION.pack(
+                partition, position.leader_epoch, position.offset, position.last_epoch, -1, position.max_bytes, 0
+            )
+        )
+    parts.append(_topics(version, topics))
+    forgotten: dict[str, list[bytes]] = {}
+    for topic, partition in step.forget:
+        forgotten.setdefault(topic, []).append(_INDEX.pack(partition))
+    parts += (_topics(version, forgotten), _NO_RACK, NO_TAGS)
+    return b"".join(parts)
+
+
+def _topics(version: int, topics: dict[str, list[bytes]]) -> bytes:
+    if not topics:
+        return EMPTY_ARRAY
+    name = uuid_bytes if version >= FETCH_BY_TOPIC_ID else compact_string
+    elements: Iterable[bytes] = (
+        name(topic) + compact_array(partitions) + NO_TAGS for topic, partitions in topics.items()
+    )
+    return compact_array(elements)
+
+
+def decode(version: int, reader: Reader) -> FetchResponse:
+    """The answer in a frame; the records stay where they are. Raises WireError."""
+    throttle_ms, error, session_id = reader.unpack(_TOP)
+    partitions: list[FetchedPartition] = []
+    by_id = version >= FETCH_BY_TOPIC_ID
+    for _ in range(reader.compact_count()):
+        topic = reader.uuid() if by_id else reader.compact_string()
+        partitions += [_partition(reader, topic) for _ in range(reader.compact_count())]
+        reader.skip_tags()
+    reader.skip_tags()
+    reader.expect_end()
+    return FetchResponse(error, session_id, throttle_ms, partitions)
+
+
+def _partition(reader: Reader, topic: str) -> FetchedPartition:
+    partition, error, high_watermark, last_stable, log_start, count, replica = reader.unpack(_FETCHED)
+    aborted: list[tuple[int, int]] = []
+    if count > _NO_ABORTED:
+        reader.position -= 5
+        aborted = [_aborted(reader) for _ in range(reader.compact_count())]
+        replica = reader.int32()
+    start = reader.advance(max(reader.compact_length(), 0))
+    fetched = FetchedPartition(
+        topic, partition, error, high_watermark, last_stable, log_start, start, reader.position, aborted, replica
+    )
+    tags = reader.compact_tags()
+    if tags:
+        _tags(reader, tags, fetched)
+    return fetched
+
+
+def _tags(reader: Reader, tags: int, fetched: FetchedPartition) -> None:
+    for _ in range(tags):
+        number, field = reader.tag()
+        if number == 0:
+            fetched.diverging_epoch, fetched.diverging_end = field.unpack(_DIVERGING)
+        elif number == 1:
+            fetched.leader, fetched.leader_epoch = field.unpack(_LEADER)
+
+
+def _aborted(reader: Reader) -> tuple[int, int]:
+    producer_id, first_offset = reader.unpack(_ABORTED)
+    reader.skip_tags()
+    return producer_id, first_offset

@@ -1,0 +1,123 @@
+"""ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins
+and ends, by time, by visibility and by leader epoch. Both name topics by their name.
+"""
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import TypeVar
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_array, compact_string
+
+Answer = TypeVar("Answer")
+
+EARLIEST = -2
+"""Instead of a time: the log start offset."""
+LATEST = -1
+"""Instead of a time: the high watermark, or the last stable offset if committed records alone are asked for."""
+EARLIEST_LOCAL = -4
+"""Instead of a time: where the part of the log begins that is not in remote storage alone (KIP-405, version 8)."""
+
+_CONSUMER = -1
+_LIST_HEAD = Struct(">ib")
+_LIST_PARTITION = Struct(">iiqb")
+_LISTED = Struct(">ihqqi")
+_EPOCH_PARTITION = Struct(">iiib")
+_EPOCH_END = Struct(">hiiq")
+
+
+class OffsetQuestion(msgspec.Struct, frozen=True):
+    """The offset of the first record with this time (ms) or a later one; or EARLIEST or LATEST."""
+
+    topic: str
+    partition: int
+    time: int
+    leader_epoch: int = -1
+
+
+class ListedOffset(msgspec.Struct, frozen=True):
+    """`offset` is -1 when no record is that young; `time` is -1 for EARLIEST and LATEST."""
+
+    topic: str
+    partition: int
+    error: int
+    time: int
+    offset: int
+    leader_epoch: int
+
+
+class EpochQuestion(msgspec.Struct, frozen=True):
+    """Where does `epoch` end? A broker whose own epoch is not `leader_epoch` refuses to answer (KIP-320)."""
+
+    topic: str
+    partition: int
+    leader_epoch: int
+    epoch: int
+
+
+class EpochEnd(msgspec.Struct, frozen=True):
+    """The largest epoch not above the one asked for, and its end; for the current epoch that is the log end, whether
+    replicated or not. Both -1 when the log knows none."""
+
+    topic: str
+    partition: int
+    error: int
+    epoch: int
+    end: int
+
+
+def encode_list_offsets(questions: Iterable[OffsetQuestion], read_committed: bool) -> bytes:
+    """The body of a ListOffsets request."""
+    topics: dict[str, list[bytes]] = {}
+    for question in questions:
+        partition = _LIST_PARTITION.pack(question.partition, question.leader_epoch, question.time, 0)
+        topics.setdefault(question.topic, []).append(partition)
+    return _LIST_HEAD.pack(_CONSUMER, read_committed) + _by_topic(topics) + NO_TAGS
+
+
+def decode_list_offsets(reader: Reader) -> list[ListedOffset]:
+    """The answer in a frame. Raises WireError."""
+    return _decode(reader, _listed)
+
+
+def encode_epoch_ends(questions: Iterable[EpochQuestion]) -> bytes:
+    """The body of an OffsetForLeaderEpoch request, as a consumer sends it."""
+    topics: dict[str, list[bytes]] = {}
+    for question in questions:
+        partition = _EPOCH_PARTITION.pack(question.partition, question.leader_epoch, question.epoch, 0)
+        topics.setdefault(question.topic, []).append(partition)
+    return INT32.pack(_CONSUMER) + _by_topic(topics) + NO_TAGS
+
+
+def decode_epoch_ends(reader: Reader) -> list[EpochEnd]:
+    """The answer in a frame. Raises WireError."""
+    return _decode(reader, _epoch_end)
+
+
+def _by_topic(topics: dict[str, list[bytes]]) -> bytes:
+    return compact_array(compact_string(topic) + compact_array(parts) + NO_TAGS for topic, parts in topics.items())
+
+
+def _decode(reader: Reader, read: Callable[[Reader, str], Answer]) -> list[Answer]:
+    reader.int32()  # throttle time
+    answers: list[Answer] = []
+    for _ in range(reader.compact_count()):
+        topic = reader.compact_string()
+        answers += [read(reader, topic) for _ in range(reader.compact_count())]
+        reader.skip_tags()
+    reader.skip_tags()
+    reader.expect_end()
+    return answers
+
+
+def _listed(reader: Reader, topic: str) -> ListedOffset:
+    partition, error, time, offset, leader_epoch = reader.unpack(_LISTED)
+    reader.skip_tags()
+    return ListedOffset(topic, partition, error, time, offset, leader_epoch)
+
+
+def _epoch_end(reader: Reader, topic: str) -> EpochEnd:
+    error, partition, epoch, end = reader.unpack(_EPOCH_END)
+    reader.skip_tags()
+    return EpochEnd(topic, partition, error, epoch, end)

@@ -1,0 +1,120 @@
+"""Metadata (API 3): who leads which partition, and the ids of the cluster and of its topics. Versions 11 to 13.
+
+Version 12 lets topics be asked for by id (KIP-516); 13 may answer REBOOTSTRAP_REQUIRED for the whole (KIP-1102).
+"""
+
+from collections.abc import Iterable
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import (
+    NO_TAGS,
+    NULL,
+    UUID_LENGTH,
+    Reader,
+    compact_array,
+    compact_nullable_string,
+    compact_string,
+    uuid_bytes,
+)
+
+TOPIC_BY_ID = 12
+_TOP_LEVEL_ERROR = 13
+_NO_ID = bytes(UUID_LENGTH)
+_FALSE, _TRUE = b"\x00", b"\x01"
+NOT_TOLD = -(1 << 31)
+"""As `Topic.allowed`: it was not asked for."""
+_PARTITION = Struct(">hiii")
+
+
+class Broker(msgspec.Struct, frozen=True):
+    node: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """`leader` is -1 while there is none."""
+
+    error: int
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    offline: list[int]
+
+
+class Topic(msgspec.Struct, frozen=True):
+    """`name` is None for a topic that was asked for by id and does not exist."""
+
+    error: int
+    name: str | None
+    id: str
+    internal: bool
+    partitions: list[Partition]
+    allowed: int = NOT_TOLD
+    """Bit by bit the operations that we may do (KIP-430); bit numbers are the codes of
+    org.apache.kafka.common.acl.AclOperation."""
+
+
+class Metadata(msgspec.Struct, frozen=True):
+    brokers: list[Broker]
+    cluster_id: str | None
+    controller: int
+    topics: list[Topic]
+    error: int
+
+
+def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), *, allowed: bool = False) -> bytes:
+    """Ask for topics by name and, from version 12 on, by id; None asks for all topics. Never creates a topic.
+
+    `allowed` asks what we may do with each of them.
+    """
+    if topics is None:
+        wanted = NULL
+    else:
+        elements = [_NO_ID + compact_string(topic) + NO_TAGS for topic in topics]
+        for topic_id in ids:
+            if version < TOPIC_BY_ID:
+                raise ValueError(f"Metadata {version} cannot ask for a topic by id")
+            elements.append(uuid_bytes(topic_id) + compact_nullable_string(None) + NO_TAGS)
+        wanted = compact_array(elements)
+    allow_auto_creation = _FALSE
+    return wanted + allow_auto_creation + (_TRUE if allowed else _FALSE) + NO_TAGS
+
+
+def decode(version: int, reader: Reader) -> Metadata:
+    """The answer in a frame. Raises WireError."""
+    reader.int32()  # throttle time
+    brokers = reader.compact_array(_broker)
+    cluster_id = reader.compact_nullable_string()
+    controller = reader.int32()
+    topics = reader.compact_array(_topic)
+    error = reader.int16() if version >= _TOP_LEVEL_ERROR else 0
+    reader.skip_tags()
+    reader.expect_end()
+    return Metadata(brokers, cluster_id, controller, topics, error)
+
+
+def _broker(reader: Reader) -> Broker:
+    broker = Broker(reader.int32(), reader.compact_string(), reader.int32(), reader.compact_nullable_string())
+    reader.skip_tags()
+    return broker
+
+
+def _topic(reader: Reader) -> Topic:
+    error = reader.int16()
+    name = reader.compact_nullable_string()
+    topic = Topic(error, name, reader.uuid(), reader.boolean(), reader.compact_array(_partition), reader.int32())
+    reader.skip_tags()
+    return topic
+
+
+def _partition(reader: Reader) -> Partition:
+    error, partition, leader, leader_epoch = reader.unpack(_PARTITION)
+    replicas, in_sync, offline = (reader.compact_array(Reader.int32) for _ in range(3))
+    reader.skip_tags()
+    return Partition(error, partition, leader, leader_epoch, replicas, in_sync, offline)

@@ -1,0 +1,133 @@
+"""The records that MirrorMaker 2 keeps for Kafka's own tools: heartbeats, checkpoints and offset syncs, byte for byte.
+
+They are what org.apache.kafka.connect.mirror.{Heartbeat,Checkpoint,OffsetSync} write and read: fields one after the
+other, big-endian, a string as an INT16 length and UTF-8 (org.apache.kafka.common.protocol.types.Type.STRING). Values of
+heartbeats and checkpoints begin with their version, an INT16 that is 0; an offset sync has none. What stands behind the
+last field that is known is left out of account, as the Java classes do.
+"""
+
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.errors import Malformed, UnknownLayout
+from mirrord.kafka.protocol.primitives import INT16, INT32, Reader
+
+VERSION = 0
+_LONGEST = (1 << 15) - 1
+_PAIR = Struct(">qq")
+_VERSIONED_PAIR = Struct(">hqq")
+_VERSIONED_TIME = Struct(">hq")
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """The flow from `source` to `target` was alive at this time. Stands in the topic `heartbeats`."""
+
+    source: str
+    target: str
+    timestamp_ms: int
+
+    @property
+    def key(self) -> bytes:
+        """The record's key. Raises Malformed for a name that does not fit."""
+        return _string(self.source) + _string(self.target)
+
+    @property
+    def value(self) -> bytes:
+        """The record's value."""
+        return _VERSIONED_TIME.pack(VERSION, self.timestamp_ms)
+
+    @staticmethod
+    def decode(key: bytes | None, value: bytes | None) -> "Heartbeat":
+        """The heartbeat in a record. Raises WireError when it holds none."""
+        names, body = _reader(key, "key"), _reader(value, "value")
+        _version(body)
+        return Heartbeat(_text(names), _text(names), body.int64())
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """A position of a consumer group: the offset `upstream` that it committed at the source is `downstream` at the
+    target. Stands in the topic `<source>.checkpoints.internal` of the target."""
+
+    group: str
+    topic: str
+    """As the target names it."""
+    partition: int
+    upstream: int
+    downstream: int
+    """The next offset to be read."""
+    metadata: str = ""
+
+    @property
+    def key(self) -> bytes:
+        """The record's key. Raises Malformed for a name that does not fit."""
+        return _string(self.group) + _string(self.topic) + INT32.pack(self.partition)
+
+    @property
+    def value(self) -> bytes:
+        """The record's value. Raises Malformed for metadata that do not fit."""
+        return _VERSIONED_PAIR.pack(VERSION, self.upstream, self.downstream) + _string(self.metadata)
+
+    @staticmethod
+    def decode(key: bytes | None, value: bytes | None) -> "Checkpoint":
+        """The checkpoint in a record. Raises WireError when it holds none."""
+        names, body = _reader(key, "key"), _reader(value, "value")
+        _version(body)
+        return Checkpoint(_text(names), _text(names), names.int32(), body.int64(), body.int64(), _text(body))
+
+
+class OffsetSync(msgspec.Struct, frozen=True):
+    """One record's offset at the source and at the target. Stands in `mm2-offset-syncs.<other cluster>.internal`."""
+
+    topic: str
+    """As the source names it."""
+    partition: int
+    upstream: int
+    downstream: int
+
+    @property
+    def key(self) -> bytes:
+        """The record's key. Raises Malformed for a name that does not fit."""
+        return _string(self.topic) + INT32.pack(self.partition)
+
+    @property
+    def value(self) -> bytes:
+        """The record's value."""
+        return _PAIR.pack(self.upstream, self.downstream)
+
+    @staticmethod
+    def decode(key: bytes | None, value: bytes | None) -> "OffsetSync":
+        """The offset sync in a record. Raises WireError when it holds none."""
+        names, body = _reader(key, "key"), _reader(value, "value")
+        return OffsetSync(_text(names), names.int32(), body.int64(), body.int64())
+
+
+def _string(text: str) -> bytes:
+    try:
+        data = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Malformed(f"{text!r} cannot be written as UTF-8") from None
+    if len(data) > _LONGEST:
+        raise Malformed(f"a text of {len(data)} bytes; {_LONGEST} fit")
+    return INT16.pack(len(data)) + data
+
+
+def _text(reader: Reader) -> str:
+    length = reader.int16()
+    start = reader.advance(length)
+    try:
+        return str(reader.buffer[start : start + length], "utf-8")
+    except UnicodeDecodeError:
+        raise Malformed(f"a string at byte {start} is not UTF-8") from None
+
+
+def _reader(data: bytes | None, what: str) -> Reader:
+    if data is None:
+        raise Malformed(f"a record without a {what}")
+    return Reader(data)
+
+
+def _version(reader: Reader) -> None:
+    version = reader.int16()
+    if version != VERSION:
+        raise UnknownLayout(f"a value of version {version}; {VERSION} is known")

@@ -1,0 +1,227 @@
+"""The protocol's primitive types: a bounds-checked reader, and functions that make bytes.
+
+Kafka's protocol guide, "Protocol Primitive Types"; the compact forms and tagged fields are KIP-482. All numbers are
+big-endian. A reader never looks behind its end and never allocates more than the bytes that it was given can justify.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from struct import Struct
+from typing import Any, TypeVar
+
+from mirrord.kafka.protocol.crc32c import Bytes
+from mirrord.kafka.protocol.errors import Malformed, Oversize, Truncated
+
+Value = TypeVar("Value")
+
+INT8 = Struct(">b")
+INT16 = Struct(">h")
+INT32 = Struct(">i")
+INT64 = Struct(">q")
+
+UUID_LENGTH = 16
+ZERO_UUID = "A" * 22
+"""The id of nothing (org.apache.kafka.common.Uuid.ZERO_UUID)."""
+
+NO_TAGS = b"\x00"
+EMPTY_ARRAY = b"\x01"
+NULL = b"\x00"
+"""A compact string, compact bytes or compact array that is null."""
+
+
+@lru_cache(maxsize=8192)
+def uuid_text(raw: bytes) -> str:
+    """16 bytes as Kafka writes them (Uuid.toString): URL-safe base64 without padding, 22 characters."""
+    return urlsafe_b64encode(raw)[:22].decode("ascii")
+
+
+@lru_cache(maxsize=8192)
+def uuid_bytes(text: str) -> bytes:
+    """The 16 bytes of such a text. Raises Malformed when it is none."""
+    try:
+        raw = urlsafe_b64decode(text.encode("ascii") + b"==")
+    except ValueError:
+        raw = b""
+    if len(raw) != UUID_LENGTH or len(text) != len(ZERO_UUID):
+        raise Malformed(f"not a topic id: {text!r}")
+    return raw
+
+
+class Reader:
+    """Takes values from buffer[position:end], one after the other.
+
+    Raises Truncated when the bytes end too early, Oversize for a length that cannot fit, Malformed for a value outside
+    of its type's range.
+    """
+
+    __slots__ = ("buffer", "end", "position")
+
+    def __init__(self, buffer: Bytes, position: int = 0, end: int | None = None) -> None:
+        self.buffer = buffer
+        self.position = position
+        self.end = len(buffer) if end is None else end
+
+    @property
+    def remaining(self) -> int:
+        return self.end - self.position
+
+    def advance(self, length: int) -> int:
+        """Step over `length` bytes; their start."""
+        start = self.position
+        if length < 0:
+            raise Malformed(f"a length of {length} at byte {start}")
+        if length > self.end - start:
+            raise Truncated(f"{length} bytes wanted at byte {start}, {self.end - start} left")
+        self.position = start + length
+        return start
+
+    def unpack(self, layout: Struct) -> tuple[Any, ...]:
+        """Several fixed-size values at once."""
+        return layout.unpack_from(self.buffer, self.advance(layout.size))
+
+    def boolean(self) -> bool:
+        return self.int8() != 0
+
+    def int8(self) -> int:
+        return INT8.unpack_from(self.buffer, self.advance(1))[0]
+
+    def int16(self) -> int:
+        return INT16.unpack_from(self.buffer, self.advance(2))[0]
+
+    def int32(self) -> int:
+        return INT32.unpack_from(self.buffer, self.advance(4))[0]
+
+    def int64(self) -> int:
+        return INT64.unpack_from(self.buffer, self.advance(8))[0]
+
+    def unsigned_varint(self) -> int:
+        """At most five bytes, 32 bits (ByteUtils.readUnsignedVarint)."""
+        buffer, position, end = self.buffer, self.position, self.end
+        if position < end and buffer[position] < 0x80:  # nearly always
+            self.position = position + 1
+            return buffer[position]
+        value = shift = 0
+        while True:
+            if position >= end:
+                raise Truncated(f"a varint has no end before byte {end}")
+            byte = buffer[position]
+            position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 28:
+                raise Malformed(f"a varint of more than five bytes at byte {self.position}")
+        if value > 0xFFFFFFFF:
+            raise Malformed(f"a varint of more than 32 bits at byte {self.position}")
+        self.position = position
+        return value
+
+    def uuid(self) -> str:
+        start = self.advance(UUID_LENGTH)
+        return uuid_text(bytes(self.buffer[start : start + UUID_LENGTH]))
+
+    def compact_length(self) -> int:
+        """Length of a compact string, bytes or records value, -1 for null."""
+        length = self.unsigned_varint() - 1
+        if length > self.end - self.position:
+            raise Oversize(f"a value of {length} bytes at byte {self.position}, {self.remaining} left")
+        return length
+
+    def string(self) -> str:
+        """With an INT16 length, as before KIP-482."""
+        return self._text(self.int16())
+
+    def compact_string(self) -> str:
+        text = self.compact_nullable_string()
+        if text is None:
+            raise Malformed(f"null where a string must be, before byte {self.position}")
+        return text
+
+    def compact_nullable_string(self) -> str | None:
+        length = self.compact_length()
+        return None if length < 0 else self._text(length)
+
+    def compact_array(self, element: Callable[["Reader"], Value]) -> list[Value]:
+        """A compact array; null reads as empty. `element` reads one element and must take at least one byte."""
+        return [element(self) for _ in range(self.compact_count())]
+
+    def compact_count(self) -> int:
+        """The number of elements of a compact array; null counts as none."""
+        count = self.unsigned_varint() - 1
+        # Every element is at least one byte long, so no larger count can be true.
+        if count > self.end - self.position:
+            raise Oversize(f"an array of {count} elements at byte {self.position}, {self.remaining} bytes left")
+        return max(count, 0)
+
+    def skip_tags(self) -> None:
+        """Step over the tagged fields."""
+        for _ in range(self.compact_tags()):
+            self.tag()
+
+    def compact_tags(self) -> int:
+        """The number of tagged fields that follow; each is then read by `tag`."""
+        buffer, position = self.buffer, self.position
+        if position < self.end and buffer[position] == 0:  # nearly always
+            self.position = position + 1
+            return 0
+        count = self.unsigned_varint()
+        if count > self.remaining:
+            raise Oversize(f"{count} tagged fields at byte {self.position}, {self.remaining} bytes left")
+        return count
+
+    def tag(self) -> tuple[int, "Reader"]:
+        """One tagged field: its number and a reader of its bytes alone."""
+        number = self.unsigned_varint()
+        length = self.unsigned_varint()
+        start = self.advance(length)
+        return number, Reader(self.buffer, start, start + length)
+
+    def expect_end(self) -> None:
+        """Raise Malformed when bytes are left."""
+        if self.position != self.end:
+            raise Malformed(f"{self.remaining} bytes too many, from byte {self.position} on")
+
+    def _text(self, length: int) -> str:
+        start = self.advance(length)
+        try:
+            return str(self.buffer[start : start + length], "utf-8")
+        except UnicodeDecodeError:
+            raise Malformed(f"a string at byte {start} is not UTF-8") from None
+
+
+def unsigned_varint(value: int) -> bytes:
+    """At most five bytes, seven bits each, lowest first."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
+    if value < 0x200000:
+        return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14))
+    return bytes((value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14 & 0x7F | 0x80)) + unsigned_varint(
+        value >> 21
+    )
+
+
+def compact_string(text: str) -> bytes:
+    data = text.encode("utf-8")
+    return unsigned_varint(len(data) + 1) + data
+
+
+def compact_nullable_string(text: str | None) -> bytes:
+    return NULL if text is None else compact_string(text)
+
+
+def nullable_string(text: str | None) -> bytes:
+    """With an INT16 length: the form of the client id in a request header."""
+    if text is None:
+        return INT16.pack(-1)
+    data = text.encode("utf-8")
+    return INT16.pack(len(data)) + data
+
+
+def compact_array(elements: Iterable[bytes]) -> bytes:
+    """A compact array of elements that are bytes already."""
+    parts = list(elements)
+    return unsigned_varint(len(parts) + 1) + b"".join(parts)

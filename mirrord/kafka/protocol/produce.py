@@ -1,0 +1,206 @@
+"""Produce (API 0): batches of several partitions out, their fates in. The batches themselves are never copied.
+
+Versions 9 to 13. Topics are named by their name up to version 12, by their id in 13 (KIP-516); `topic` below means the
+one or the other. Version 10 added the current leader as a tagged field of the answer (KIP-951).
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from struct import Struct, calcsize
+
+import msgspec
+
+from mirrord.kafka.protocol.api_versions import PRODUCE_BY_TOPIC_ID
+from mirrord.kafka.protocol.crc32c import Bytes
+from mirrord.kafka.protocol.primitives import (
+    NO_TAGS,
+    NULL,
+    Reader,
+    compact_string,
+    unsigned_varint,
+    uuid_bytes,
+    uuid_text,
+)
+
+ALL_REPLICAS = -1
+_HEAD = Struct(">hi")
+_INDEX = Struct(">i")
+# Partition, error, base offset, log append time, log start offset, and the least that can follow: three bytes, which
+# are usually no record errors, no message and no tags.
+_ANSWER = Struct(">ihqqq3s")
+_USUAL_TAIL = b"\x01\x00\x00"
+# An answer for one topic by its id: a count, the id, a count; such partitions; no tags, throttle time, no tags.
+_ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
+_BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
+_FIELDS = 6
+_MOST_COUNTED = 0x7F - 1
+"""So many have their count in one byte."""
+# A partition, and the length of a batch of 16 KiB to 2 MiB as a varint of three bytes.
+_LONG = Struct(">iBBB")
+_END = NO_TAGS * 3
+_LEADER = Struct(">ii")
+
+Entry = tuple[str, int, Bytes]
+"""Topic (name or id, as the version wants it), partition, one record batch."""
+
+
+class ProducedPartition(msgspec.Struct):
+    """The fate of one partition's batch."""
+
+    topic: str
+    partition: int
+    error: int
+    base_offset: int
+    log_append_ms: int
+    """The topic's append time, or -1 where the topic keeps the records' own times."""
+    log_start_offset: int
+    message: str = ""
+    """What the broker says about an error, with the records that it blames."""
+    leader: int = -1
+    leader_epoch: int = -1
+    """The current leader and its epoch, told along with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+
+
+class ProduceResponse(msgspec.Struct):
+    partitions: list[ProducedPartition]
+    throttle_ms: int
+
+
+def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
+    """The body of a request as parts to be sent one after the other, and their length in all.
+
+    The first part is `bytes`. All replicas in sync must acknowledge. Raises ValueError for two batches of one
+    partition: a broker answers once for both and silently drops one of them. About 1.5 µs for one batch.
+    """
+    by_id = version >= PRODUCE_BY_TOPIC_ID
+    if len(entries) == 1:  # what a lane with small batches sends
+        ((topic, partition, batch),) = entries
+        length = len(batch)
+        head = _beginning(timeout_ms, topic, by_id, 1) + _INDEX.pack(partition) + unsigned_varint(length + 1)
+        return [head, batch, _END], len(head) + length + len(_END)
+    topic = entries[0][0] if entries else ""
+    partitions_of_one = {partition for name, partition, _ in entries if name == topic}
+    if 0 < len(partitions_of_one) == len(entries):
+        return _of_one_topic(_beginning(timeout_ms, topic, by_id, len(entries)), entries)
+    topics: dict[str, dict[int, Bytes]] = {}
+    for topic, partition, batch in entries:
+        partitions = topics.setdefault(topic, {})
+        if partition in partitions:
+            raise ValueError(f"two batches for {topic}-{partition} in one produce request")
+        partitions[partition] = batch
+    parts: list[Bytes] = []
+    size = 0
+    # What comes between two batches is one piece of bytes: the end of the one and the beginning of the other.
+    between = _head(timeout_ms, len(topics))
+    for topic, partitions in topics.items():
+        between += _topic(topic, by_id, len(partitions))
+        for partition, batch in partitions.items():
+            length = len(batch)
+            between += _INDEX.pack(partition) + unsigned_varint(length + 1)
+            parts += (between, batch)
+            size += len(between) + length
+            between = NO_TAGS
+        between += NO_TAGS
+    between += NO_TAGS
+    parts.append(between)
+    return parts, size + len(between)
+
+
+def _of_one_topic(between: bytes, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
+    """What most requests are."""
+    parts: list[Bytes] = []
+    size = len(_END)
+    for _, partition, batch in entries:
+        length = len(batch)
+        value = length + 1
+        if 0x4000 <= value < 0x200000:
+            between += _LONG.pack(partition, value & 0x7F | 0x80, value >> 7 & 0x7F | 0x80, value >> 14)
+        else:
+            between += _INDEX.pack(partition) + unsigned_varint(value)
+        parts += (between, batch)
+        size += len(between) + length
+        between = NO_TAGS
+    parts.append(_END)
+    return parts, size
+
+
+def _head(timeout_ms: int, topics: int) -> bytes:
+    return NULL + _HEAD.pack(ALL_REPLICAS, timeout_ms) + unsigned_varint(topics + 1)
+
+
+def _topic(topic: str, by_id: bool, partitions: int) -> bytes:
+    return (uuid_bytes(topic) if by_id else compact_string(topic)) + unsigned_varint(partitions + 1)
+
+
+@lru_cache(maxsize=4096)
+def _beginning(timeout_ms: int, topic: str, by_id: bool, partitions: int) -> bytes:
+    return _head(timeout_ms, 1) + _topic(topic, by_id, partitions)
+
+
+def decode(version: int, reader: Reader) -> ProduceResponse:
+    """The answer in a frame. Raises WireError."""
+    by_id = version >= PRODUCE_BY_TOPIC_ID
+    if by_id and (usual := _decode_usual(reader)) is not None:
+        return usual
+    partitions: list[ProducedPartition] = []
+    for _ in range(reader.compact_count()):
+        topic = reader.uuid() if by_id else reader.compact_string()
+        for _ in range(reader.compact_count()):
+            index, error, base_offset, log_append_ms, log_start, tail = reader.unpack(_ANSWER)
+            answer = ProducedPartition(topic, index, error, base_offset, log_append_ms, log_start)
+            if tail != _USUAL_TAIL:
+                reader.position -= len(tail)
+                _details(reader, answer)
+            partitions.append(answer)
+        reader.skip_tags()
+    throttle_ms = reader.int32()
+    reader.skip_tags()
+    reader.expect_end()
+    return ProduceResponse(partitions, throttle_ms)
+
+
+def _decode_usual(reader: Reader) -> ProduceResponse | None:
+    """An answer for batches of one topic without a word on errors; None when it is another one."""
+    count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
+    if rest or not 0 < count <= _MOST_COUNTED:
+        return None
+    told = _of_partitions(count).unpack_from(reader.buffer, reader.position)
+    tags, throttle_ms, more_tags = told[-3:]
+    if told[0] != 2 or told[2] != count + 1 or tags or more_tags:
+        return None
+    if count == 1:
+        _, raw, _, index, error, base_offset, log_append_ms, log_start, tail, _, _, _ = told
+        if tail != _USUAL_TAIL:
+            return None
+        reader.position = reader.end
+        answer = ProducedPartition(uuid_text(raw), index, error, base_offset, log_append_ms, log_start)
+        return ProduceResponse([answer], throttle_ms)
+    if told[8::_FIELDS] != (_USUAL_TAIL,) * count:
+        return None
+    reader.position = reader.end
+    topic = uuid_text(told[1])
+    partitions = [ProducedPartition(topic, *told[at : at + 5]) for at in range(3, len(told) - 3, _FIELDS)]
+    return ProduceResponse(partitions, throttle_ms)
+
+
+@lru_cache(maxsize=_MOST_COUNTED)
+def _of_partitions(count: int) -> Struct:
+    beginning, partition, end = _ONE_TOPIC
+    return Struct(beginning + partition * count + end)
+
+
+def _details(reader: Reader, answer: ProducedPartition) -> None:
+    blamed = reader.compact_array(_blamed_record)
+    message = reader.compact_nullable_string()
+    answer.message = "; ".join([*([message] if message else []), *blamed])
+    for _ in range(reader.compact_tags()):
+        number, field = reader.tag()
+        if number == 0:
+            answer.leader, answer.leader_epoch = field.unpack(_LEADER)
+
+
+def _blamed_record(reader: Reader) -> str:
+    index = reader.int32()
+    message = reader.compact_nullable_string()
+    reader.skip_tags()
+    return f"record {index}: {message or 'no reason given'}"

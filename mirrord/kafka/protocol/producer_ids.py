@@ -1,0 +1,94 @@
+"""InitProducerId (API 22, versions 3 to 5) and DescribeProducers (API 61, version 0): a lane's own producer id, and
+what a partition's leader remembers of producers.
+"""
+
+from collections.abc import Iterable, Mapping
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, NULL, Reader, compact_array, compact_string
+
+# Transaction timeout (without meaning here), producer id, producer epoch.
+_INIT = Struct(">iqh")
+_ALLOCATED = Struct(">ihqh")
+_PRODUCER = Struct(">qiiqiq")
+
+
+class ProducerIdentity(msgspec.Struct, frozen=True):
+    """A new producer id. COORDINATOR_LOAD_IN_PROGRESS just after a broker's start means: ask again."""
+
+    error: int
+    producer_id: int
+    producer_epoch: int
+
+
+class ActiveProducer(msgspec.Struct, frozen=True):
+    """What a partition remembers of one producer. It forgets by the age of the last record, not by the clock."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    coordinator_epoch: int
+    transaction_start_offset: int
+    """-1 when the producer has no open transaction."""
+
+
+class PartitionProducers(msgspec.Struct, frozen=True):
+    """The uncommitted tail of the log is taken into account."""
+
+    topic: str
+    partition: int
+    error: int
+    message: str | None
+    producers: list[ActiveProducer]
+
+
+def encode_init_producer_id() -> bytes:
+    """The body of a request for a producer id without a transactional id."""
+    return NULL + _INIT.pack(60_000, -1, -1) + NO_TAGS
+
+
+def decode_init_producer_id(reader: Reader) -> ProducerIdentity:
+    """The answer in a frame. Raises WireError."""
+    _, error, producer_id, producer_epoch = reader.unpack(_ALLOCATED)
+    reader.skip_tags()
+    reader.expect_end()
+    return ProducerIdentity(error, producer_id, producer_epoch)
+
+
+def encode_describe_producers(topics: Mapping[str, Iterable[int]]) -> bytes:
+    """The body of a request about these partitions, by topic name."""
+    elements = (
+        compact_string(topic) + compact_array(INT32.pack(partition) for partition in partitions) + NO_TAGS
+        for topic, partitions in topics.items()
+    )
+    return compact_array(elements) + NO_TAGS
+
+
+def decode_describe_producers(reader: Reader) -> list[PartitionProducers]:
+    """The answer in a frame. Raises WireError."""
+    reader.int32()  # throttle time
+    answers: list[PartitionProducers] = []
+    for _ in range(reader.compact_count()):
+        topic = reader.compact_string()
+        answers += [_partition(reader, topic) for _ in range(reader.compact_count())]
+        reader.skip_tags()
+    reader.skip_tags()
+    reader.expect_end()
+    return answers
+
+
+def _partition(reader: Reader, topic: str) -> PartitionProducers:
+    partition, error = reader.int32(), reader.int16()
+    message = reader.compact_nullable_string()
+    answer = PartitionProducers(topic, partition, error, message, reader.compact_array(_producer))
+    reader.skip_tags()
+    return answer
+
+
+def _producer(reader: Reader) -> ActiveProducer:
+    producer = ActiveProducer(*reader.unpack(_PRODUCER))
+    reader.skip_tags()
+    return producer

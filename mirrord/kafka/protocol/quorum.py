@@ -1,0 +1,65 @@
+"""DescribeQuorum (API 55, version 1; KIP-595, KIP-836): what time it is at the cluster's active controller.
+
+The answer tells of each voter when it had caught up, by the leader's clock; of the leader itself that is the present
+moment (org.apache.kafka.raft.LeaderState). No other request tells a clock of the cluster without writing. Needs the
+right to DESCRIBE the cluster, and a cluster without ZooKeeper.
+"""
+
+from struct import Struct
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_array, compact_string
+
+_TOPIC = "__cluster_metadata"
+# Partition, error, leader, leader epoch, high watermark.
+_PARTITION = Struct(">ihiiq")
+# Replica, log end, when it fetched last, when it had caught up.
+_REPLICA = Struct(">iqqq")
+
+
+class QuorumTime(msgspec.Struct, frozen=True):
+    """`now_ms` is None when the answer does not tell it."""
+
+    error: int
+    now_ms: int | None
+
+
+def encode_describe_quorum() -> bytes:
+    """The body of a request."""
+    partition = INT32.pack(0) + NO_TAGS
+    return compact_array([compact_string(_TOPIC) + compact_array([partition]) + NO_TAGS]) + NO_TAGS
+
+
+def decode_describe_quorum(reader: Reader) -> QuorumTime:
+    """The answer in a frame. Raises WireError."""
+    error = reader.int16()
+    topics = reader.compact_array(_topic)
+    reader.skip_tags()
+    reader.expect_end()
+    partitions = [partition for topic in topics for partition in topic]
+    if error or not partitions:
+        return QuorumTime(error, None)
+    return partitions[0]
+
+
+def _topic(reader: Reader) -> list[QuorumTime]:
+    reader.compact_string()
+    partitions = reader.compact_array(_partition)
+    reader.skip_tags()
+    return partitions
+
+
+def _partition(reader: Reader) -> QuorumTime:
+    _, error, leader, _, _ = reader.unpack(_PARTITION)
+    voters = dict(reader.compact_array(_replica))
+    reader.compact_array(_replica)  # observers
+    reader.skip_tags()
+    now_ms = voters.get(leader, -1)
+    return QuorumTime(error, now_ms if now_ms >= 0 else None)
+
+
+def _replica(reader: Reader) -> tuple[int, int]:
+    replica, _, _, caught_up_ms = reader.unpack(_REPLICA)
+    reader.skip_tags()
+    return replica, caught_up_ms

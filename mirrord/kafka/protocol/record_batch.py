@@ -1,0 +1,159 @@
+"""The header of a v2 record batch: read, judge, patch. The records behind it are not looked at.
+
+Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of what
+follows it), partition leader epoch, magic, CRC (of what follows it), attributes, last offset delta, base timestamp, max
+timestamp, producer id, producer epoch, base sequence, record count. A header is handled as the plain tuple that
+`HEADER.unpack_from` gives: one allocation and no attribute look-ups per batch. `Header` names its places.
+"""
+
+from struct import Struct
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.crc32c import Bytes, advance, checksum, records_crc
+from mirrord.kafka.protocol.errors import Malformed, OldMagic, Truncated, UnknownLayout
+
+HEADER = Struct(">qiibIhiqqqhii")
+HEADER_LENGTH = HEADER.size
+LENGTH_OFFSET = 12
+"""The batch length counts what lies behind its own field: a batch is that much longer."""
+SHORTEST_LENGTH = HEADER_LENGTH - LENGTH_OFFSET
+HEAD_OFFSET = 21
+"""From here on the CRC covers the batch."""
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME = 0x08
+TRANSACTIONAL = 0x10
+CONTROL = 0x20
+DELETE_HORIZON = 0x40
+"""The base timestamp is the horizon of that cluster's cleaner (KIP-534). The records' deltas count from it all the
+same, so clearing the bit alone leaves every record time as it is."""
+RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
+"""A batch with no other bit may be copied raw."""
+CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
+
+# The covered 40 bytes as a difference: attributes, (unchanged), producer id, producer epoch, sequence, (count).
+_DIFFERENCE = Struct(">h20xqhi4x")
+
+HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
+
+
+class Header(NamedTuple):
+    """The header's fields by name, for code that is not in a hurry: `Header(*HEADER.unpack_from(buffer, start))`."""
+
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def records_length(self) -> int:
+        """Bytes behind the header."""
+        return self.length - SHORTEST_LENGTH
+
+
+Scanned = tuple[int, int, int, int, int, int, HeaderTuple]
+"""One batch: (start, end, base offset, last offset, record count, attributes, header)."""
+
+
+def first_batch_bytes(buffer: bytearray, start: int) -> int:
+    """How long the first batch is, a cut one as well; the old formats' messages have their length in the same place."""
+    return int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET]) + LENGTH_OFFSET
+
+
+def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
+    """The whole batches of the records section buffer[start:end], and the position behind the last of them.
+
+    A broker may cut the last batch short; it is left out, and the position tells. Raises OldMagic, UnknownLayout or
+    Malformed. Costs about 0.55 µs a batch: one unpacked tuple, one result tuple.
+    """
+    unpack = HEADER.unpack_from
+    batches: list[Scanned] = []
+    last = end - HEADER_LENGTH
+    while start <= last:
+        header: HeaderTuple = unpack(buffer, start)
+        base, length, _, magic, _, attributes, delta, _, _, _, _, _, count = header
+        if magic != 2 or length < SHORTEST_LENGTH or delta < 0 or count < 0:
+            refuse(header, start)
+        batch_end = start + LENGTH_OFFSET + length
+        if batch_end > end:
+            break
+        batches.append((start, batch_end, base, base + delta, count, attributes, header))
+        start = batch_end
+    if start > last and end - start > LENGTH_OFFSET + 4:
+        _refuse_short_old(buffer, start, end)
+    return batches, start
+
+
+def refuse(header: HeaderTuple, start: int) -> None:
+    """Raise what is wrong with a header, at buffer[start], that `scan` does not accept."""
+    named = Header(*header)
+    at = f"the batch at offset {named.base_offset}"
+    if named.magic in {0, 1}:
+        raise OldMagic(f"{at} is of format {named.magic}, from before Kafka 0.11", start)
+    if named.magic != 2:
+        raise UnknownLayout(f"{at} is of the unknown format {named.magic}")
+    raise Malformed(
+        f"{at} has length {named.length}, last offset delta {named.last_offset_delta} and {named.record_count} records"
+    )
+
+
+def _refuse_short_old(buffer: Bytes, start: int, end: int) -> None:
+    # A message of the old formats can be shorter than a v2 header: whole, and still too short to be unpacked as one.
+    length = int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET], signed=True)
+    magic = buffer[start + LENGTH_OFFSET + 4]
+    if magic in {0, 1} and 0 < length <= end - start - LENGTH_OFFSET:
+        raise OldMagic(f"the batch at {start} is of format {magic}, from before Kafka 0.11", start)
+
+
+def patch(
+    buffer: bytearray | memoryview,
+    start: int,
+    header: HeaderTuple,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+) -> None:
+    """Make the batch at `start`, whose header this is, a batch of this producer, in place; its CRC is carried.
+
+    Base offset 0, leader epoch -1, transactional and delete-horizon bits cleared: what a producer would send and the
+    broker demands (LogValidator). About 1.3 µs up to 4 KiB, 1.9 µs up to 4 MiB. Allocations: the 40-byte difference,
+    and one copy of it with up to 4 KiB of zeros behind.
+    """
+    _, length, _, _, crc, attributes, delta, oldest, newest, old_id, old_epoch, old_sequence, count = header
+    cleared = attributes & CLEARED
+    difference = _DIFFERENCE.pack(
+        attributes ^ cleared, old_id ^ producer_id, old_epoch ^ producer_epoch, old_sequence ^ sequence
+    )
+    crc ^= advance(0, difference, length - SHORTEST_LENGTH)
+    HEADER.pack_into(
+        buffer, start,
+        0, length, -1, 2, crc, cleared, delta, oldest, newest, producer_id, producer_epoch, sequence, count,
+    )  # fmt: skip
+
+
+def intact(buffer: Bytes, start: int, end: int) -> bool:
+    """Whether the CRC in the header fits the whole batch buffer[start:end]. Reads and copies all of it."""
+    if end - start < HEADER_LENGTH:
+        raise Truncated(f"{end - start} bytes are no record batch")
+    header: HeaderTuple = HEADER.unpack_from(buffer, start)
+    return header[4] == checksum(memoryview(buffer)[start + HEAD_OFFSET : end])
+
+
+def records_digest(buffer: Bytes, start: int) -> int:
+    """The CRC of the records alone, from the header of the batch at `start`; all raw copies have the same."""
+    header: HeaderTuple = HEADER.unpack_from(buffer, start)
+    head = bytes(buffer[start + HEAD_OFFSET : start + HEADER_LENGTH])
+    return records_crc(header[4], head, header[1] - SHORTEST_LENGTH)

@@ -1,0 +1,64 @@
+"""ListTransactions (API 66, version 0; KIP-664): which transactional id a producer id belongs to. And EndTxn (API 26,
+version 3), which tells whether we may use an id.
+
+A coordinator tells of the transactions that it coordinates itself, so that all brokers have to be asked. It leaves out
+what one has no right to DESCRIBE, without a word.
+"""
+
+import msgspec
+
+from mirrord.kafka.protocol.primitives import INT16, INT64, NO_TAGS, Reader, compact_array, compact_string
+
+_ABORT = b"\0"
+
+
+class ListedTransaction(msgspec.Struct, frozen=True):
+    """What a coordinator knows of a transactional id."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+    """Such as Ongoing, PrepareAbort, CompleteCommit (org.apache.kafka.coordinator.transaction.TransactionState)."""
+
+
+class ListedTransactions(msgspec.Struct, frozen=True):
+    """One broker's answer."""
+
+    error: int
+    transactions: list[ListedTransaction]
+
+
+def encode_list_transactions(producer_ids: list[int]) -> bytes:
+    """The body of a request about the transactions of these producers, in whatever state."""
+    return compact_array(()) + compact_array(map(INT64.pack, producer_ids)) + NO_TAGS
+
+
+def decode_list_transactions(reader: Reader) -> ListedTransactions:
+    """The answer in a frame. Raises WireError."""
+    reader.int32()  # throttle time
+    error = reader.int16()
+    reader.compact_array(Reader.compact_string)  # filters that the broker does not know
+    answer = ListedTransactions(error, reader.compact_array(_transaction))
+    reader.skip_tags()
+    reader.expect_end()
+    return answer
+
+
+def encode_end_txn(transactional_id: str) -> bytes:
+    """The body of a request to abort a transaction of this id by a producer that there is not."""
+    return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS
+
+
+def decode_end_txn(reader: Reader) -> int:
+    """The error code. Raises WireError."""
+    reader.int32()  # throttle time
+    error = reader.int16()
+    reader.skip_tags()
+    reader.expect_end()
+    return error
+
+
+def _transaction(reader: Reader) -> ListedTransaction:
+    transaction = ListedTransaction(reader.compact_string(), reader.int64(), reader.compact_string())
+    reader.skip_tags()
+    return transaction

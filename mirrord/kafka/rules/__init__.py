@@ -1,0 +1,1 @@
+"""Pure facts about brokers: error codes, versions, topic shapes and the configs of internal topics."""

@@ -1,0 +1,30 @@
+"""Refuses clusters whose topics have no topic ids (KIP-516).
+
+A lane is named by topic ids. Topics without one all have the id zero, so their lanes could not be told apart. Brokers
+with ZooKeeper assign ids only if `inter.broker.protocol.version` is 2.8 or newer, whatever release they run.
+"""
+
+from collections.abc import Sequence
+
+from mirrord.kafka.protocol.primitives import ZERO_UUID
+from mirrord.model.names import ClusterId
+
+EXAMPLES = 3
+"""Topics that the error message names."""
+
+
+def missing_ids(where: str, cluster_id: ClusterId, topics: Sequence[tuple[str, str]]) -> str | None:
+    """The error message for a cluster that reports topics, pairs of name and id, without ids; None if all have one.
+
+    `where` names the cluster.
+    """
+    without = sorted(name for name, topic_id in topics if topic_id == ZERO_UUID)
+    if not without:
+        return None
+    names = ", ".join(without[:EXAMPLES]) + (", ..." if len(without) > EXAMPLES else "")
+    which = "its topics" if len(without) == len(topics) else f"{len(without)} of its {len(topics)} topics"
+    return (
+        f"{where} (id {cluster_id}) cannot be used: {which} have no topic id ({names}), and mirrord cannot distinguish "
+        "topics without one. Brokers with ZooKeeper assign topic ids from inter.broker.protocol.version=2.8 on: set it "
+        "on every broker and restart the brokers one by one, or migrate the cluster to KRaft; then start mirrord again"
+    )

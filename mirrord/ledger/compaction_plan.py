@@ -1,0 +1,92 @@
+"""Which runs a compaction moves out of the ledger: packed ones below the marks, in parts of many pieces.
+
+The newest runs of a lane are not packed, so they stay: a lane that resumes, or goes back a little, finds them.
+"""
+
+from array import array
+from collections.abc import Iterator
+from sys import byteorder
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.archive import ArchivedRuns, Side
+from mirrord.model.names import LaneId
+from mirrord.model.packed_runs import Columns, Packed
+from mirrord.model.run_memory import PIECE_RUNS, Piece
+
+PART_RUNS = 8 * PIECE_RUNS
+"""So many runs are read together when one of them is asked for. What is known of them takes some fifty bytes of a
+snapshot."""
+
+
+class Part(NamedTuple):
+    """Runs of one side of a lane that follow each other and are to be moved."""
+
+    topic: str
+    partition: int
+    lane: LaneId
+    side: Side
+    pieces: tuple[Piece, ...]
+
+    @property
+    def runs(self) -> int:
+        """How many runs."""
+        return sum(piece.count for piece in self.pieces)
+
+    def archived(self, generation: int, runs_checksum: int) -> ArchivedRuns:
+        """What the ledger is told of it."""
+        first, last = self.pieces[0], self.pieces[-1]
+        return ArchivedRuns(
+            generation=generation,
+            count=self.runs,
+            first_ordinal=first.first_ordinal,
+            first_offset=first.first_offset,
+            last_ordinal=last.last_ordinal,
+            last_offset=last.last_offset,
+            checksum=runs_checksum,
+            turns=tuple(turn for piece in self.pieces for turn in piece.turns),
+        )
+
+
+def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) -> Iterator[Part]:
+    """What is to be moved, in parts of up to `most` runs. What would be less than `least` stays."""
+    for lane_id, lane in sorted(state.lanes.items()):
+        mark = state.progress.get(lane_id)
+        if mark is not None:
+            # A lane looks at all that lies behind a hole when it is taken up again.
+            end = min([mark.ordinal, *(hole.first for hole in lane.holes)])
+            for side in ("source", "target"):
+                yield from _of_side(lane_id, lane, side, end, most, least)
+
+
+def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, least: int) -> Iterator[Part]:
+    runs = lane.source_runs if side == "source" else lane.target_runs
+    group: list[Piece] = []
+    for piece in (*runs.pieces, None):
+        movable = piece is not None and piece.archived is None and piece.last_ordinal < end
+        held = sum(each.count for each in group)
+        if group and (not movable or piece is None or held + piece.count > most):
+            if held >= least:
+                yield Part(lane.source_topic, lane.partition, lane_id, side, tuple(group))
+            group = []
+        if piece is not None and movable:
+            group.append(piece)
+
+
+def unpacked(packed: Iterator[bytes]) -> Columns:
+    """Packed runs that follow each other, as one. Raises ValueError when they are damaged."""
+    ordinals, offsets = array("q"), array("q")
+    for each in packed:
+        more = Packed(each).unpack()
+        ordinals += more[0]
+        offsets += more[1]
+    return ordinals, offsets
+
+
+def columns_checksum(columns: Columns) -> int:
+    """As in `ArchivedRuns.checksum`."""
+    both = columns[0] + columns[1]
+    if byteorder == "big":
+        both.byteswap()
+    return checksum(both.tobytes())

@@ -1,0 +1,81 @@
+"""What a lane's ledger and the ends of both logs prove without reading a record: every source offset has its place."""
+
+from collections import Counter
+from collections.abc import Container
+
+import msgspec
+
+from mirrord.ledger.facts.core import LOSSES, Progress, Reason
+from mirrord.ledger.source_ends import unopened_losses
+from mirrord.ledger.state import FlowState, LaneState
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One lane's sums."""
+
+    copied: int
+    """Records."""
+    position: int
+    """The source offset that would be copied next."""
+    counted: bool
+    """Whether both were compared with the offsets that the lane has passed; not where the ledger holds the beginning
+    no longer, or tells of holes."""
+    differences: tuple[str, ...] = ()
+    """Lines for people; empty when all that is known agrees."""
+
+
+def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
+    """The lane's sums, compared with the end of the source log that it should have reached.
+
+    `target_end` is the high watermark of the target log, None when the partition is not there. `progress` is the lane's
+    last mark.
+    """
+    if progress is None:
+        missing = () if source_end == 0 else (f"nothing is known of it, and the source ends at {source_end}",)
+        return Account(0, 0, counted=False, differences=missing)
+    differences: list[str] = []
+    if progress.source_offset < source_end:
+        differences.append(f"copied up to source offset {progress.source_offset}, the source ended at {source_end}")
+    if target_end is None:
+        differences.append("its target partition does not exist")
+    elif target_end < progress.target_offset:
+        differences.append(f"the target ends at {target_end}, but {progress.target_offset} was acknowledged")
+    explained = sum(lane.verdicts.counts.values())
+    begin = _begin(lane)
+    if begin is not None and progress.ordinal + explained != (passed := progress.source_offset - begin):
+        differences.append(
+            f"{progress.ordinal} records copied and {explained} offsets explained, but {passed} offsets passed since "
+            f"{begin}"
+        )
+    return Account(progress.ordinal, progress.source_offset, begin is not None, tuple(differences))
+
+
+def _begin(lane: LaneState) -> int | None:
+    """The source offset where the lane began; None when the ledger does not tell it for sure, or offsets were used
+    twice."""
+    if lane.holes or lane.verdicts.counts.get("truncated"):
+        return None
+    recent = lane.verdicts.recent
+    if sum(verdict.end - verdict.start for verdict in recent) != sum(lane.verdicts.counts.values()):
+        return None
+    first, target = lane.source_runs.first, lane.target_runs.first
+    if first is None or first.ordinal or (target is not None and target.ordinal):
+        return None
+    return min([first.offset, *(verdict.start for verdict in recent)])
+
+
+def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
+    """How many source offsets of these topics have a verdict instead of a copy, by the reason. What was lost of former
+    topics of these names counts, what was no loss does not."""
+    present: dict[tuple[str, int], LaneState] = {}
+    for lane in sorted(state.lanes.values(), key=lambda each: each.age):
+        present[lane.source_topic, lane.partition] = lane
+    found: Counter[Reason] = Counter()
+    for lane in state.lanes.values():
+        if lane.source_topic in topics:
+            is_present = present[lane.source_topic, lane.partition] is lane
+            found.update({
+                reason: count for reason, count in lane.verdicts.counts.items() if is_present or reason in LOSSES
+            })  # fmt: skip
+    found.update({"recreated": sum(each.end - each.start for each in unopened_losses(state) if each.topic in topics)})
+    return {reason: count for reason, count in sorted(found.items()) if count}

@@ -1,0 +1,87 @@
+"""What somebody else wrote into a lane's target partition: the target offsets between the lane's own records.
+
+A run of the target begins wherever a record does not stand right behind the one before it, so what lies between two
+runs is somebody else's: records, and the markers of their transactions. What stands in front of the lane's first record
+was there before it, and what stands behind its last one is seen with its next record.
+
+The copies of other lanes of the flow are no foreign records: a source topic that was created again is copied behind
+what its former lanes have written.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.offset_map import voids
+from mirrord.ledger.state import FlowState, LaneState
+from mirrord.model.intervals import Interval, uncovered
+from mirrord.model.names import LaneId, TopicId
+
+
+def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
+    """How many target offsets, for each lane with any."""
+    numbers = ((lane_id, _number(lane, state.progress.get(lane_id))) for lane_id, lane in state.lanes.items())
+    found = {lane_id: number for lane_id, number in numbers if number}
+    sharing: dict[tuple[TopicId, int], list[LaneId]] = {}
+    for lane_id, lane in state.lanes.items() if found else ():
+        sharing.setdefault(_where(lane), []).append(lane_id)
+    for lane_id in list(found):
+        extent = _extent(state, lane_id)
+        others = [each for each in sharing[_where(state.lanes[lane_id])] if each != lane_id]
+        if any(_overlap(extent, _extent(state, other)) for other in others):
+            found[lane_id] = sum(end - start for start, end in _between(state, lane_id, [lane_id, *others]))
+    return {lane_id: number for lane_id, number in found.items() if number}
+
+
+def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
+    """The ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
+    where = _where(state.lanes[lane_id])
+    return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
+
+
+def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Interval]:
+    """Where the records of the flow's lanes are in a target partition, below their marks."""
+    lanes = [each for each, lane in state.lanes.items() if _where(lane) == (topic_id, partition)]
+    return [part for each in lanes for part in _own(state.lanes[each], state.progress.get(each))]
+
+
+def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
+    """What is not of the lanes that share its target partition, itself among them."""
+    ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]
+    return uncovered(_extent(state, lane_id), ours)
+
+
+def _where(lane: LaneState) -> tuple[TopicId, int]:
+    return lane.key.target_topic_id, lane.partition
+
+
+def _extent(state: FlowState, lane_id: LaneId) -> Interval:
+    """From the first record that its map knows up to its mark."""
+    first, progress = state.lanes[lane_id].target_runs.first, state.progress.get(lane_id)
+    return (0, 0) if first is None or progress is None else (first.offset, progress.target_offset)
+
+
+def _overlap(one: Interval, other: Interval) -> bool:
+    return one[0] < other[1] and other[0] < one[1]
+
+
+def _number(lane: LaneState, progress: Progress | None) -> int:
+    """By the first record and the mark alone: each record stands at one offset."""
+    first = lane.target_runs.first
+    if first is None or progress is None or progress.ordinal <= first.ordinal:
+        return 0
+    void = sum(max(0, min(last + 1, progress.ordinal) - max(start, first.ordinal)) for start, last in voids(lane.holes))
+    return max(0, progress.target_offset - first.offset - (progress.ordinal - first.ordinal - void))
+
+
+def _own(lane: LaneState, progress: Progress | None) -> Iterable[Interval]:
+    """Where the lane's records stand, below its mark."""
+    first = lane.target_runs.first
+    if first is None or progress is None:
+        return
+    position = first.ordinal
+    for start, last in [*voids(lane.holes), (progress.ordinal, progress.ordinal)]:
+        until = min(start, progress.ordinal)
+        if position < until:
+            for _, offset, length in lane.target_runs.between(position, until - 1):
+                yield offset, offset + length
+        position = max(position, last + 1)

@@ -1,0 +1,253 @@
+"""The exact map: from a source offset to the target offset, and back, by a lane's runs.
+
+Translating a source offset `o` asks: where does a reader of the target go on who has read everything in front of `o`?
+At the first record in the target log whose source offset is `o` or higher: so nothing is skipped, and as long as the
+records stand in the target in the order of the source, nothing is read again either. Back, from a target offset to the
+source, is the same question with the sides exchanged. Nothing is interpolated, and nothing is answered that lies behind
+what is copied.
+
+Offsets ascend from run to run, but for three things (`Runs.turns`):
+
+- What a hole or a difference made necessary stands out of order, under later ordinals (`HoleFound`, `MapRebuilt`). Then
+  the first record to be read may be another one than the record that was asked for: "reordered".
+- A record may stand twice after a difference. The first one counts.
+- The source log was truncated, and its offsets are used again for other records (`LaneState.cuts`): the newer ones
+  count.
+
+Ordinals that a hole made void stand nowhere. So a lane is cut into a few stretches in each of which both sides ascend,
+and each stretch is searched by bisection.
+"""
+
+from bisect import bisect_right
+from itertools import pairwise
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mirrord.ledger.facts.core import HoleFound, Progress
+from mirrord.ledger.prune import floor
+from mirrord.ledger.state import LaneState
+
+Kind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
+"""What an answer is.
+
+"exact": the very record that was asked for stands at `offset`. "reordered": it stands at `record`, but a reader has to
+go on at `offset`, in front of it, for records behind it in the one log stand in front of it in the other. "not_copied":
+there is no record of this lane at the offset that was asked for; `offset` is the next one's. "before_map": the offset
+lies in front of all that the map knows. "at_end": there is nothing behind it on the other side yet; `offset` is where
+the next record will stand or behind which it will, and asking again later tells. "unknown": no answer can be relied on.
+"""
+
+
+class Copied(NamedTuple):
+    """How far a lane is copied for sure: a progress mark."""
+
+    ordinal: int
+    """The ordinals below this one stand in the target log."""
+    target_offset: int
+    """Right behind the last of them."""
+    source_offset: int
+    """What is copied next; for people, it may lie behind what the ordinal says."""
+
+    @staticmethod
+    def by(progress: Progress) -> "Copied":
+        """By the lane's mark."""
+        return Copied(progress.ordinal, progress.target_offset, progress.source_offset)
+
+
+class Translation(msgspec.Struct, frozen=True):
+    """An answer."""
+
+    asked: int
+    kind: Kind
+    offset: int | None
+    """Where to go on at the other side; None: nothing can be said."""
+    record: int | None = None
+    """Where the very record stands that was asked for, if it does."""
+    reason: str = ""
+    """Why it is not "exact".
+
+    not_copied: a `Reason` of the ledger; "pending": it will be copied, behind what stands already; "foreign": no record
+    of this lane; empty: the ledger keeps the newest verdicts only, and this one is older.
+    before_map: "inherited": MirrorMaker 2 copied it, to an offset that nobody wrote down; "forgotten": both logs began
+    behind it when the map was pruned; "start": the lane began behind it.
+    unknown: a line for people."""
+    ahead: int = 0
+    """"at_end", from source to target: so many source offsets were not looked at yet in front of the one that was asked
+    for; 0: the reader is where the copy is."""
+
+
+class _Stretch(NamedTuple):
+    """The ordinals [first, end), whose source offsets ascend; those from `limit` on were truncated and used again."""
+
+    first: int
+    end: int
+    limit: int
+
+
+_NEVER = 1 << 63
+NOTHING = "nothing of it is copied yet"
+
+
+class LaneMap:
+    """The map of one lane as it stands now. Cheap to make; made anew when the lane or its mark has changed."""
+
+    def __init__(self, lane: LaneState, copied: Copied | None) -> None:
+        self._lane = lane
+        self._source = lane.source_runs
+        self._target = lane.target_runs
+        self._copied = copied
+        self._voids = voids(lane.holes)
+        self._void_starts = [first for first, _ in self._voids]
+        self._floor = floor(lane)
+        self._stretches = _stretches(lane, self._floor) if len(self._source) else []
+        check = lane.last_check
+        self._differs = check.first if check and lane.halted and check.outcome == "different" else _NEVER
+
+    def to_target(self, offset: int) -> Translation:
+        """Where a reader of the target goes on who has read the source up to `offset`."""
+        copied = self._copied
+        if copied is None or not self._stretches:
+            return Translation(offset, "unknown", None, reason=NOTHING)
+        first, record, is_pending = self._find(offset, copied.ordinal)
+        if first >= self._differs or (first < 0 and self._differs < _NEVER):
+            return Translation(offset, "unknown", None, reason=self._differs_line())
+        if record >= 0:
+            there = self._target.offset_of(record)
+            if record == first:
+                return Translation(offset, "exact", there, there)
+            return Translation(offset, "reordered", self._target.offset_of(first), there)
+        there = copied.target_offset if first < 0 else self._target.offset_of(first)
+        if is_pending:
+            return Translation(offset, "not_copied", there, reason="pending")
+        if offset < self._lowest():
+            inherited = self._lane.inherited
+            if inherited is not None and offset < inherited.position:
+                return Translation(offset, "before_map", None, reason="inherited")
+            return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
+        if first < 0:
+            return Translation(offset, "at_end", there, ahead=max(0, offset - copied.source_offset))
+        return Translation(offset, "not_copied", there, reason=self._verdict(offset))
+
+    def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
+        """The first ordinal with this source offset or a higher one, and the one with this very offset (-1: none);
+        whether that one is still to be copied."""
+        first = -1
+        for stretch in self._stretches:
+            ordinal = self._first_from(stretch, offset)
+            if ordinal < 0:
+                continue
+            is_record = self._source.offset_of(ordinal) == offset
+            if ordinal >= end:
+                return first, -1, is_record and first >= 0
+            first = ordinal if first < 0 else first
+            if is_record:
+                return first, ordinal, False
+        return first, -1, False
+
+    def to_source(self, offset: int) -> Translation:
+        """Where a reader of the source goes on who has read the target up to `offset`."""
+        copied, runs = self._copied, self._target
+        if copied is None or not self._stretches:
+            return Translation(offset, "unknown", None, reason=NOTHING)
+        if self._differs < _NEVER:
+            return Translation(offset, "unknown", None, reason=self._differs_line())
+        at = runs.floor(offset, runs.near(self._floor), len(runs))
+        ordinal, is_own, is_before = self._floor, False, True
+        if at >= 0:
+            run = runs.at(at)
+            ordinal = run.ordinal + offset - run.offset
+            end = runs.at(at + 1).ordinal if at + 1 < len(runs) else _NEVER
+            is_before = ordinal < self._floor
+            is_own = self._floor <= ordinal < min(end, copied.ordinal) and not self._is_void(ordinal)
+            ordinal = max(min(ordinal, end), self._floor)
+        ordinal = min(self._live_from(ordinal), max(copied.ordinal, self._floor))
+        there = self._lowest_from(ordinal)
+        if is_own:
+            stretch = next(each for each in self._stretches if each.first <= ordinal < each.end)
+            record = self._source.offset_of(ordinal)
+            if record is not None and record < stretch.limit:
+                return Translation(offset, "exact" if there == record else "reordered", there, record)
+            return Translation(offset, "not_copied", there, reason="truncated")
+        if offset >= copied.target_offset:
+            return Translation(offset, "at_end", there)
+        if not is_before:
+            return Translation(offset, "not_copied", there, reason="foreign")
+        if self._lane.inherited is not None and offset < self._lane.inherited.target_end:
+            return Translation(offset, "before_map", None, reason="inherited")
+        return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
+
+    def _first_from(self, stretch: _Stretch, offset: int) -> int:
+        """The first ordinal of a stretch that counts and has this source offset or a higher one; -1: none."""
+        if offset >= stretch.limit:
+            return -1
+        runs = self._source
+        first, end = runs.near(stretch.first), runs.position(stretch.end)
+        at = runs.floor(offset, first, end)
+        if at < first:
+            ordinal = stretch.first
+        else:
+            run = runs.at(at)
+            ordinal = run.ordinal + offset - run.offset
+            if at + 1 < end:
+                ordinal = min(ordinal, runs.at(at + 1).ordinal)
+        return self._counted_from(stretch, ordinal)
+
+    def _counted_from(self, stretch: _Stretch, ordinal: int) -> int:
+        ordinal = self._live_from(max(ordinal, stretch.first))
+        if ordinal >= stretch.end:
+            return -1
+        offset = self._source.offset_of(ordinal)
+        return -1 if offset is None or offset >= stretch.limit else ordinal
+
+    def _lowest_from(self, ordinal: int) -> int | None:
+        """The lowest source offset under this ordinal or a higher one."""
+        offsets = [
+            self._source.offset_of(first)
+            for stretch in self._stretches
+            if stretch.end > ordinal and (first := self._counted_from(stretch, ordinal)) >= 0
+        ]
+        return min((offset for offset in offsets if offset is not None), default=None)
+
+    def _lowest(self) -> int:
+        lowest = self._lowest_from(self._floor)
+        return -1 if lowest is None else lowest
+
+    def _is_void(self, ordinal: int) -> bool:
+        at = bisect_right(self._void_starts, ordinal) - 1
+        return at >= 0 and ordinal <= self._voids[at][1]
+
+    def _live_from(self, ordinal: int) -> int:
+        """The first ordinal from this one on that is not void."""
+        at = bisect_right(self._void_starts, ordinal) - 1
+        return max(ordinal, self._voids[at][1] + 1) if at >= 0 else ordinal
+
+    def _verdict(self, offset: int) -> str:
+        for verdict in reversed(self._lane.verdicts.recent):
+            if verdict.start <= offset < verdict.end and verdict.reason != "doubled":
+                return verdict.reason
+        return ""
+
+    def _differs_line(self) -> str:
+        return f"target and source differ from ordinal {self._differs} on, and the map is to be made anew"
+
+
+def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
+    """The ordinals (first, last) that stand nowhere: ascending, apart from each other, with others in between."""
+    found: list[tuple[int, int]] = []
+    for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
+
+
+def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
+    """In the order of their ordinals."""
+    cuts = [ordinal for ordinal, _ in lane.cuts]
+    edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
+    return [
+        _Stretch(first, end, min((start for ordinal, start in lane.cuts if ordinal > first), default=_NEVER))
+        for first, end in pairwise(edges)
+    ]

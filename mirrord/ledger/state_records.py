@@ -1,0 +1,221 @@
+"""What stands in the state topic beside `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their keys.
+
+Snapshots are kept apart by the lease epoch that they were written under, and by the turn of the holder's process. A
+process that was suspended and wakes up under a later one may still finish a cut; under a key of its own it cannot cover
+the newer one, which may be all that is left of facts that were trimmed.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.ledger.facts.audit import RangeAudited, RangeRepaired
+from mirrord.ledger.facts.core import (
+    CopyInherited,
+    CopyNamed,
+    Holder,
+    HoleFound,
+    LaneHalted,
+    LeaseRenewed,
+    Progress,
+    Reason,
+    Rewound,
+    TakeoverChecked,
+    TargetProbed,
+    Verdict,
+)
+from mirrord.ledger.facts.first_seen import Selected, TopicStarts
+from mirrord.ledger.facts.jobs import JobState
+from mirrord.ledger.facts.orders import OrderFact
+from mirrord.ledger.facts.quarantine import Quarantine
+from mirrord.ledger.facts.seeks import Seeks
+from mirrord.model.acls import AclRule
+from mirrord.model.archive import ArchivedRuns
+from mirrord.model.names import ClusterId, LaneId, TopicId
+
+LEASE_KEY = "lease"
+MARK_KEY = "ledger"
+PROGRESS_PREFIX = "progress/"
+"""What the keys of marks begin with."""
+RUNS_KEY = "runs"
+"""What the keys of pieces begin with."""
+
+
+class WriterMark(msgspec.Struct, frozen=True, array_like=True):
+    """The last entry of a writer: the lease epoch it was written under and its number."""
+
+    lease_epoch: int
+    number: int
+
+
+class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
+    """A target topic that mirrord created or grew."""
+
+    topic: str
+    topic_id: TopicId
+    partitions: int
+    created: bool
+    source_topic: str = ""
+    source_topic_id: TopicId | None = None
+    delete_at_ms: int | None = None
+    """When it will be deleted, on the wall clock; None: it stays."""
+
+
+class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
+    """How far the ledger was known to reach. A ledger that ends below it, or has another topic id, went back."""
+
+    topic_id: TopicId
+    end: int
+    leader_epoch: int
+
+
+class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
+    """A part of a lane's runs that does not change any more. Its key names its content."""
+
+    lease_epoch: int
+    lane: LaneId
+    side: str
+    first: int
+    count: int
+    checksum: int
+    packed: bytes
+    form: int = 0
+    """0: `Runs.extend_columns` reads it; 1: a `Piece`."""
+    turn: int = 1
+
+
+class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A lane's runs of one side: the keys of the pieces in order, then the rest. Between the pieces, by their first
+    ordinals, lie those that are archived."""
+
+    pieces: tuple[str, ...]
+    packed: bytes
+    form: int = 0
+    """Of `packed` and of all the pieces; as in `RunsPiece`."""
+    archived: tuple[ArchivedRuns, ...] = ()
+
+
+class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """A lane after all entries below the ledger offset `folded_to`."""
+
+    lease_epoch: int
+    folded_to: int
+    changed_at: int
+    lane: LaneId
+    source_topic: str
+    target_topic: str
+    producer_id: int
+    producer_epoch: int
+    policy: str
+    mode: str
+    grant: int
+    replicator: str
+    source_runs: RunsSnapshot
+    target_runs: RunsSnapshot
+    verdict_counts: dict[Reason, int]
+    recent_verdicts: tuple[Verdict, ...]
+    holes: tuple[HoleFound, ...]
+    halted: LaneHalted | None
+    last_check: TakeoverChecked | None
+    inherited: CopyInherited | None = None
+    cuts: tuple[tuple[int, int], ...] = ()
+    turn: int = 1
+    epochs: tuple[tuple[int, int], ...] = ()
+    quarantine: Quarantine = ()
+    audited: RangeAudited | None = None
+    retold: tuple[int, int] = (0, 0)
+    seeks: Seeks = ()
+    opened_at: int = 0
+    regiven: int = -1
+    repaired: tuple[RangeRepaired, ...] = ()
+    times: tuple[int, int] = (0, 0)
+    rewinds: tuple[tuple[int, Rewound], ...] = ()
+
+
+class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The flow after all entries below the ledger offset `cut`. Written last: it makes the cut valid."""
+
+    lease_epoch: int
+    cut: int
+    flow: str
+    source_cluster: ClusterId | None
+    target_cluster: ClusterId | None
+    holder: Holder | None
+    ttl_ms: int
+    released: bool
+    topics: tuple[TargetTopic, ...]
+    lanes: int
+    writers: dict[str, WriterMark]
+    ledger: LedgerMark
+    probed: TargetProbed | None = None
+    acls: tuple[AclRule, ...] = ()
+    planned_acls: tuple[AclRule, ...] = ()
+    turn: int = 1
+    orders: tuple[OrderFact, ...] = ()
+    forgotten_topics: tuple[str, ...] = ()
+    forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
+    """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
+    compaction: int = 0
+    named: tuple[CopyNamed, ...] = ()
+    jobs: tuple[JobState, ...] = ()
+    keeps_starts: bool = False
+    selected: Selected | None = None
+    starts: tuple[TopicStarts, ...] = ()
+
+
+Snapshot = FlowSnapshot | LaneSnapshot | RunsPiece
+StateRecord = Progress | LeaseRenewed | LedgerMark | Snapshot
+
+
+class Tenure(NamedTuple):
+    """A process's time as the holder, in order: the lease epoch, and its turn under that."""
+
+    lease_epoch: int
+    turn: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.lease_epoch}" if self.turn == 1 else f"{self.lease_epoch}.{self.turn}"
+
+    @staticmethod
+    def of_key(key: str) -> "Tenure":
+        """Under which a snapshot was written, by its key. Raises ValueError."""
+        epoch, _, turn = key.split("/")[1].partition(".")
+        return Tenure(int(epoch), int(turn or 1))
+
+
+def flow_key(tenure: Tenure) -> str:
+    """The key of the flow's snapshot."""
+    return f"flow/{tenure}"
+
+
+def lane_key(tenure: Tenure, lane: LaneId) -> str:
+    """The key of a lane's snapshot."""
+    return f"lane/{tenure}/{lane}"
+
+
+def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, checksum: int) -> str:
+    """The key of a piece."""
+    return f"{RUNS_KEY}/{tenure}/{lane}/{side}/{first}-{count}-{checksum:08x}"
+
+
+def progress_key(lane: LaneId) -> str:
+    """The key of a lane's mark."""
+    return f"{PROGRESS_PREFIX}{lane}"
+
+
+def state_key(record: StateRecord) -> str:
+    """The key that a record has in the state topic."""
+    match record:
+        case Progress():
+            return progress_key(record.lane)
+        case LeaseRenewed():
+            return LEASE_KEY
+        case LedgerMark():
+            return MARK_KEY
+        case FlowSnapshot():
+            return flow_key(Tenure(record.lease_epoch, record.turn))
+        case LaneSnapshot():
+            return lane_key(Tenure(record.lease_epoch, record.turn), record.lane)
+        case RunsPiece():
+            tenure = Tenure(record.lease_epoch, record.turn)
+            return runs_key(tenure, record.lane, record.side, record.first, record.count, record.checksum)

@@ -1,0 +1,316 @@
+"""Moves older runs of a flow's map from the ledger into a dataset. A crash at any point costs at most a rerun.
+
+1. `CompactionBegan` is recorded. Now only this compaction can move runs, and the ledger notes runs recorded again.
+2. The runs are written to a new generation and read back. The manifest comes last and completes the generation.
+3. `MapCompacted` is recorded for each lane. No process needs the generation before that; every process reads it after.
+4. The next trim of the ledger omits the runs. The lease holder trims it, or this compaction if the lease was released.
+
+The next compaction finishes or removes what an earlier run left behind at any of these steps.
+"""
+
+import asyncio
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from mirrord.ledger.compaction_plan import PART_RUNS, Part, columns_checksum, parts, unpacked
+from mirrord.ledger.facts.archive import CompactionBegan, MapCompacted
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.run_archive import (
+    SCHEMA,
+    ArchiveFile,
+    Manifest,
+    file_path,
+    generation_folder,
+    generations,
+    missing_files,
+    read_manifest,
+    write_file,
+    write_manifest,
+)
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.archive import ArchivedRuns, Side
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId
+from mirrord.runtime.clock import SystemClock
+
+FILE_PARTS = 16
+"""Largest number of parts in one file, which one task writes. This corresponds to a million runs."""
+FILES_AT_ONCE = 32
+"""Number of files in progress. Their packed runs are in memory together, which takes some megabytes."""
+TOLD_AT_ONCE = 10_000
+"""Largest number of parts in one entry of the ledger."""
+
+log = structlog.get_logger()
+
+
+class PartWork(msgspec.Struct, frozen=True):
+    """Runs that become a row group."""
+
+    told: ArchivedRuns
+    """The archived runs, without their checksum."""
+    pieces: tuple[bytes, ...]
+
+
+class FileWork(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a task has to write."""
+
+    folder: str
+    """The folder of the generation."""
+    topic: str
+    partition: int
+    lane: LaneId
+    side: Side
+    parts: tuple[PartWork, ...]
+
+
+Spread = Callable[[Sequence[FileWork]], list[ArchiveFile]]
+"""Writes some files, wherever there are workers for it."""
+Tell = Callable[[int, int], None]
+"""Called with the number of runs written so far and the total number of runs."""
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """The runs that are to be moved."""
+
+    topics: tuple[str, ...] = ()
+    """Source topics, as regexes that match the whole name; empty means all topics."""
+    least: int = PART_RUNS
+    """Smallest number of runs of one side that are worth moving from a partition."""
+
+    def parts(self, state: FlowState) -> list[Part]:
+        """Return the runs that can be moved."""
+        patterns = [re.compile(pattern) for pattern in self.topics]
+        return [
+            part
+            for part in parts(state, most=max(self.least, PART_RUNS), least=self.least)
+            if not patterns or any(pattern.fullmatch(part.topic) for pattern in patterns)
+        ]
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a compaction."""
+
+    flow: str
+    generation: int | None
+    """The number of the generation; None if there was nothing to move."""
+    runs: int
+    lanes: int
+    files: int
+    size_bytes: int
+    left: int
+    """Lanes whose runs were recorded again in the meantime. Their runs stay in the ledger until the next compaction."""
+    trimmed: bool
+    """Whether the ledger has been trimmed. If not, the lease holder will trim it."""
+
+
+def write(work: FileWork) -> ArchiveFile:
+    """Write one file. Raises EnvironmentFault."""
+    path = file_path(work.topic, work.partition, work.side, work.parts[0].told.first_ordinal, work.lane)
+    try:
+        columns = [unpacked(iter(part.pieces)) for part in work.parts]
+        size = write_file(Path(work.folder) / path, work.topic, work.partition, work.lane, work.side, columns)
+    except OSError as error:
+        raise EnvironmentFault(f"nothing can be written to {work.folder}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise EnvironmentFault(f"{path}: {error}") from None
+    told = [
+        msgspec.structs.replace(part.told, checksum=columns_checksum(each))
+        for part, each in zip(work.parts, columns, strict=True)
+    ]
+    return ArchiveFile(
+        path=path,
+        size_bytes=size,
+        topic=work.topic,
+        partition=work.partition,
+        lane=work.lane,
+        side=work.side,
+        parts=tuple(told),
+    )
+
+
+async def compact(store: LedgerStore, folder: Path, wanted: Wanted, spread: Spread, tell: Tell) -> Compacted:
+    """Compact the flow of an open ledger into a folder. Raises EnvironmentFault; in that case nothing is half-moved."""
+    await store.read_to_end()
+    flow = store.state.flow
+    if not wanted.parts(store.state):
+        return Compacted(
+            flow=flow, generation=None, runs=0, lanes=0, files=0, size_bytes=0, left=0, trimmed=await _trim(store)
+        )
+    number = await _begin(store, folder)
+    offset, found = store.state.next_offset, wanted.parts(store.state)
+    await asyncio.to_thread(_sweep, folder, number, _used(store.state), store.mark.topic_id)
+    target = generation_folder(folder, number)
+    try:
+        files = await _write(found, target, number, spread, tell)
+        manifest = Manifest(
+            schema=SCHEMA,
+            flow=flow,
+            ledger=store.mark.topic_id,
+            generation=number,
+            ledger_offset=offset,
+            files=tuple(files),
+        )
+        await asyncio.to_thread(_finish, target, manifest)
+    except Exception:
+        await asyncio.to_thread(shutil.rmtree, target, ignore_errors=True)
+        raise
+    facts = list(_facts(files, number))
+    told = await _tell(store, facts)
+    if facts and not told and store.state.compaction != number:
+        raise EnvironmentFault(f"another compaction of {flow} has begun meanwhile, so this one moves nothing")
+    lanes = {fact.lane for fact in told}
+    moved = sum(part.count for fact in told for part in (*fact.source, *fact.target))
+    log.info("map_compacted", flow=flow, generation=number, runs=moved, lanes=len(lanes))
+    return Compacted(
+        flow=flow,
+        generation=number,
+        runs=moved,
+        lanes=len(lanes),
+        files=len(files),
+        size_bytes=sum(each.size_bytes for each in files),
+        left=len({fact.lane for fact in facts} - lanes),
+        trimmed=await _trim(store),
+    )
+
+
+async def _begin(store: LedgerStore, folder: Path) -> int:
+    """Return the number of a compaction that is ours alone.
+
+    The folder may hold generations of a ledger that was lost, so their numbers count as well.
+    """
+    state = store.state
+    number = 1 + max([state.compaction, *await asyncio.to_thread(_numbers, folder)])
+    (bound,) = await store.append(state.lease_epoch, [CompactionBegan(number, SystemClock().wall_ms())])
+    if not bound:
+        raise EnvironmentFault(f"another compaction of {state.flow} began, or a lease was taken: try again")
+    return number
+
+
+async def _write(found: Sequence[Part], target: Path, number: int, spread: Spread, tell: Tell) -> list[ArchiveFile]:
+    files: list[ArchiveFile] = []
+    every, done = sum(part.runs for part in found), 0
+    tell(done, every)
+    groups = list(_groups(found))
+    for first in range(0, len(groups), FILES_AT_ONCE):
+        works = [_work(group, target, number) for group in groups[first : first + FILES_AT_ONCE]]
+        files += await asyncio.to_thread(spread, works)
+        done = sum(part.count for each in files for part in each.parts)
+        tell(done, every)
+    return files
+
+
+def _groups(found: Sequence[Part]) -> Iterator[Sequence[Part]]:
+    """Yield the parts of each file."""
+    group: list[Part] = []
+    for part in found:
+        if group and (len(group) >= FILE_PARTS or (group[0].lane, group[0].side) != (part.lane, part.side)):
+            yield group
+            group = []
+        group.append(part)
+    if group:
+        yield group
+
+
+def _work(group: Sequence[Part], target: Path, number: int) -> FileWork:
+    first = group[0]
+    return FileWork(
+        folder=str(target.absolute()),
+        topic=first.topic,
+        partition=first.partition,
+        lane=first.lane,
+        side=first.side,
+        parts=tuple(PartWork(part.archived(number, 0), tuple(piece.packed for piece in part.pieces)) for part in group),
+    )
+
+
+def _finish(target: Path, manifest: Manifest) -> None:
+    """Write the manifest when all files are there. Raises EnvironmentFault."""
+    try:
+        for path in missing_files(target, manifest.files):
+            where = "the folder of [compact] path has to be one for all of Spark's executors"
+            raise EnvironmentFault(f"{target / path} is not there as it was written; {where}")
+        write_manifest(target, manifest)
+    except OSError as error:
+        raise EnvironmentFault(f"nothing can be written to {target}: {error.strerror or error}") from error
+
+
+def _facts(files: Sequence[ArchiveFile], number: int) -> Iterator[MapCompacted]:
+    lanes: dict[LaneId, dict[Side, list[ArchivedRuns]]] = {}
+    for file in files:
+        lanes.setdefault(file.lane, {"source": [], "target": []})[file.side] += file.parts
+    for lane, sides in lanes.items():
+        source, target = (tuple(sorted(sides[side], key=_first)) for side in ("source", "target"))
+        yield MapCompacted(number, lane, source, target)
+
+
+def _first(part: ArchivedRuns) -> int:
+    return part.first_ordinal
+
+
+async def _tell(store: LedgerStore, facts: Sequence[MapCompacted]) -> list[MapCompacted]:
+    """Record these facts; return those that took effect."""
+    told: list[MapCompacted] = []
+    some: list[MapCompacted] = []
+    for fact in facts:
+        some.append(fact)
+        if fact is facts[-1] or sum(len(each.source) + len(each.target) for each in some) >= TOLD_AT_ONCE:
+            bound = await store.append(store.state.lease_epoch, some)
+            told += [each for each, binds in zip(some, bound, strict=True) if binds]
+            some = []
+    return told
+
+
+async def _trim(store: LedgerStore) -> bool:
+    """Trim a ledger whose lease was released, because no other process does.
+
+    Return whether nothing is left to be trimmed.
+    """
+    if store.has_moved_runs and store.state.released:
+        await store.trim()
+    return not store.has_moved_runs
+
+
+def _used(state: FlowState) -> set[int]:
+    """Return the generations that the ledger refers to."""
+    return {
+        piece.archived.generation
+        for lane in state.lanes.values()
+        for runs in (lane.source_runs, lane.target_runs)
+        for piece in runs.pieces
+        if piece.archived is not None
+    }
+
+
+def _numbers(folder: Path) -> list[int]:
+    try:
+        return list(generations(folder))
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be read: {error.strerror or error}") from error
+
+
+def _sweep(folder: Path, number: int, used: set[int], ledger: str) -> None:
+    """Remove generations that earlier compactions left unfinished, and those that the ledger no longer refers to.
+
+    Complete generations of another ledger stay. Raises EnvironmentFault.
+    """
+    try:
+        for generation, path in generations(folder).items():
+            if generation < number and generation not in used and _is_ours(path, ledger):
+                shutil.rmtree(path)
+                log.info("generation_removed", folder=str(path))
+    except OSError as error:
+        raise EnvironmentFault(f"{folder} cannot be swept: {error.strerror or error}") from error
+
+
+def _is_ours(path: Path, ledger: str) -> bool:
+    try:
+        return read_manifest(path).ledger == ledger
+    except FileNotFoundError:
+        return True
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,109 @@
+"""The entries of a ledger from its first one on, for people: nothing is created, nothing is written."""
+
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import aclosing
+from typing import NamedTuple
+
+from mirrord.ledger.codec import decode_entry
+from mirrord.ledger.errors import LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.facts.core import AnyFact, Entry, Progress
+from mirrord.ledger.fold import fold
+from mirrord.ledger.gaps import Gaps
+from mirrord.ledger.snapshot import Rows, restore
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.store.append_queue import Bound
+from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogTrimmed
+from mirrord.ledger.store.loss_detection import LedgerWatch
+from mirrord.model.run_memory import ALL_OF_IT, RunMemory
+
+
+class ReadEntry(NamedTuple):
+    """An entry as it stands in the ledger."""
+
+    offset: int
+    entry: Entry | LedgerCorrupt
+    bound: Bound | None
+    """None where it can no longer be told: the entries before it were trimmed."""
+    left: int
+    """How many entries that stood in the ledger when reading began are still to come."""
+
+
+class LedgerReading:
+    """Reads a ledger from its first entry on."""
+
+    def __init__(self, topics: LedgerLog, memory: RunMemory = ALL_OF_IT) -> None:
+        self._log = topics
+        self._memory = memory
+        self.state = FlowState(memory=memory)
+        """Folded up to the last entry that was read; before the first entry what the snapshots hold, if need be."""
+
+    async def entries(self, *, follow: bool) -> AsyncGenerator[ReadEntry]:
+        """All entries; with `follow`, also those that are yet to come, without end.
+
+        Raises LedgerMissing, LedgerUnavailable, LogTrimmed when the ledger is trimmed faster than it is read. When the
+        ledger lost something that was in it, raises LedgerWentBack after the last entry.
+        """
+        await self._log.open(create=False)
+        try:
+            rows = Rows(self._memory)
+            async for row in self._log.load_state():
+                rows.take(row.key, row.value)
+            read, ends, lost = rows.read(), await self._log.ends(), None
+            try:
+                await LedgerWatch(self._log).check_marks(read.records.values(), ends)
+            except LedgerWentBack as error:
+                lost = error
+            if ends.start > 0:
+                self.state = restore(read, self._memory)
+            else:
+                _take_source_ends(self.state, read.records.values())
+            self._log.seek(ends.start)
+            position = ends.start
+            while position < ends.end or (follow and lost is None):
+                for row in await self._log.read():
+                    if isinstance(row, LedgerRow) and (follow or row.offset < ends.end):
+                        position = row.offset + 1
+                        yield self._fold(row, left=max(0, ends.end - position))
+            if lost is not None:
+                raise lost
+        finally:
+            await self._log.close()
+
+    def _fold(self, row: LedgerRow, *, left: int) -> ReadEntry:
+        try:
+            entry = decode_entry(row.value)
+        except LedgerCorrupt as error:
+            return ReadEntry(row.offset, error, None, left)
+        is_folded = row.offset < self.state.next_offset
+        return ReadEntry(row.offset, entry, None if is_folded else fold(self.state, entry, row.offset), left)
+
+
+def _take_source_ends(state: FlowState, records: Iterable[StateRecord]) -> None:
+    """No entry of the ledger holds what was lost of topics without a lane: the state topic alone does."""
+    for record in records:
+        if isinstance(record, Progress) and record.source is not None:
+            state.mark_progress(record)
+
+
+async def read_gaps(reading: LedgerReading, see: Callable[[AnyFact], None] = lambda _: None) -> Gaps:
+    """Every verdict that the ledger still holds, read to its end. `see` is called with each fact that bound.
+
+    Raises LedgerCorrupt, because what such an entry told would be missing in silence; LedgerMissing, LedgerUnavailable.
+    """
+    gaps: Gaps | None = None
+    try:
+        async with aclosing(reading.entries(follow=False)) as entries:
+            async for read in entries:
+                if gaps is None:
+                    # What a ledger still holds may be in its snapshots, too; its entries say when it was told.
+                    gaps = Gaps(reading.state)
+                if isinstance(read.entry, LedgerCorrupt):
+                    raise read.entry
+                for number, fact in enumerate(read.entry.facts):
+                    if read.bound is None or read.bound[number]:
+                        gaps.take(fact, read.entry.at_ms)
+                        see(fact)
+    except LogTrimmed:
+        raise LedgerUnavailable("the ledger was trimmed while it was read: try again") from None
+    return gaps or Gaps(reading.state)

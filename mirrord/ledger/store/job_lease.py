@@ -1,0 +1,210 @@
+"""Of each kind of job one at a time for a flow, wherever it runs: the ledger is the lease
+(`mirrord.ledger.facts.jobs`).
+
+A job works in its own thread for minutes, in Spark. So a thread beside it keeps the lease: it begins when nobody else
+is at it, shows that it lives and how far it is, and tells how it ended. Whoever finds somebody at it waits until that
+one has shown nothing for as long as its lease lasts; one that is known to be dead, or has ended, is not waited for.
+Clocks are never compared.
+"""
+
+import asyncio
+import os
+import threading
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import Config
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.jobs import JobBegan, JobEnded, JobRenewed, JobState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.process_identity import is_dead_worker, this_worker
+from mirrord.ledger.store.store import LedgerStore, append_anew
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.jobs import Job, Outcome
+from mirrord.runtime.clock import SystemClock
+
+TTL_MS = 60_000
+RENEW_S = 15.0
+LOOK_S = 1.0
+END_S = 5.0
+PATIENCE_S = 10.0
+
+log = structlog.get_logger()
+
+
+class JobBusy(EnvironmentFault):
+    """Somebody else is at it."""
+
+
+class JobUntold(EnvironmentFault):
+    """Nobody is at it, and the ledger cannot be told that we are: we may read it and not write it, perhaps."""
+
+
+class _Held(msgspec.Struct):
+    """One flow."""
+
+    flow: str
+    store: LedgerStore
+    number: int = 0
+    outcome: Outcome = "failed"
+    line: str = ""
+
+
+class JobLease:
+    """The lease on a job of some flows: a context manager around the work.
+
+    Entering raises JobBusy when somebody else is at it, JobUntold, other EnvironmentFaults when a ledger cannot be
+    read. A flow that has never run is left out. A lease that is found lost ends this process: it was stopped for longer
+    than that lasts, and somebody else is at it.
+    """
+
+    def __init__(self, config: Config, job: Job) -> None:
+        self._config = config
+        self._job: Job = job
+        self._held: list[_Held] = []
+        self._progress = (0, 0)
+        self._began = threading.Event()
+        self._fault: BaseException | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending: asyncio.Event | None = None
+        self._thread = threading.Thread(target=self._run, name=f"lease of {job}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        self._began.wait()
+        if self._fault is not None:
+            self._thread.join()
+            raise self._fault
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception):
+            self.tell_all("failed", str(error).splitlines()[0] if str(error) else repr(error))
+        elif error is not None:
+            self.tell_all("stopped", "it was told to end")
+        self.end()
+
+    def progress(self, done: int, every: int) -> None:
+        """So much of all is done; told with the next sign of life."""
+        self._progress = (done, every)
+
+    def tell(self, flow: str, outcome: Outcome, line: str) -> None:
+        """What came of it; the ledger is told at the end."""
+        for held in self._held:
+            if held.flow == flow:
+                held.outcome, held.line = outcome, line
+
+    def tell_all(self, outcome: Outcome, line: str) -> None:
+        """The same of all flows."""
+        for held in self._held:
+            held.outcome, held.line = outcome, line
+
+    def end(self) -> None:
+        """Tell how it ended, for some seconds at most. May be called again."""
+        if self._loop is not None and self._ending is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ending.set)
+        self._thread.join(END_S + 1)
+
+    # in the thread of the lease
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._keep())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the work begins
+            self._fault = error
+        finally:
+            self._began.set()
+
+    async def _keep(self) -> None:
+        self._loop, self._ending = asyncio.get_running_loop(), asyncio.Event()
+        try:
+            ledgers = ClusterAccess(self._config, PATIENCE_S)
+            free = await asyncio.gather(*(self._until_free(ledgers.ledger(flow)) for flow in self._config.flows))
+            try:
+                try:
+                    for flow in (flow for flow, is_free in zip(self._config.flows, free, strict=True) if is_free):
+                        store = ledgers.ledger(flow)
+                        await store.open()
+                        self._held.append(_Held(flow.name, store))
+                    for held in self._held:
+                        await self._begin(held)
+                except EnvironmentFault as fault:
+                    raise fault if isinstance(fault, JobBusy) else JobUntold(str(fault)) from fault
+                self._began.set()
+                await self._renew()
+            finally:
+                async with asyncio.timeout(END_S):
+                    await asyncio.gather(*(self._end(held) for held in self._held if held.number))
+        finally:
+            await asyncio.gather(*(held.store.close() for held in self._held))
+
+    async def _until_free(self, store: LedgerStore) -> bool:
+        """Wait until nobody is at it; False when the flow has never run. Raises JobBusy when somebody shows that it
+        lives."""
+        try:
+            await store.open(read_only=True)
+        except LedgerMissing:
+            return False
+        try:
+            clock, seen = SystemClock(), store.state.jobs.get(self._job)
+            began = clock.monotonic()
+            while (other := store.state.jobs.get(self._job)) is not None and other.outcome is None:
+                if is_dead_worker(other.worker) or clock.monotonic() >= began + other.ttl_ms / 1000:
+                    break
+                if seen is None or (other.number, other.signs) != (seen.number, seen.signs):
+                    raise JobBusy(_busy(store.state.flow, other))
+                await clock.sleep(LOOK_S)
+                await store.read_to_end()
+            return True
+        finally:
+            await store.close()
+
+    async def _begin(self, held: _Held) -> None:
+        last = held.store.state.jobs.get(self._job)
+        number = 1 + (last.number if last else 0)
+        if not await append_anew(
+            held.store, JobBegan(self._job, number, this_worker(), TTL_MS, SystemClock().wall_ms())
+        ):
+            other = held.store.state.jobs.get(self._job)
+            raise JobBusy(_busy(held.flow, other) if other else f"the ledger of {held.flow} is being taken over")
+        held.number = number
+
+    async def _renew(self) -> None:
+        assert self._ending is not None  # noqa: S101
+        while not self._ending.is_set():
+            try:
+                async with asyncio.timeout(RENEW_S):
+                    await self._ending.wait()
+            except TimeoutError:
+                await asyncio.gather(*(self._renew_one(held) for held in self._held))
+
+    async def _renew_one(self, held: _Held) -> None:
+        try:
+            if await append_anew(held.store, JobRenewed(self._job, held.number, *self._progress)):
+                return
+        except MirrordError as error:
+            log.warning("job_lease_not_renewed", flow=held.flow, job=self._job, error=str(error))
+            return
+        job = held.store.state.jobs.get(self._job)
+        if job is None or job.number != held.number:
+            log.error("job_lease_lost", flow=held.flow, job=self._job)
+            os._exit(1)
+
+    async def _end(self, held: _Held) -> None:
+        try:
+            await append_anew(
+                held.store, JobEnded(self._job, held.number, held.outcome, held.line, SystemClock().wall_ms())
+            )
+        except MirrordError as error:
+            log.warning("job_end_not_told", flow=held.flow, job=self._job, error=str(error))
+
+
+def _busy(flow: str, other: JobState) -> str:
+    where = f"pid {other.worker.pid} on {other.worker.host}"
+    what = "an audit" if other.job == "audit" else "a compaction"
+    return f"{what} of {flow} runs already ({where}): of each flow one at a time"

@@ -1,0 +1,134 @@
+"""The ledger's topics on a real cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.ledger.errors import LedgerCorrupt, LedgerWentBack, StateLost, went_back
+from mirrord.ledger.store.log_port import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.partition_io import LogRecord, OutOfRange, Parted, PartitionReader, PartitionWriter
+from mirrord.ledger.store.store import DEADLINE_SECONDS
+from mirrord.ledger.store.topics import LedgerTopics
+
+
+class KafkaLog:
+    """A `LedgerLog` over the topics of one flow on its target cluster."""
+
+    def __init__(
+        self, flow: str, cluster: ClusterConfig, *, deadline_seconds: float = DEADLINE_SECONDS, alone: bool = False
+    ) -> None:
+        """`alone`: the flow has no state topic, so its ledger can be read only if nothing of it was removed."""
+        self._alone = alone
+        self._topics = LedgerTopics(flow, cluster, deadline_seconds, alone=alone)
+        self._ledger = PartitionReader(self._topics, self._topics.ledger, compacted=False)
+        self._state = PartitionReader(self._topics, self._topics.state, compacted=True)
+        self._entries = PartitionWriter(self._topics, self._topics.ledger, deadline_seconds)
+        self._rows = PartitionWriter(self._topics, self._topics.state, deadline_seconds)
+
+    @property
+    def topic(self) -> str:
+        """The ledger topic's name."""
+        return self._topics.ledger
+
+    @property
+    def state_position(self) -> int:
+        """Offset of the state topic."""
+        return self._state.position
+
+    async def open(self, *, create: bool, again: bool = False) -> None:
+        """Find or create the topics, and connect; `again` also creates a ledger topic that was deleted."""
+        try:
+            await self._topics.find(create=create, again=again)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def ends(self) -> LogEnds:
+        """Ask the leaders."""
+        return (await self._topics.ends())[0]
+
+    async def epoch_end(self, leader_epoch: int) -> int:
+        """Ask the ledger's leader."""
+        return await self._topics.epoch_end(leader_epoch)
+
+    async def load_state(self) -> AsyncIterator[StateRow]:
+        """Read the state topic once more."""
+        if self._alone:
+            return
+        ends, start = await self._topics.ends()
+        self._state.seek(start)
+        while self._state.position < ends.state_end:
+            for record in await self._poll_state():
+                yield _state_row(record)
+
+    def seek(self, offset: int) -> None:
+        """Read the ledger from here on."""
+        self._ledger.seek(offset)
+
+    async def read(self) -> Sequence[LedgerRow | StateRow]:
+        """The next rows of either topic."""
+        if self._alone:
+            return [LedgerRow(record.offset, record.value, record.leader_epoch) for record in await self._poll_ledger()]
+        await asyncio.wait((self._ledger.polling(), self._state.polling()), return_when=asyncio.FIRST_COMPLETED)
+        read: list[LedgerRow | StateRow] = []
+        if self._ledger.polling().done():
+            records = await self._poll_ledger()
+            read.extend(LedgerRow(record.offset, record.value, record.leader_epoch) for record in records)
+        if self._state.polling().done():
+            read.extend(map(_state_row, await self._poll_state()))
+        return read
+
+    async def prepare(self) -> None:
+        """Connect both writers."""
+        await asyncio.gather(self._entries.prepare(), self._rows.prepare())
+
+    async def append(self, values: Sequence[bytes]) -> Sequence[int]:
+        """Produce entries."""
+        return await self._entries.write([(None, value) for value in values])
+
+    async def save(self, rows: Sequence[StateRow]) -> None:
+        """Produce rows."""
+        await self._rows.write([(row.key.encode(), row.value) for row in rows])
+
+    async def delete_below(self, offset: int) -> None:
+        """DeleteRecords."""
+        await self._topics.delete_below(offset)
+
+    async def close(self) -> None:
+        """End all connections."""
+        self._ledger.stop()
+        self._state.stop()
+        self._topics.close()
+
+    async def _poll_ledger(self) -> list[LogRecord]:
+        position, epoch = self._ledger.position, self._ledger.last_epoch
+        try:
+            return await self._ledger.take()
+        except Parted:
+            raise went_back(self.topic, f"lost what it held below offset {position} when its leader changed") from None
+        except OutOfRange:
+            ends = (await self._topics.ends())[0]
+            if position < ends.start:
+                raise LogTrimmed from None
+            if position > ends.end:
+                raise went_back(self.topic, f"ends at offset {ends.end} but reached {position} before") from None
+            # A leader that knows no such epoch has this answer, too.
+            if epoch >= 0 and await self._topics.epoch_end(epoch) < position:
+                raise went_back(self.topic, f"holds nothing of leader epoch {epoch} any more") from None
+            return []
+
+    async def _poll_state(self) -> list[LogRecord]:
+        try:
+            return await self._state.take()
+        except (OutOfRange, Parted):
+            raise StateLost(f"{self._topics.state} lost rows that were read from it; it is read again") from None
+        except LedgerWentBack:
+            raise StateLost(f"{self._topics.state} was deleted and created again; it is read again") from None
+
+
+def _state_row(record: LogRecord) -> StateRow:
+    with suppress(UnicodeDecodeError):
+        if record.key is not None:
+            return StateRow(record.key.decode(), record.value)
+    raise LedgerCorrupt(f"the state topic holds a record whose key is no text: {record.key!r}")

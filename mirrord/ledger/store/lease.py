@@ -1,0 +1,332 @@
+"""The lease on a flow: who may write, until when, and when a former holder can have written for the last time.
+
+Clocks are never compared. The holder counts its time from before it sent a renewal, everyone else from when they saw
+it, so a lease ends for its holder before it ends for others. A renewal may be confirmed although another one has taken
+the flow meanwhile: it counts when the ledger was then read to its end and the lease was still there.
+
+A renewal that was sent before a `LeaseTaken` may count until its time is over, so whoever takes the flow knows by
+`settled_from` when the last writer under an older lease is through; its renewals then say so (`LeaseRenewed.settled`).
+The lanes wait by the times that `LaneTaken` holds (`FlowSetup.barrier_s`), which are those of the former holder.
+
+A daemon on Ray outlives its supervisor's process: the one that is started in its place says so (`LeaseContinued`) and
+goes on under the same epoch, so that whoever writes under the lease is not concerned. Who went on before, and was only
+thought dead, is superseded.
+
+Only the holder's renewals are written down. The replicators under a lease have no say in whether its holder is alive:
+one that died is replaced although they go on, and they learn of it from the ledger.
+"""
+
+import asyncio
+from contextlib import suppress
+
+import structlog
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import Entry, Holder, LeaseContinued, LeaseReleased, LeaseRenewed, LeaseTaken
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_records import LedgerMark, StateRecord
+from mirrord.ledger.store.append_queue import Bound
+from mirrord.ledger.store.process_identity import is_dead
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import MirrordError
+from mirrord.runtime.clock import Clock
+
+RENEWALS_PER_TTL = 3
+NEVER = float("-inf")
+LOOK_SECONDS = 1.0
+"""How often a standby looks whether a holder on the same machine is still a living process."""
+
+log = structlog.get_logger()
+
+
+class Superseded(MirrordError):
+    """Ray started another process of this daemon while this one was thought dead: this one ends."""
+
+
+class LeaseKeeper:
+    """Takes, renews and gives back the lease of one flow for this process.
+
+    The daemon calls `acquire`; every other process that works under the lease calls `join`. Each keeps up by itself.
+    Right before each write, a writer looks whether `clock.monotonic() < valid_until`, on the clock of this keeper.
+    """
+
+    def __init__(
+        self, store: LedgerStore, holder: Holder, ttl_ms: int, clock: Clock, *, held_before: bool = False
+    ) -> None:
+        """`held_before`: this process has held the lease before; whoever of its daemon has it now came later."""
+        self.epoch = 0
+        """The lease epoch that this process works under; 0 before `acquire` and `join`."""
+        self.valid_until = NEVER
+        """Monotonic seconds: until then no one else holds the lease."""
+        self.settled_from = NEVER
+        """Monotonic seconds: until then a writer under an older lease may still believe that it may write."""
+        self.former_ended = False
+        """Whoever wrote under an older lease is known to have ended: only what was on its way can still arrive."""
+        self.lost = asyncio.Event()
+        """Set when someone else took the lease, when the ledger cannot be read any more, and when entries of it were
+        trimmed before they were read: a lane of this process may have been taken by one of them."""
+        self.trouble = ""
+        """Why the last renewal failed; empty while renewals succeed."""
+        self.turn = 0
+        """Which process of its daemon this one is under the lease; 0 before `acquire`."""
+        self.superseded = asyncio.Event()
+        """Set when another process of the same daemon went on with the lease: this one has nothing to end."""
+        self._store = store
+        self._holder = holder
+        self._ttl_ms = ttl_ms
+        self._held_before = held_before
+        self._clock = clock
+        self._seen = clock.monotonic()
+        self._sign = asyncio.Event()
+        self._beat = 0
+        self._took = False
+        self._marked: LedgerMark | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
+        self._subscriptions = (
+            store.on_entry(self._take_entry),
+            store.on_record(self._take_record),
+            store.on_leap(self._lose),
+            store.on_end(self._lose),
+        )
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this process may write now."""
+        return self._clock.monotonic() < self.valid_until
+
+    async def acquire(self) -> int:
+        """Take the lease, waiting as a standby while another one holds it, or go on with this daemon's; the epoch.
+
+        Raises Superseded, and what ends the ledger's store; that it is unavailable for a while is waited out.
+        """
+        while True:
+            try:
+                if await self._continue():
+                    self._start()
+                    return self.epoch
+                await self._until_free()
+                if not self._is_own and await self._take():
+                    self._start()
+                    return self.epoch
+            except LedgerUnavailable as error:
+                if self._store.failure is not None:
+                    raise
+                log.warning("lease_unavailable", error=str(error))
+                await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
+
+    async def join(self, epoch: int) -> None:
+        """Work under a lease that this process was told of; it is valid once the ledger was seen to say the same."""
+        self.epoch = epoch
+        with suppress(LedgerUnavailable):
+            await self._renew()
+        self._start()
+
+    async def release(self) -> None:
+        """Give the lease back; the lanes are drained. Raises LedgerUnavailable, and the lease ends by its time then."""
+        await self._stop()
+        if self.epoch and not self.lost.is_set():
+            await self._store.append(self.epoch, [LeaseReleased(self.epoch)])
+
+    async def close(self) -> None:
+        """Stop renewing without giving the lease back."""
+        await self._stop()
+
+    async def _until_free(self) -> None:
+        """Wait until the present lease was released, or its holder is dead or silent for as long as the lease lasts."""
+        while not self._is_free() and not self._is_own:
+            state = self._store.state
+            self._sign.clear()
+            silence = self._seen + state.ttl_ms / 1000 - self._clock.monotonic()
+            if silence > 0:
+                await self._wait(min(silence, LOOK_SECONDS))
+                continue
+            # Signs of life may have come in while this process was not running: look before saying that there are none.
+            epoch, seen = state.lease_epoch, self._seen
+            await self._store.read_to_end()
+            if (self._store.state.lease_epoch, self._seen) == (epoch, seen):
+                return
+
+    @property
+    def _is_own(self) -> bool:
+        """Whether a process of this daemon holds the lease: this one, or one that has died."""
+        state = self._store.state
+        return self._is_of_daemon(state.holder) and not state.released and state.ttl_ms == self._ttl_ms
+
+    async def _continue(self) -> bool:
+        """Go on with the lease of this daemon, if it has one. Raises Superseded."""
+        state = self._store.state
+        if self._held_before and self._is_of_daemon(state.holder) and state.holder != self._holder:
+            self.superseded.set()
+        self._check()
+        if not self._is_own:
+            return False
+        epoch, turn = state.lease_epoch, state.turn + 1
+        sent = self._clock.monotonic()
+        self.turn = turn
+        (bound,) = await self._store.append(epoch, [LeaseContinued(epoch, turn, self._holder)])
+        if not bound:
+            self.turn = 0
+            return False
+        self.epoch, self._took = epoch, True
+        self.valid_until = sent + self._ttl_ms / 1000
+        # Nothing is known of what was before: as much time as any writer can have had.
+        self.settled_from = self._clock.monotonic() + self._ttl_ms / 1000
+        log.info("lease_continued", epoch=epoch, turn=turn)
+        return True
+
+    def _is_of_daemon(self, holder: Holder | None) -> bool:
+        return holder is not None and bool(holder.daemon) and holder.daemon == self._holder.daemon
+
+    def _check(self) -> None:
+        if self.superseded.is_set():
+            raise Superseded("another process of this daemon goes on")
+
+    def _is_free(self) -> bool:
+        state = self._store.state
+        return not state.lease_epoch or state.released or (state.holder is not None and is_dead(state.holder))
+
+    async def _wait(self, seconds: float) -> None:
+        """Until something happens to the lease, or so long."""
+        waits = [asyncio.ensure_future(self._sign.wait()), asyncio.ensure_future(self._clock.sleep(seconds))]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        self._check()
+        if self._store.failure is not None:
+            raise self._store.failure
+
+    async def _take(self) -> bool:
+        former = self._store.state
+        epoch, was_clean = former.lease_epoch + 1, not former.lease_epoch or former.released
+        former_ttl_ms, first, ended = former.ttl_ms, not former.lease_epoch, self._all_ended()
+        sent = self._clock.monotonic()
+        (bound,) = await self._store.append(epoch, [LeaseTaken(epoch, self._holder, self._ttl_ms)])
+        if not bound:
+            return False
+        self.epoch, self.turn, self._took = epoch, 1, True
+        self.valid_until = sent + self._ttl_ms / 1000
+        # A renewal that was sent before the lease was taken counts for its holder until its time is over.
+        over = self._clock.monotonic() + former_ttl_ms / 1000
+        self.former_ended = ended
+        self.settled_from = NEVER if first or ended else over
+        log.info("lease_taken", epoch=epoch, clean=was_clean, former_ended=ended)
+        return True
+
+    def _all_ended(self) -> bool:
+        """Whether all have ended that wrote under the present lease, and under those before it. False if not sure."""
+        state, renewal = self._store.state, self._store.renewal
+        holder = state.holder
+        if holder is None or not holder.hosts_all:
+            return False
+        if renewal is None or renewal.epoch != state.lease_epoch or not renewal.settled:
+            return False
+        return state.released or is_dead(holder)
+
+    def _start(self) -> None:
+        self._look(self._store.state)
+        if not self.lost.is_set():
+            self._task = asyncio.create_task(self._keep())
+
+    async def _stop(self) -> None:
+        self.valid_until = NEVER
+        tasks = [task for task in (self._task, self._trimming) if task is not None]
+        self._task = self._trimming = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self.valid_until = NEVER
+        for end in self._subscriptions:
+            end()
+
+    async def _keep(self) -> None:
+        while not self.lost.is_set():
+            await self._clock.sleep(self._ttl_ms / 1000 / RENEWALS_PER_TTL)
+            began = self._clock.monotonic()
+            try:
+                await self._renew()
+                self.trouble = self._too_slow(began)
+            except MirrordError as error:
+                self.trouble = str(error)
+                log.warning("lease_not_renewed", epoch=self.epoch, error=str(error))
+            self._trim()
+
+    async def _renew(self) -> None:
+        if self._took and not self.is_valid:
+            # It was silent for so long that somebody may have taken the flow, or made its ledger anew.
+            await self._store.read_to_end()
+            if self.lost.is_set():
+                return
+        sent = self._clock.monotonic()
+        if self._took:
+            await self._tell()
+        await self._store.read_to_end()
+        state = self._store.state
+        if state.lease_epoch == self.epoch and not state.released and not self.lost.is_set():
+            self.valid_until = max(self.valid_until, sent + state.ttl_ms / 1000)
+
+    def _too_slow(self, began: float) -> str:
+        """Why a renewal did not count although it succeeded; empty when it did."""
+        took, ttl_s = self._clock.monotonic() - began, self._ttl_ms / 1000
+        if self.lost.is_set() or took < ttl_s:
+            return ""
+        log.warning("lease_renewed_late", epoch=self.epoch, seconds=round(took, 3))
+        return f"a renewal of the lease took {took:.1f} s, longer than runtime.lease_ttl ({ttl_s:g} s)"
+
+    async def _tell(self) -> None:
+        """Let the standbys see that the holder lives, and note how far the ledger reaches."""
+        self._beat += 1
+        settled = self._clock.monotonic() >= self.settled_from
+        records: list[StateRecord] = [LeaseRenewed(self.epoch, self._beat, self._clock.wall_ms(), settled)]
+        mark = self._store.mark_to_save
+        if mark is not None and mark != self._marked:
+            records.append(mark)
+        await self._store.save(*records)
+        self._marked = mark
+
+    def _trim(self) -> None:
+        """The process that took the lease keeps the ledger short. Beside renewing: it may take long."""
+        if self._took and self._store.is_long and (self._trimming is None or self._trimming.done()):
+            self._trimming = asyncio.create_task(self._trim_once())
+
+    async def _trim_once(self) -> None:
+        try:
+            await self._store.trim()
+        except MirrordError as error:
+            log.warning("ledger_not_trimmed", error=str(error))
+
+    def _lose(self) -> None:
+        if self.epoch:
+            self.valid_until = NEVER
+            self.lost.set()
+
+    def _take_entry(self, _offset: int, entry: Entry, bound: Bound) -> None:
+        for fact, binds in zip(entry.facts, bound, strict=True):
+            if binds and isinstance(fact, LeaseTaken | LeaseContinued | LeaseReleased):
+                self._see(self._store.state)
+            if binds and isinstance(fact, LeaseContinued) and self._is_rival(fact):
+                log.warning("lease_superseded", epoch=fact.epoch, turn=fact.turn)
+                self.superseded.set()
+                self._lose()
+
+    def _take_record(self, record: StateRecord) -> None:
+        state = self._store.state
+        if isinstance(record, LeaseRenewed) and record.epoch == state.lease_epoch:
+            self._see(state)
+
+    def _is_rival(self, fact: LeaseContinued) -> bool:
+        """Whether another process of this daemon went on, while this one was there to see it."""
+        return self._is_of_daemon(fact.holder) and fact.holder != self._holder
+
+    def _see(self, state: FlowState) -> None:
+        self._seen = self._clock.monotonic()
+        self._sign.set()
+        self._look(state)
+
+    def _look(self, state: FlowState) -> None:
+        is_over = state.lease_epoch > self.epoch or (state.lease_epoch == self.epoch and state.released)
+        if self.epoch and is_over and not self.lost.is_set():
+            log.warning("lease_lost", epoch=self.epoch, present=state.lease_epoch, released=state.released)
+            self._lose()

@@ -1,0 +1,242 @@
+"""The ledger's topics in memory: many stores share one `MemoryLedger`, and faults are injected between them."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+
+from mirrord.ledger.errors import LedgerUnavailable, went_back
+from mirrord.ledger.store.log_port import LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.model.names import TopicId
+
+TOPIC = "memory.ledger"
+TOPIC_ID = TopicId("memory-ledger")
+
+
+class Fault(Enum):
+    """What happens to one request."""
+
+    FAILS = "it has no effect, and fails"
+    ANSWER_LOST = "it takes effect, and fails"
+    LATE = "it fails, and takes effect when `MemoryLedger.release` is called"
+    HELD = "it goes well, but only when `MemoryLedger.release` is called"
+
+
+@dataclass
+class MemoryLedger:
+    """The brokers' side: both topics of one flow, and what is going to go wrong."""
+
+    topic_id: TopicId = TOPIC_ID
+    start: int = 0
+    entries: list[bytes | None] = field(default_factory=list[bytes | None])
+    """From offset `start` on."""
+    rows: list[StateRow | None] = field(default_factory=list[StateRow | None])
+    """By offset; None: compacted away."""
+    epoch_starts: dict[int, int] = field(default_factory=lambda: {0: 0})
+    append_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
+    """For the next appends, one each; None: it goes well."""
+    save_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
+    delete_faults: deque[Fault | None] = field(default_factory=deque[Fault | None])
+    is_reachable: bool = True
+    version: int = 0
+    """Rises with everything that happens to it."""
+    _waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = field(
+        default_factory=list[tuple[asyncio.AbstractEventLoop, asyncio.Event]]
+    )
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    """Jobs keep their lease in a thread of its own, with another event loop."""
+    _late: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    _released: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def end(self) -> int:
+        """The ledger's end offset."""
+        return self.start + len(self.entries)
+
+    def release(self) -> None:
+        """Let what is late take effect."""
+        late, self._late = self._late, []
+        for effect in late:
+            effect()
+        self._released.set()
+        self._released = asyncio.Event()
+        self.wake()
+
+    def truncate(self, end: int) -> None:
+        """An unclean election: the new leader's log is shorter."""
+        del self.entries[end - self.start :]
+        self.epoch_starts[max(self.epoch_starts) + 1] = end
+        self.wake()
+
+    def compact(self) -> None:
+        """What the broker may do to the state topic at any time: of each key only the newest row stays."""
+        newest = {row.key: row for row in self.rows if row is not None}
+        self.rows = [row if row and newest[row.key] is row and row.value is not None else None for row in self.rows]
+
+    def wake(self) -> None:
+        """Let the readers look again."""
+        with self._lock:
+            self.version += 1
+            waiting, self._waiting = self._waiting, []
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, event in waiting:
+            if loop is here:
+                event.set()
+            else:
+                with suppress(RuntimeError):  # it is closed
+                    loop.call_soon_threadsafe(event.set)
+
+    async def until_changed(self, version: int) -> None:
+        """Until it is another version than this one."""
+        event = asyncio.Event()
+        with self._lock:
+            if self.version != version:
+                return
+            self._waiting.append((asyncio.get_running_loop(), event))
+        await event.wait()
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch of the entry at an offset."""
+        return max(epoch for epoch, start in self.epoch_starts.items() if start <= offset)
+
+    def epoch_end(self, leader_epoch: int) -> int:
+        """Where a leader epoch ends."""
+        later = [start for epoch, start in self.epoch_starts.items() if epoch > leader_epoch]
+        return min(later, default=self.end)
+
+    def elect(self) -> None:
+        """Another leader, with all entries."""
+        self.epoch_starts[max(self.epoch_starts) + 1] = self.end
+        self.wake()
+
+    async def perform(self, effect: Callable[[], None], faults: deque[Fault | None]) -> None:
+        """Let a request take effect, or go wrong."""
+        await asyncio.sleep(0)
+        fault = faults.popleft() if faults else None
+        if fault is Fault.HELD:
+            await self._released.wait()
+        if not self.is_reachable or fault is Fault.FAILS:
+            raise LedgerUnavailable("made to fail")
+        if fault is Fault.LATE:
+            self._late.append(effect)
+            raise LedgerUnavailable("made to be late")
+        effect()
+        self.wake()
+        await asyncio.sleep(0)
+        if fault is Fault.ANSWER_LOST:
+            raise LedgerUnavailable("made to lose its answer")
+
+
+class MemoryLog:
+    """One client's side of a `MemoryLedger` (a `LedgerLog`)."""
+
+    def __init__(self, ledger: MemoryLedger) -> None:
+        self._ledger = ledger
+        self._position = 0
+        self._last_epoch = -1
+        """Leader epoch of the entry before the position; -1: not known."""
+        self._state_position = 0
+
+    @property
+    def topic(self) -> str:
+        """A name for messages."""
+        return TOPIC
+
+    @property
+    def state_position(self) -> int:
+        """Rows read."""
+        return self._state_position
+
+    async def open(self, *, create: bool) -> None:
+        """Nothing to do."""
+
+    async def ends(self) -> LogEnds:
+        """The ends."""
+        await self._answer()
+        ledger = self._ledger
+        return LogEnds(ledger.topic_id, ledger.start, ledger.end, max(ledger.epoch_starts), len(ledger.rows))
+
+    async def epoch_end(self, leader_epoch: int) -> int:
+        """The end of a leader epoch."""
+        await self._answer()
+        return self._ledger.epoch_end(leader_epoch)
+
+    async def load_state(self) -> AsyncIterator[StateRow]:
+        """All rows."""
+        await self._answer()
+        self._state_position = len(self._ledger.rows)
+        for row in tuple(self._ledger.rows):
+            if row is not None:
+                yield row
+
+    def seek(self, offset: int) -> None:
+        """Set the position."""
+        self._position, self._last_epoch = offset, -1
+
+    async def read(self) -> Sequence[LedgerRow | StateRow]:
+        """The next rows."""
+        ledger = self._ledger
+        while True:
+            await self._answer()
+            if self._position < ledger.start:
+                raise LogTrimmed
+            if self._position > ledger.end:
+                raise went_back(TOPIC, f"ends at offset {ledger.end} but reached {self._position} before")
+            if self._last_epoch >= 0 and ledger.epoch_end(self._last_epoch) < self._position:
+                raise went_back(TOPIC, "lost its end when its leader changed")
+            version = ledger.version
+            entries = ledger.entries[self._position - ledger.start :]
+            rows = ledger.rows[self._state_position :]
+            if entries or rows:
+                offsets = range(self._position, self._position + len(entries))
+                read = [
+                    LedgerRow(offset, value, ledger.epoch_at(offset))
+                    for offset, value in zip(offsets, entries, strict=True)
+                ]
+                self._position += len(entries)
+                self._last_epoch = read[-1].leader_epoch if read else self._last_epoch
+                self._state_position += len(rows)
+                return [*read, *(row for row in rows if row is not None)]
+            await ledger.until_changed(version)
+
+    async def prepare(self) -> None:
+        """Nothing to do."""
+
+    async def append(self, values: Sequence[bytes]) -> Sequence[int]:
+        """Append entries."""
+        offsets: list[int] = []
+
+        def effect() -> None:
+            offsets.extend(range(self._ledger.end, self._ledger.end + len(values)))
+            self._ledger.entries.extend(values)
+
+        await self._ledger.perform(effect, self._ledger.append_faults)
+        return offsets
+
+    async def save(self, rows: Sequence[StateRow]) -> None:
+        """Append rows."""
+        await self._ledger.perform(lambda: self._ledger.rows.extend(rows), self._ledger.save_faults)
+
+    async def delete_below(self, offset: int) -> None:
+        """Drop entries."""
+
+        def effect() -> None:
+            keep = max(offset, self._ledger.start)
+            del self._ledger.entries[: keep - self._ledger.start]
+            self._ledger.start = keep
+
+        await self._ledger.perform(effect, self._ledger.delete_faults)
+
+    async def close(self) -> None:
+        """Nothing to do."""
+
+    async def _answer(self) -> None:
+        await asyncio.sleep(0)
+        if not self._ledger.is_reachable:
+            raise LedgerUnavailable("made unreachable")

@@ -1,0 +1,402 @@
+"""The only partition of one of a ledger's topics: read from a position on, and written to.
+
+A fetch that waits for something new holds up whatever else is asked on its connection, and so does a large snapshot:
+each reader and each writer has a connection to itself. It is opened again when it was lost, and replaced before its
+SASL session ends (KIP-368). Leaders that change, brokers that restart and secrets that are refused are waited out.
+"""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+# aiokafka's compiled classes come without types.
+from aiokafka.record.default_records import (  # pyright: ignore[reportMissingTypeStubs]
+    DefaultRecordBatchBuilder,
+)
+
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.client.record_codec import decode as decode_records
+from mirrord.kafka.protocol import fetch, produce, producer_ids
+from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID, INIT_PRODUCER_ID, PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.kafka.protocol.crc32c import Bytes
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.record_batch import CONTROL, Scanned, scan
+from mirrord.ledger.errors import LedgerUnavailable, LedgerWentBack, StateLost, went_back
+from mirrord.ledger.store.topics import AskAgain, Leader, LedgerTopics
+from mirrord.model.errors import EnvironmentFault, MirrordError
+
+FETCH_WAIT_MS = 500
+FETCH_BYTES = 4 << 20
+BATCH_BYTES = 512 << 10
+"""Records are put into one batch up to this size; a single record may be larger."""
+EMPTY_LOOKS = 2
+"""So many empty answers in a row below the high watermark mean that the rest of a compacted log was removed."""
+LONG_WAIT = 0.6
+"""Share of the time for a request that a fetch waits after an empty answer below the high watermark: the records may be
+in remote storage, which brokers before Kafka 3.8 read for no longer than a fetch waits."""
+_NO_SESSION, _NOT_IN_A_SESSION = 0, -1
+_MAGIC, _LZ4 = 2, 3
+_UNLIMITED = (1 << 31) - 1
+_LAST_SEQUENCE = (1 << 31) - 1
+_ROUGH_RECORD_BYTES = 20
+"""What a record takes beside key and value."""
+
+_LATER = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""Another try may have an answer. A produce may be tried again: by its sequence the broker sees a repetition."""
+_FORGOTTEN = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""The leader does not know what this producer wrote before."""
+
+KeyValue = tuple[bytes | None, bytes | None]
+
+
+class OutOfRange(Exception):
+    """The partition has no such offset."""
+
+
+class Parted(Exception):
+    """The log no longer holds what was read from it last (KIP-595)."""
+
+
+class LogRecord(NamedTuple):
+    """A record as the ledger's readers need it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    leader_epoch: int
+    """Under which it was appended."""
+
+
+class _Looked(NamedTuple):
+    """What a fetch brought: records, the offset after them, and the leader epoch of the last one."""
+
+    records: list[LogRecord]
+    position: int
+    leader_epoch: int
+
+
+class _ToLeader:
+    """The way to whoever leads the partition now."""
+
+    def __init__(self, topics: LedgerTopics, topic: str, purpose: str) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._purpose = f"{purpose} {topic}"
+        self._leader: Leader | None = None
+        self._topic_id = ""
+        self._connection: Connection | None = None
+
+    async def connect(self) -> tuple[Leader, Connection]:
+        """The leader, and a connection to it. Raises LedgerWentBack when the topic is another one than it was."""
+        leader = self._leader = self._leader or await self._topics.leader(self._topic)
+        if self._topic_id not in {"", leader.topic_id}:
+            raise went_back(self._topic, "was deleted and created again")
+        self._topic_id = leader.topic_id
+        self._connection = await self._topics.connection(leader.address, self._purpose)
+        return leader, self._connection
+
+    def check(self, code: int, message: str = "") -> None:
+        """Raises AskAgain or LedgerUnavailable if the code tells of an error."""
+        if code:
+            told = f"{self._topic}: {ErrorCode.name_of(code)}{f': {message}' if message else ''}"
+            raise AskAgain(told) if code in _LATER else LedgerUnavailable(told)
+
+    def forget(self) -> None:
+        """Look for the leader anew."""
+        self._leader = None
+
+    def drop(self) -> None:
+        """End the connection, with all that is under way on it."""
+        self.forget()
+        if self._connection is not None:
+            self._connection.close()
+
+
+class PartitionReader:
+    """Reads on from a position.
+
+    Only a compacted log can end without records. In any other log there are records up to the high watermark, and none
+    of them is skipped: an empty answer below it is an error that is retried.
+    """
+
+    def __init__(self, topics: LedgerTopics, topic: str, *, compacted: bool) -> None:
+        self.position = 0
+        """Offset of what `take` gives next."""
+        self.last_epoch = -1
+        """Leader epoch of the last record before the position; -1: not known."""
+        self._topics = topics
+        self._topic = topic
+        self._compacted = compacted
+        self._to_leader = _ToLeader(topics, topic, "read")
+        self._polling: asyncio.Task[_Looked] | None = None
+        self._empty = 0
+
+    def seek(self, offset: int) -> None:
+        """Continue at this offset."""
+        self.stop()
+        self.position, self.last_epoch = offset, -1
+        self._empty = 0
+
+    def polling(self) -> asyncio.Task[_Looked]:
+        """The present look at the topic; it is done when `take` need not wait."""
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll())
+        return self._polling
+
+    async def take(self) -> list[LogRecord]:
+        """Wait for the next records; none where some were compacted away.
+
+        Raises OutOfRange, Parted, LedgerWentBack for another topic of this name, LedgerUnavailable without an answer in
+        time.
+        """
+        polling = self.polling()
+        try:
+            records, self.position, self.last_epoch = await asyncio.shield(polling)
+        finally:
+            if polling.done():
+                self._polling = None
+        return records
+
+    def stop(self) -> None:
+        """Give up the present look."""
+        polling, self._polling = self._polling, None
+        if polling is not None and not polling.cancel() and not polling.cancelled():
+            polling.exception()  # looked at, so that asyncio does not report it
+
+    async def _poll(self) -> _Looked:
+        while True:
+            looked = await self._topics.asking(self._look, patient=True)
+            if looked.position > self.position:
+                return looked
+
+    async def _look(self) -> _Looked:
+        """One fetch."""
+        try:
+            buffer, fetched = await self._fetch()
+            if fetched.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise OutOfRange
+            self._to_leader.check(fetched.error)
+            if fetched.diverging_end >= 0:
+                raise Parted
+            batches, _ = scan(buffer, fetched.records_start, fetched.records_end)
+            if not batches:
+                return self._behind_nothing(fetched.high_watermark)
+            self._empty = 0
+            last = batches[-1]
+            return _Looked(list(self._records(buffer, batches)), last[3] + 1, last[6][2])
+        except BaseException:
+            self._to_leader.forget()
+            raise
+
+    async def _fetch(self) -> tuple[Bytes, fetch.FetchedPartition]:
+        leader, connection = await self._to_leader.connect()
+        version = connection.version(FETCH)
+        name = leader.topic_id if version >= FETCH_BY_TOPIC_ID else leader.topic
+        where = fetch.Position(self.position, leader.epoch, self.last_epoch, FETCH_BYTES)
+        step = fetch.SessionStep(_NO_SESSION, _NOT_IN_A_SESSION, [((name, 0), where)], ())
+        buffers: list[Bytes] = []
+
+        def take(reader: Reader) -> fetch.FetchResponse:
+            buffers.append(reader.buffer)
+            return fetch.decode(version, reader)
+
+        response = await ask(connection, FETCH, fetch.encode(version, self._limits(), step), version, take)
+        self._to_leader.check(response.error)
+        if not response.partitions:  # the broker throttles us
+            raise AskAgain(f"{leader.topic}: nothing was told")
+        return buffers[0], response.partitions[0]
+
+    def _records(self, buffer: Bytes, batches: Sequence[Scanned]) -> Iterator[LogRecord]:
+        for start, end, _, _, _, attributes, header in batches:
+            if attributes & CONTROL:
+                continue
+            try:
+                records = decode_records(buffer, start, end)
+            except ValueError as error:
+                raise AskAgain(f"what was read at offset {self.position} is no record batch: {error}") from error
+            for record in records:
+                if record.offset >= self.position:
+                    yield LogRecord(record.offset, record.key, record.value, header[2])
+
+    def _limits(self) -> fetch.FetchLimits:
+        wait_ms = FETCH_WAIT_MS
+        if self._empty and not self._compacted:
+            wait_ms = max(wait_ms, int(LONG_WAIT * 1000 * self._topics.timeout_s))
+        return fetch.FetchLimits(max_wait_ms=wait_ms, max_bytes=FETCH_BYTES, read_committed=False)
+
+    def _behind_nothing(self, high_watermark: int) -> _Looked:
+        """What an answer without records means. Raises AskAgain where there must be some."""
+        self._empty = self._empty + 1 if high_watermark > self.position else 0
+        if self._empty and not self._compacted:
+            raise AskAgain(
+                f"{self._topic}: no records at offset {self.position}, although it ends at offset {high_watermark}"
+            )
+        if self._empty < EMPTY_LOOKS:
+            return _Looked([], self.position, self.last_epoch)
+        # Tombstones go last. The epoch of what was removed is not known; an earlier one ends below this position.
+        return _Looked([], high_watermark, -1)
+
+
+class PartitionWriter:
+    """Appends records, in order, each once as long as the leader remembers its producer.
+
+    After a failure there is a new producer, so that nothing of the old one is repeated.
+    """
+
+    def __init__(self, topics: LedgerTopics, topic: str, timeout_s: float) -> None:
+        self._topics = topics
+        self._topic = topic
+        self._timeout_ms = int(timeout_s * 1000)
+        self._to_leader = _ToLeader(topics, topic, "write")
+        self._producer: producer_ids.ProducerIdentity | None = None
+        self._sequence = 0
+        self._preparing = asyncio.Lock()
+        self._writing = asyncio.Lock()
+
+    async def write(self, records: Sequence[KeyValue]) -> list[int]:
+        """Returns the offsets (-1: not known) when all are replicated.
+
+        Raises LedgerUnavailable: all of them may be there, or the first few.
+        """
+        async with self._writing:
+            return await self._write(deque(_batches(records)))
+
+    async def _write(self, left: "deque[_Batch]") -> list[int]:
+        offsets: list[int] = []
+
+        async def send() -> None:
+            while left:
+                base = await self._send(left[0])
+                count = len(left.popleft().records)
+                offsets.extend(range(base, base + count) if base >= 0 else [-1] * count)
+
+        try:
+            await self._topics.asking(send, patient=True)
+        except (LedgerWentBack, StateLost) as error:
+            # The reader finds that out, too, and ends the store.
+            raise LedgerUnavailable(f"{error}") from error
+        finally:
+            if left:
+                self._producer = None
+                self._to_leader.drop()
+        return offsets
+
+    async def prepare(self) -> None:
+        """Have a connection and a producer before there is something to write; where that fails, `write` sees to it."""
+        with suppress(MirrordError, TimeoutError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                await self._ready()
+
+    async def _ready(self) -> tuple[Leader, Connection, producer_ids.ProducerIdentity]:
+        async with self._preparing:
+            leader, connection = await self._to_leader.connect()
+            if self._producer is None:
+                self._producer, self._sequence = await self._new_producer(connection), 0
+            return leader, connection, self._producer
+
+    async def _send(self, batch: "_Batch") -> int:
+        """The offset of its first record; -1: not known."""
+        try:
+            leader, connection, producer = await self._ready()
+            answer = await self._produce(leader, connection, batch, producer)
+            if answer.error in _FORGOTTEN:
+                self._producer = None
+                if batch.tries > 1:
+                    raise LedgerUnavailable(f"{self._topic}: it is not known whether a record was appended")
+                raise AskAgain(f"{self._topic}: {ErrorCode.name_of(answer.error)}")
+            if answer.error != ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                self._to_leader.check(answer.error, answer.message)
+        except EnvironmentFault:
+            self._to_leader.forget()
+            raise
+        self._sequence = self._sequence + len(batch.records) & _LAST_SEQUENCE
+        return answer.base_offset if not answer.error else -1
+
+    async def _produce(
+        self, leader: Leader, connection: Connection, batch: "_Batch", producer: producer_ids.ProducerIdentity
+    ) -> produce.ProducedPartition:
+        version = connection.version(PRODUCE)
+        name = leader.topic_id if version >= PRODUCE_BY_TOPIC_ID else leader.topic
+        data = batch.encode(producer, self._sequence)
+        parts, _ = produce.encode(version, self._timeout_ms, [(name, 0, data)])
+        batch.tries += 1
+        body = b"".join(parts)
+        response = await ask(connection, PRODUCE, body, version, lambda reader: produce.decode(version, reader))
+        if len(response.partitions) != 1:
+            raise AskAgain(f"{leader.topic}: nothing was told")
+        return response.partitions[0]
+
+    async def _new_producer(self, connection: Connection) -> producer_ids.ProducerIdentity:
+        version = connection.version(INIT_PRODUCER_ID)
+        body = producer_ids.encode_init_producer_id()
+        identity = await ask(connection, INIT_PRODUCER_ID, body, version, producer_ids.decode_init_producer_id)
+        self._to_leader.check(identity.error)
+        return identity
+
+
+class _Batch:
+    """Records that are sent together."""
+
+    def __init__(self, records: Sequence[KeyValue]) -> None:
+        self.records = records
+        self.tries = 0
+        """How often it was sent."""
+
+    def encode(self, producer: producer_ids.ProducerIdentity, sequence: int) -> bytearray:
+        builder = DefaultRecordBatchBuilder(
+            magic=_MAGIC,
+            compression_type=_LZ4,
+            is_transactional=0,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            batch_size=_UNLIMITED,
+        )
+        now_ms = int(time.time() * 1000)
+        for offset, (key, value) in enumerate(self.records):
+            builder.append(offset, now_ms, key, value, [])
+        return bytearray(builder.build())
+
+
+def _batches(records: Sequence[KeyValue]) -> Iterator[_Batch]:
+    together: list[KeyValue] = []
+    size = 0
+    for key, value in records:
+        length = len(key or b"") + len(value or b"") + _ROUGH_RECORD_BYTES
+        if together and size + length > BATCH_BYTES:
+            yield _Batch(together)
+            together, size = [], 0
+        together.append((key, value))
+        size += length
+    if together:
+        yield _Batch(together)

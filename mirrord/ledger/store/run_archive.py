@@ -1,0 +1,265 @@
+"""The dataset of older runs (`mirrord compact`): Parquet files in a folder, written once and never changed.
+
+    PATH/FLOW/generation=000003/topic=orders/partitions=000000-000063/source-000002-0000000000000000.parquet
+    PATH/FLOW/generation=000003/_manifest.json
+
+A row is a run: at this ordinal, and this offset of its side, a run begins. A row group is what the ledger knows as one
+part (`ArchivedRuns`), so a look-up by ordinals reads that one alone. The manifest is written last, and makes the
+generation whole; its name is one that Spark passes over. pyarrow is loaded when something is read: a daemon that is
+never asked does without.
+"""
+
+import importlib
+import os
+import uuid
+from array import array
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import TimeoutError as Late
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from mirrord.config.schema import FlowConfig
+from mirrord.ledger.compaction_plan import columns_checksum
+from mirrord.model.archive import Archive, ArchivedPart, ArchivedRuns, ArchiveLost, Side
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.model.packed_runs import Columns, pack
+
+SCHEMA = 1
+"""What a manifest says of its files; other ones are refused."""
+RANGE_PARTITIONS = 64
+READ_S = 2.0
+"""A folder that does not answer must not hold up whoever keeps a lease meanwhile."""
+MANIFEST = "_manifest.json"
+_UNFINISHED = ".unfinished"
+
+
+class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file of a generation."""
+
+    path: str
+    """Below the generation's folder."""
+    size_bytes: int
+    topic: str
+    partition: int
+    lane: LaneId
+    side: Side
+    parts: tuple[ArchivedRuns, ...]
+    """Its row groups."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """All of a generation."""
+
+    schema: int
+    flow: str
+    ledger: TopicId
+    """The ledger topic that refers to it."""
+    generation: int
+    ledger_offset: int
+    """The map is the one of the ledger's entries below it."""
+    files: tuple[ArchiveFile, ...]
+
+
+def generation_folder(folder: Path, generation: int) -> Path:
+    """Where a compaction writes."""
+    return folder / f"generation={generation:06}"
+
+
+def generations(folder: Path) -> dict[int, Path]:
+    """Those that there are, whole or not. Raises OSError."""
+    found: dict[int, Path] = {}
+    for path in folder.glob("generation=*") if folder.is_dir() else ():
+        number = path.name.partition("=")[2]
+        if number.isascii() and number.isdigit():
+            found[int(number)] = path
+    return found
+
+
+def file_path(topic: str, partition: int, side: Side, first_ordinal: int, lane: LaneId) -> str:
+    """Below the generation's folder. Lanes of a topic that was made anew are told apart by their ids."""
+    low = partition // RANGE_PARTITIONS * RANGE_PARTITIONS
+    partitions = f"{low:06}-{low + RANGE_PARTITIONS - 1:06}"
+    key = LaneKey.parse(lane)
+    ids = f"{key.source_topic_id}.{key.target_topic_id}"
+    return f"topic={topic}/partitions={partitions}/{side}-{partition:06}-{first_ordinal:019}-{ids}.parquet"
+
+
+def write_file(path: Path, topic: str, partition: int, lane: LaneId, side: Side, parts: Sequence[Columns]) -> int:
+    """Write runs, one row group for each part, and read them back; how many bytes it takes. Raises OSError, and
+    ValueError where the file holds something else than was written."""
+    arrow, parquet = _arrow()
+    schema = _schema()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
+    # Ordinals and offsets ascend by little, so their differences take a byte or two.
+    encoding = {"ordinal": "DELTA_BINARY_PACKED", "offset": "DELTA_BINARY_PACKED"}
+    names = ["topic", "partition", "lane", "side"]
+    with parquet.ParquetWriter(
+        unfinished, schema, compression="zstd", use_dictionary=names, column_encoding=encoding
+    ) as writer:
+        for ordinals, offsets in parts:
+            same: list[Any] = [
+                arrow.repeat(arrow.scalar(value, schema.field(name).type), len(ordinals))
+                for name, value in zip(names, (topic, partition, lane, side), strict=True)
+            ]
+            numbers = [arrow.array(memoryview(column), arrow.int64()) for column in (ordinals, offsets)]
+            writer.write_table(arrow.table([*same, *numbers], schema=schema), row_group_size=max(len(ordinals), 1))
+    _sync(unfinished)
+    read = parquet.ParquetFile(unfinished)
+    for number, columns in enumerate(parts):
+        if _columns(read.read_row_group(number, columns=["ordinal", "offset"])) != columns:
+            raise ValueError(f"{unfinished} does not hold what was written to it")
+    size = unfinished.stat().st_size
+    unfinished.replace(path)
+    return size
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Make the generation in this folder whole. Raises OSError."""
+    unfinished = folder / f"{MANIFEST}{_UNFINISHED}"
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+    _sync(unfinished)
+    for path, _, _ in os.walk(folder):
+        _sync(Path(path))
+    unfinished.replace(folder / MANIFEST)
+    _sync(folder)
+    _sync(folder.parent)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Of a generation. Raises OSError, ValueError."""
+    manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    if manifest.schema != SCHEMA:
+        raise ValueError(f"it has schema {manifest.schema}, this program knows {SCHEMA}")
+    return manifest
+
+
+class FolderArchive:
+    """An `Archive` in a folder. Reading takes `READ_S` at most, then the folder counts as lost for the moment."""
+
+    def __init__(self, folder: Path, read_s: float = READ_S) -> None:
+        self.folder = folder
+        self._read_s = read_s
+        self._manifests: dict[int, Manifest] = {}
+        self._reader: ThreadPoolExecutor | None = None
+        self._pending: tuple[ArchivedPart, Future[Columns]] | None = None
+
+    def get(self, part: ArchivedPart) -> bytes:
+        """The runs of a part, packed. Raises ArchiveLost."""
+        _arrow()  # what takes a moment once must not count
+        try:
+            columns = self._within_time(part)
+        except Late:
+            raise ArchiveLost(f"the compacted part of the map in {self.folder} does not answer") from None
+        except (OSError, ValueError, msgspec.MsgspecError) as error:
+            raise ArchiveLost(f"the compacted part of the map in {self.folder} cannot be read: {error}") from None
+        return pack(*columns, part.runs.turns)
+
+    def _within_time(self, part: ArchivedPart) -> Columns:
+        """What came too late is there for whoever asks again."""
+        if self._pending is not None and not self._pending[1].done():
+            raise Late
+        if self._pending is None or self._pending[0] != part:
+            if self._reader is None:
+                self._reader = ThreadPoolExecutor(1, "map-archive")
+            self._pending = part, self._reader.submit(self._read, part)
+        reading = self._pending[1]
+        try:
+            return reading.result(self._read_s)
+        finally:
+            if reading.done():
+                self._pending = None
+
+    def _read(self, part: ArchivedPart) -> Columns:
+        wanted = part.runs
+        folder = generation_folder(self.folder, wanted.generation)
+        manifest = self._manifests.get(wanted.generation)
+        if manifest is None:
+            manifest = self._manifests[wanted.generation] = read_manifest(folder)
+        files = [folder / each.path for each in manifest.files if _is_of(each, part)]
+        if not files:
+            raise ValueError(f"{folder.name} does not hold it")
+        _, parquet = _arrow()
+        filters = [("ordinal", ">=", wanted.first_ordinal), ("ordinal", "<=", wanted.last_ordinal)]
+        columns = _columns(
+            parquet.read_table(files[0], columns=["ordinal", "offset"], filters=filters, partitioning=None)
+        )
+        if len(columns[0]) != wanted.count or columns_checksum(columns) != wanted.checksum:
+            raise ValueError(f"{files[0].name} is damaged")
+        return columns
+
+
+def flow_archive(flow: FlowConfig, known: Archive | None = None) -> Archive | None:
+    """The dataset of a flow, by `[compact] path`; the one that is known, if it is that."""
+    if flow.archive is None:
+        return None
+    folder = Path(flow.archive) / flow.name
+    return known if isinstance(known, FolderArchive) and known.folder == folder else FolderArchive(folder)
+
+
+def missing_files(folder: Path, files: Sequence[ArchiveFile]) -> Iterator[str]:
+    """Files that are not there as they were written. Raises OSError."""
+    for each in files:
+        path = folder / each.path
+        if not path.is_file() or path.stat().st_size != each.size_bytes:
+            yield each.path
+
+
+def writable(folder: Path) -> None:
+    """See that a folder can be written to; it is made. Raises ConfigError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / f".{uuid.uuid4().hex[:8]}{_UNFINISHED}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ConfigError(f"[compact] path: nothing can be written to {folder}: {error.strerror}") from error
+
+
+def _is_of(file: ArchiveFile, part: ArchivedPart) -> bool:
+    is_side = file.lane == part.lane and file.side == part.side
+    return is_side and any(each.first_ordinal == part.runs.first_ordinal for each in file.parts)
+
+
+def _columns(table: Any) -> Columns:
+    found: list[array[int]] = []
+    for name in ("ordinal", "offset"):
+        column = array("q")
+        for chunk in table.column(name).chunks:
+            # Arrow's own bytes; the first buffer says what is null, which nothing is.
+            held = chunk.buffers()[1]
+            column.frombytes(memoryview(held)[8 * chunk.offset : 8 * (chunk.offset + len(chunk))])
+        found.append(column)
+    return found[0], found[1]
+
+
+def _schema() -> Any:
+    arrow, _ = _arrow()
+    return arrow.schema(
+        [
+            ("topic", arrow.string()),
+            ("partition", arrow.int32()),
+            ("lane", arrow.string()),
+            ("side", arrow.string()),
+            arrow.field("ordinal", arrow.int64(), nullable=False),
+            arrow.field("offset", arrow.int64(), nullable=False),
+        ],
+        metadata={"mirrord.schema": str(SCHEMA)},
+    )
+
+
+def _arrow() -> tuple[Any, Any]:
+    return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+
+
+def _sync(path: Path) -> None:
+    """What was written survives the machine."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

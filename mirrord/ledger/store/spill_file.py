@@ -1,0 +1,124 @@
+"""An unnamed temporary file for the runs that do not fit in a process's memory (`mirrord.model.run_memory`)."""
+
+import os
+import tempfile
+from collections import defaultdict
+from contextlib import suppress
+from typing import IO
+from weakref import WeakValueDictionary
+
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.ledger.store.run_archive import flow_archive
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.run_memory import RunMemory
+
+UNIT_BYTES = 4096
+_CHECKSUM_BYTES = 4
+_VAR_TMP = "/var/tmp"  # noqa: S108
+
+log = structlog.get_logger()
+
+
+class AtticLost(EnvironmentFault):
+    """Raised when runs that were moved to the temporary file can no longer be read."""
+
+
+class FileAttic:
+    """An `Attic` in a temporary file, which is created on first use and disappears with the process.
+
+    Freed space is reused for data that takes the same number of units.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        """`folder` defaults to `TMPDIR`, or else to /var/tmp, because /tmp is in memory on many systems."""
+        self._folder = folder
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._sizes: dict[int, int] = {}
+        """Size of each entry in bytes, by the unit at which it begins."""
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+        """First units of free ranges, by the length of the range in units."""
+        self._is_full = False
+
+    @property
+    def file_bytes(self) -> int:
+        """The size of the file in bytes."""
+        return self._end * UNIT_BYTES
+
+    def put(self, data: bytes) -> int | None:
+        """Write the data and return its unit. If the disk does not accept it, log that once and return None."""
+        size = _CHECKSUM_BYTES + len(data)
+        units = _units(size)
+        spare = self._free[units]
+        unit = spare[-1] if spare else self._end
+        try:
+            self._write(checksum(data).to_bytes(_CHECKSUM_BYTES) + data, unit * UNIT_BYTES)
+        except OSError as error:
+            if not self._is_full:
+                log.warning("older_runs_stay_in_memory", error=str(error))
+            self._is_full = True
+            return None
+        self._is_full = False
+        if spare:
+            spare.pop()
+        else:
+            self._end += units
+        self._sizes[unit] = size
+        return unit
+
+    def get(self, number: int) -> bytes:
+        """Read the data at this unit. Raises AtticLost."""
+        size = self._sizes[number]
+        data = b""
+        with suppress(OSError):
+            data = os.pread(self._fileno(), size, number * UNIT_BYTES)
+        if len(data) != size or checksum(data[_CHECKSUM_BYTES:]) != int.from_bytes(data[:_CHECKSUM_BYTES]):
+            log.error("older_runs_lost", offset=number * UNIT_BYTES, size=size)
+            raise AtticLost("runs that were put into a temporary file cannot be read from it any more")
+        return data[_CHECKSUM_BYTES:]
+
+    def free(self, number: int) -> None:
+        """Release the space of this entry, so that it can be reused."""
+        self._free[_units(self._sizes.pop(number))].append(number)
+        if not self._sizes and self._file is not None:
+            self._free.clear()
+            self._end = 0
+            with suppress(OSError):
+                self._file.truncate(0)
+
+    def _write(self, data: bytes, position: int) -> None:
+        left = memoryview(data)
+        while left:
+            written = os.pwrite(self._fileno(), left, position)
+            left, position = left[written:], position + written
+
+    def _fileno(self) -> int:
+        if self._file is None:
+            folder = self._folder or _folder()
+            self._file = tempfile.TemporaryFile(dir=folder, prefix="mirrord-runs-")  # noqa: SIM115
+        return self._file.fileno()
+
+
+_of_flows: WeakValueDictionary[str, RunMemory] = WeakValueDictionary()
+
+
+def run_memory(flow: FlowConfig) -> RunMemory:
+    """Return the memory for the runs of this flow. All readers of its ledger in this process share it."""
+    limit_bytes = flow.limits.map_bytes
+    memory = _of_flows.get(flow.name)
+    if memory is None:
+        memory = _of_flows[flow.name] = RunMemory(limit_bytes, FileAttic())
+    memory.limit(limit_bytes)
+    memory.archive = flow_archive(flow, memory.archive)
+    return memory
+
+
+def _units(size: int) -> int:
+    return -(-size // UNIT_BYTES)
+
+
+def _folder() -> str | None:
+    return _VAR_TMP if "TMPDIR" not in os.environ and os.access(_VAR_TMP, os.W_OK) else None

@@ -1,0 +1,52 @@
+"""Rows for the state topic: those that are saved while a request is under way go together in the next one."""
+
+import asyncio
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.store.log_port import LedgerLog, StateRow
+
+
+class Saves:
+    """Of one store."""
+
+    def __init__(self, log: LedgerLog, deadline_seconds: float) -> None:
+        self._log = log
+        self._deadline = deadline_seconds
+        self._waiting: list[tuple[list[StateRow], asyncio.Future[None]]] = []
+        self._wanted = asyncio.Event()
+
+    async def save(self, rows: list[StateRow]) -> None:
+        """Returns when they are replicated. Raises LedgerUnavailable when that is not known in time."""
+        saved: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((rows, saved))
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(self._deadline):
+                await saved
+        except TimeoutError:
+            raise LedgerUnavailable(f"no answer from the state topic within {self._deadline:g} s") from None
+
+    async def send(self) -> None:
+        """Send what is saved, until cancelled."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            saves, self._waiting = [save for save in self._waiting if not save[1].done()], []
+            error = None
+            try:
+                await self._log.save([row for rows, _ in saves for row in rows])
+            except LedgerUnavailable as failed:
+                error = failed
+            for _, saved in saves:
+                if saved.done():
+                    continue
+                if error is None:
+                    saved.set_result(None)
+                else:
+                    saved.set_exception(error)
+
+    def fail_all(self, error: Exception) -> None:
+        """Nothing more will be sent."""
+        for _, saved in self._waiting:
+            if not saved.done():
+                saved.set_exception(error)

@@ -1,0 +1,498 @@
+"""The flow's ledger as everyone uses it: append facts, learn what bound, see what others append, keep snapshots.
+
+A store reads both topics and folds as it reads. `append` returns when its facts were read back in the order of the
+ledger, so what it says is what every other reader sees. The state is only to be looked at, and always by way of
+`LedgerStore.state`: a store that fell behind a trimmed ledger starts over with a new one.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+import structlog
+
+from mirrord.ledger.codec import decode_entry, decode_state, encode_state
+from mirrord.ledger.errors import LOST, ForeignFlow, LedgerCorrupt, LedgerUnavailable, LedgerWentBack
+from mirrord.ledger.facts.archive import MapCompacted
+from mirrord.ledger.facts.core import AnyFact, Entry, FlowOpened, LeaseRenewed, Progress
+from mirrord.ledger.fold import fold
+from mirrord.ledger.prune import drop_removed, prune, prune_like
+from mirrord.ledger.snapshot import Kept, Rows, restore, snapshots
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state_records import (
+    LEASE_KEY,
+    PROGRESS_PREFIX,
+    FlowSnapshot,
+    LaneSnapshot,
+    LedgerMark,
+    StateRecord,
+    progress_key,
+    state_key,
+)
+from mirrord.ledger.store.append_queue import Bound, Outbox
+from mirrord.ledger.store.health_log import LedgerHealth
+from mirrord.ledger.store.log_port import LedgerLog, LedgerRow, LogEnds, LogTrimmed, StateRow
+from mirrord.ledger.store.loss_detection import LedgerWatch
+from mirrord.ledger.store.state_writes import Saves
+from mirrord.model.errors import MirrordError
+from mirrord.model.names import LaneId
+from mirrord.model.run_memory import ALL_OF_IT, RunMemory
+from mirrord.runtime.clock import Clock
+
+DEADLINE_SECONDS = 10.0
+TRIM_ENTRIES = 20_000
+"""Entries behind the last cut that make it time for a new one."""
+KEPT_ENTRIES = 1_000
+"""Entries that a trim leaves below its cut, for readers that are a little behind."""
+LOAD_TRIES = 5
+APPEND_TRIES = 5
+RETRY_SECONDS = 0.5
+SAVED_TOGETHER = 100
+
+OnEntry = Callable[[int, Entry, Bound], None]
+OnRecord = Callable[[StateRecord], None]
+OnLeap = Callable[[], None]
+OnEnd = Callable[[], None]
+Callback = TypeVar("Callback")
+
+log = structlog.get_logger()
+
+
+class LedgerStore:
+    """One process's view of a flow's ledger.
+
+    Errors: LedgerUnavailable when something was not confirmed in time; whatever else the ledger is found to be
+    (LedgerCorrupt, LedgerWentBack) ends the store, and everyone who waits or asks later gets that error.
+    """
+
+    def __init__(
+        self,
+        topics: LedgerLog,
+        clock: Clock,
+        *,
+        deadline_seconds: float = DEADLINE_SECONDS,
+        memory: RunMemory = ALL_OF_IT,
+    ) -> None:
+        """`memory` is the room for runs (`mirrord.ledger.store.spill_file.run_memory`)."""
+        self._log = topics
+        self._clock = clock
+        self._deadline = deadline_seconds
+        self._memory = memory
+        self._state = FlowState(memory=memory)
+        self._kept = Kept()
+        self._cut = 0
+        self._holds_moved_runs = False
+        self._ends: LogEnds | None = None
+        self._outbox = Outbox(secrets.token_hex(6))
+        self._saves = Saves(topics, deadline_seconds)
+        self._watch = LedgerWatch(topics)
+        self._proof: asyncio.Task[None] | None = None
+        self._read_only = False
+        self._changed = asyncio.Event()
+        self._on_entry: list[OnEntry] = []
+        self._on_record: list[OnRecord] = []
+        self._on_leap: list[OnLeap] = []
+        self._on_end: list[OnEnd] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: MirrordError | None = None
+        self._renewal: LeaseRenewed | None = None
+
+    @property
+    def renewal(self) -> LeaseRenewed | None:
+        """The newest sign of life of a lease's holder."""
+        return self._renewal
+
+    @property
+    def state(self) -> FlowState:
+        """The ledger, folded as far as it was read."""
+        return self._state
+
+    @property
+    def failure(self) -> MirrordError | None:
+        """Why the store ended, if it did."""
+        return self._failure
+
+    @property
+    def mark(self) -> LedgerMark:
+        """How far the ledger was known to reach when its end was last asked for."""
+        if self._ends is None:
+            raise RuntimeError("the store is not open")
+        return LedgerMark(self._ends.topic_id, self._ends.end, self._ends.leader_epoch)
+
+    @property
+    def mark_to_save(self) -> LedgerMark | None:
+        """The mark, unless the state topic has one that reaches further."""
+        return self.mark if self._watch.may_save(self.mark) else None
+
+    @property
+    def known(self) -> LedgerMark | None:
+        """How far the ledger was known to reach, or what proved a loss: for the next store of the process."""
+        return self._watch.known
+
+    def remember(self, known: LedgerMark | None) -> None:
+        """What an earlier store of this process knew; to be called before `open`."""
+        self._watch.remembered = known
+
+    @property
+    def has_moved_runs(self) -> bool:
+        """Whether snapshots may still hold runs that were moved into a dataset."""
+        return self._holds_moved_runs
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is time to trim: the ledger's tail is long, or snapshots hold what was moved into a dataset."""
+        return self._holds_moved_runs or self._state.next_offset - self._cut > TRIM_ENTRIES
+
+    async def open(self, *, read_only: bool = False, create: bool = True) -> None:
+        """Read snapshots and tail, then go on reading. Read-only: nothing is created, nothing can be appended. Without
+        `create` the ledger has to be there.
+
+        Raises LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        """
+        self._read_only = read_only
+        await self._log.open(create=create and not read_only)
+        try:
+            await self._start()
+        except BaseException as error:
+            if isinstance(error, LedgerWentBack):
+                self._keep_proof()
+                await self._end_proof()
+            await self._log.close()
+            raise
+        work = [self._read()] if read_only else [self._read(), self._send_entries(), self._saves.send()]
+        self._tasks = [asyncio.create_task(coroutine) for coroutine in work]
+        for task in self._tasks:
+            task.add_done_callback(self._task_ended)
+
+    async def close(self) -> None:
+        """Stop reading; whoever still waits gets LedgerUnavailable."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self._end(LedgerUnavailable("the ledger was closed"))
+        await self._end_proof()
+        await self._log.close()
+
+    async def append(self, lease_epoch: int, facts: Iterable[AnyFact]) -> Bound:
+        """Append facts under a lease epoch and wait until they were read back; for each, whether it bound.
+
+        Facts that are appended within one tick of the event loop share an entry. Raises LedgerUnavailable when that is
+        not known in time: the facts may be in the ledger, or come into it later. To append the same facts again under
+        the same epoch is safe: they bind once, and the answer is what they bound.
+        """
+        self._check()
+        append = self._outbox.add(lease_epoch, tuple(facts))
+        assert append.waiter is not None  # noqa: S101
+        try:
+            async with asyncio.timeout(self._deadline):
+                return await append.waiter
+        except TimeoutError:
+            if append.bound is not None:  # in the same tick
+                return append.bound
+            self._outbox.give_up(append)
+            raise LedgerUnavailable(f"no answer from {self._log.topic} within {self._deadline:g} s") from None
+        except BaseException:
+            self._outbox.give_up(append)
+            raise
+
+    async def save(self, *records: StateRecord) -> None:
+        """Write records to the state topic, in order; returns when they are replicated. Raises LedgerUnavailable."""
+        await self._save([StateRow(state_key(record), encode_state(record)) for record in records])
+        for record in records:
+            self._kept.note(state_key(record), record)
+
+    async def remove(self, records: Sequence[LaneId]) -> None:
+        """Remove records about source topics from the state topic. Raises LedgerUnavailable."""
+        await self._save([StateRow(progress_key(record), None) for record in records])
+
+    async def read_to_end(self) -> None:
+        """Ask where both topics end, and wait until all below was read. Raises LedgerUnavailable, LedgerWentBack."""
+        self._check()
+        try:
+            async with asyncio.timeout(self._deadline):
+                ends = await self._watch.ends(self._outbox.acknowledged_end)
+                await self.until(
+                    lambda: self._state.next_offset >= ends.end and self._log.state_position >= ends.state_end
+                )
+        except TimeoutError:
+            raise LedgerUnavailable(f"{self._log.topic} was not read within {self._deadline:g} s") from None
+        except LedgerWentBack as error:
+            self._end(error)
+            raise
+        self._ends = ends
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        """Wait until a condition on the state holds; it is tried whenever something was read."""
+        while not met():
+            self._check()
+            await self._changed.wait()
+
+    def on_entry(self, callback: OnEntry) -> Callable[[], None]:
+        """Call with (offset, entry, what bound) for every entry that is folded from now on; returns how to end it."""
+        return _subscribe(self._on_entry, callback)
+
+    def on_record(self, callback: OnRecord) -> Callable[[], None]:
+        """Call with every record that is read from the state topic from now on; returns how to end it."""
+        return _subscribe(self._on_record, callback)
+
+    def on_leap(self, callback: OnLeap) -> Callable[[], None]:
+        """Call when the store fell so far behind that entries were trimmed before it read them: it goes on with what
+        the snapshots say, and no one was told of those entries. Returns how to end it."""
+        return _subscribe(self._on_leap, callback)
+
+    def on_end(self, callback: OnEnd) -> Callable[[], None]:
+        """Call when the store ends, and `failure` says why; returns how to end it."""
+        return _subscribe(self._on_end, callback)
+
+    def prune(self, lane: LaneId, source_log_start: int, target_log_start: int) -> int:
+        """Drop a lane's runs below both clusters' log starts; how many. The next trim keeps it so."""
+        return prune(self._state, lane, source_log_start, target_log_start)
+
+    async def trim(self, kept_entries: int = KEPT_ENTRIES) -> None:
+        """Write snapshots, then remove the entries that they cover. Only the lease's holder may.
+
+        Wherever it ends halfway, what stands can be read, and the next trim finishes it. Raises LedgerUnavailable.
+        """
+        await self.read_to_end()
+        forgotten = list(self._state.forgotten_lanes)
+        if forgotten:
+            await self._save([StateRow(progress_key(lane), None) for lane in forgotten])
+        cut = snapshots(self._state, self._kept, self.mark)
+        for records in cut.groups(SAVED_TOGETHER):
+            await self.save(*records)
+        await self.save(cut.flow)
+        if self._state.tenure != cut.tenure:
+            return
+        await self._log.delete_below(max(0, cut.offset - kept_entries))
+        self._cut = cut.offset
+        self._holds_moved_runs = False
+        stale = cut.stale(self._kept)
+        if stale:
+            await self._save([StateRow(key, None) for key in stale])
+        for key in stale:
+            self._kept.note(key, None)
+        for lane in forgotten:
+            self._state.forgotten_lanes.pop(lane, None)
+        log.info(
+            "ledger_trimmed", topic=self._log.topic, offset=cut.offset, pieces=len(cut.pieces), lanes=len(cut.lanes)
+        )
+
+    async def _start(self) -> None:
+        """Snapshots, and the tail up to its present end."""
+        while True:
+            try:
+                ends = await self._load()
+                while self._state.next_offset < ends.end:
+                    self._take(await self._log.read())
+            except LogTrimmed:
+                continue
+            self._watch.check_state(self._state)
+            return
+
+    async def _load(self) -> LogEnds:
+        """Start from the newest snapshots. They may be replaced and the ledger be trimmed meanwhile: then once more."""
+        for attempt in range(1, LOAD_TRIES + 1):
+            rows = Rows(self._memory)
+            async for row in self._log.load_state():
+                rows.take(row.key, row.value)
+            read = rows.read()
+            records = read.records
+            self._ends = ends = await self._log.ends()
+            await self._watch.check_marks(records.values(), ends)
+            try:
+                state = restore(read, self._memory)
+                if state.next_offset < ends.start:
+                    raise LedgerCorrupt(
+                        f"{self._log.topic} begins at offset {ends.start}, its snapshots end at {state.next_offset}:"
+                        f" {LOST}"
+                    )
+                self._log.seek(state.next_offset)
+            except LedgerCorrupt:
+                if attempt == LOAD_TRIES:
+                    raise
+                await self._clock.sleep(RETRY_SECONDS)
+                continue
+            renewal = records.get(LEASE_KEY)
+            self._renewal = renewal if isinstance(renewal, LeaseRenewed) else None
+            self._kept = read.kept()
+            self._state, self._cut = state, state.next_offset
+            self._watch.begin(state, self._renewal, ends)
+            return ends
+        raise AssertionError
+
+    async def _read(self) -> None:
+        behind = False
+        health = LedgerHealth(self._log.topic, self._clock)
+        while self._failure is None:
+            try:
+                if behind:
+                    log.warning("ledger_trimmed_ahead", topic=self._log.topic, offset=self._state.next_offset)
+                    await self._load()
+                    self._leap()
+                    behind = False
+                rows = await self._log.read()
+                if self._failure is None:
+                    self._take(rows)
+                health.succeeded()
+            except LogTrimmed:
+                behind = True
+            except LedgerUnavailable as error:
+                health.failed(error)
+                await self._clock.sleep(RETRY_SECONDS)
+            except MirrordError as error:
+                self._end(error)
+
+    def _leap(self) -> None:
+        own = self._state.writers.get(self._outbox.writer)
+        if own is not None:
+            self._outbox.skipped(own.number)
+        for callback in tuple(self._on_leap):
+            callback()
+        self._wake()
+
+    def _take(self, rows: Iterable[LedgerRow | StateRow]) -> None:
+        for row in rows:
+            if isinstance(row, LedgerRow):
+                self._take_entry(row)
+            else:
+                self._take_record(row)
+        self._wake()
+
+    def _take_entry(self, row: LedgerRow) -> None:
+        if row.offset < self._state.next_offset:
+            return
+        if row.offset > self._state.next_offset:
+            raise LedgerCorrupt(f"{self._log.topic} lacks the offsets {self._state.next_offset} to {row.offset - 1}")
+        self._watch.take(row)
+        entry = decode_entry(row.value)
+        if not self._outbox.may_stand_at(row.offset, entry):
+            self._watch.replaced(row.offset)
+        bound = fold(self._state, entry, row.offset)
+        if any(binds and isinstance(fact, MapCompacted) for fact, binds in zip(entry.facts, bound, strict=True)):
+            self._holds_moved_runs = True
+        self._outbox.folded(entry, bound)
+        for callback in tuple(self._on_entry):
+            callback(row.offset, entry, bound)
+
+    def _take_record(self, row: StateRow) -> None:
+        if row.value is None:
+            self._kept.note(row.key, None)
+            self._state.source_ends.pop(LaneId(row.key.removeprefix(PROGRESS_PREFIX)), None)
+            return
+        record = decode_state(row.key, row.value)
+        if isinstance(record, Progress):
+            self._state.mark_progress(record)
+        elif isinstance(record, LeaseRenewed):
+            self._renewal = record
+        self._watch.hear(record)
+        self._kept.note(row.key, record)
+        if isinstance(record, FlowSnapshot):
+            drop_removed(self._state, record)
+        elif isinstance(record, LaneSnapshot):
+            prune_like(self._state, record, self._kept.lanes[row.key].first_ordinals)
+        for callback in tuple(self._on_record):
+            callback(record)
+
+    async def _send_entries(self) -> None:
+        await self._log.prepare()
+        while self._failure is None:
+            await self._outbox.wanted.wait()
+            entries = self._outbox.take(self._clock.wall_ms())
+            if not entries:
+                continue
+            try:
+                offsets = await self._log.append([entry.data for entry in entries])
+            except LedgerUnavailable as error:
+                self._outbox.fail(entries, error)
+                continue
+            replaced = self._outbox.acknowledged(entries, offsets, self._state.next_offset)
+            if replaced is not None:
+                self._watch.replaced(replaced)
+
+    async def _save(self, rows: list[StateRow]) -> None:
+        self._check()
+        await self._saves.save(rows)
+
+    def _task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, MirrordError):
+            self._end(error)
+        elif error is not None:
+            log.error("ledger_failed", topic=self._log.topic, exc_info=error)
+            self._end(LedgerUnavailable(f"{self._log.topic} is read no longer: {error!r}"))
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _end(self, error: MirrordError) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        if not isinstance(error, LedgerUnavailable):
+            log.error("ledger_failed", topic=self._log.topic, error=str(error))
+        if isinstance(error, LedgerWentBack):
+            self._keep_proof()
+        self._outbox.fail_all(error)
+        self._saves.fail_all(error)
+        for callback in tuple(self._on_end):
+            callback()
+        self._wake()
+
+    def _keep_proof(self) -> None:
+        """Whoever opens the ledger later must find what proves that facts are lost."""
+        self._watch.note_loss()
+        if not self._read_only:
+            self._proof = asyncio.create_task(self._watch.keep_proof())
+
+    async def _end_proof(self) -> None:
+        if self._proof is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._deadline):
+                    await self._proof
+
+
+async def append_anew(store: LedgerStore, fact: AnyFact) -> bool:
+    """Append a fact that binds whoever holds the lease; once more when that was taken in between. Whether it bound.
+
+    Raises LedgerUnavailable.
+    """
+    for _ in range(APPEND_TRIES):
+        epoch = store.state.lease_epoch
+        (bound,) = await store.append(epoch, [fact])
+        if bound or store.state.lease_epoch == epoch:
+            return bound
+    return False
+
+
+async def open_flow(store: LedgerStore, opened: FlowOpened) -> None:
+    """Make the ledger that of this flow, if it is of none yet. Raises ForeignFlow when it belongs to other clusters."""
+    if not store.state.flow:
+        await store.append(0, (opened,))
+    check_clusters(store.state, opened)
+
+
+def check_clusters(state: FlowState, opened: FlowOpened) -> None:
+    """Raises ForeignFlow when the ledger belongs to other clusters; one without a first fact belongs to none yet."""
+    if state.flow and (state.source_cluster, state.target_cluster) != (opened.source_cluster, opened.target_cluster):
+        raise ForeignFlow(
+            f"the flow name {opened.flow} is taken: its ledger copies cluster {state.source_cluster} to"
+            f" {state.target_cluster}, not {opened.source_cluster} to {opened.target_cluster}; choose another name"
+        )
+
+
+def _subscribe(callbacks: list[Callback], callback: Callback) -> Callable[[], None]:
+    callbacks.append(callback)
+
+    def end() -> None:
+        if callback in callbacks:
+            callbacks.remove(callback)
+
+    return end

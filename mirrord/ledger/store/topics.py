@@ -1,0 +1,350 @@
+"""The two topics of a flow's ledger on a real cluster: found or created, asked where they end, trimmed.
+
+Every question begins with fresh metadata, because a topic of the same name may be another topic by now, and carries the
+leader epoch that was told, so that a broker which leads no longer does not answer (KIP-320). A topic that was found
+once counts as deleted when all brokers that answer lack it for `GONE_SECONDS`.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
+
+from aiokafka.admin import RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.structs import TopicPartition
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client import internal_topics
+from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.reconnecting_link import Backoff, Link
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.client.topic_admin import Admin, KafkaTopicAdmin
+from mirrord.kafka.protocol import list_offsets, metadata
+from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA, OFFSET_FOR_LEADER_EPOCH
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
+from mirrord.ledger.errors import LedgerMissing, LedgerUnavailable, LedgerWentBack, StateLost, gone
+from mirrord.ledger.store.log_port import LogEnds
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicId, ledger_topic, state_topic
+
+Answer = TypeVar("Answer")
+Address = tuple[str, int]
+
+RECORD_BYTES = 16 << 20
+"""The largest record batch that the topics take: above what one append of a lane can need."""
+SHARED_SETTINGS = {
+    "max.message.bytes": str(RECORD_BYTES),
+    # A broker refuses records from more than an hour ahead; of these topics no one reads the times.
+    "message.timestamp.type": "LogAppendTime",
+    "unclean.leader.election.enable": "false",
+}
+LEDGER_SETTINGS = SHARED_SETTINGS | {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    # Trimmed records leave the disk by whole segments.
+    "segment.bytes": str(16 << 20),
+}
+STATE_SETTINGS = SHARED_SETTINGS | {
+    "cleanup.policy": "compact",
+    # A start reads all of it, and only closed segments are compacted.
+    "segment.bytes": str(4 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(10 * 60_000),
+}
+NEEDED_LEDGER_SETTINGS = ("cleanup.policy", "retention.ms", "retention.bytes")
+NEEDED_STATE_SETTINGS = ("cleanup.policy",)
+
+GONE_SECONDS = 1.0
+"""A broker that has just started may not know all topics yet."""
+
+_ASKING = "ask"
+"""The purpose of a connection that is never kept waiting."""
+DENIED = frozenset({ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED})
+
+
+class AskAgain(EnvironmentFault):
+    """A broker cannot answer now: leaders change, or do not know everything yet."""
+
+
+class Leader(NamedTuple):
+    """Who leads the only partition of a topic."""
+
+    topic: str
+    topic_id: str
+    epoch: int
+    address: Address
+
+
+class LedgerTopics:
+    """Asks the brokers about the topics of one flow. Raises LedgerUnavailable when there is no answer in time."""
+
+    def __init__(self, flow: str, cluster: ClusterConfig, timeout_s: float, *, alone: bool = False) -> None:
+        """`alone`: the ledger topic without the state topic."""
+        self.flow = flow
+        self.ledger = ledger_topic(flow)
+        self.state = state_topic(flow)
+        self._names = (self.ledger,) if alone else (self.ledger, self.state)
+        self._cluster = cluster
+        self.timeout_s = timeout_s
+        self._options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=timeout_s)
+        self._pool = BufferPool(limit_bytes=0)
+        self._links: dict[tuple[Address, str], Link] = {}
+        self._brokers: frozenset[Address] = frozenset()
+        self._found: frozenset[str] = frozenset()
+        """Topics that were there when `find` looked."""
+        self._missing_since: dict[str, float] = {}
+
+    async def find(self, *, create: bool, again: bool = False) -> None:
+        """See that both topics are there and set up as they must be.
+
+        A ledger topic that was deleted is created only with `again`: its state topic says what it held. Raises
+        LedgerMissing, LedgerGone, EnvironmentFault.
+        """
+        missing, brokers = await self.asking(self._missing)
+        if missing == [self.ledger] and not again and await self.asking(self._has_state):
+            raise gone(self.ledger)
+        if missing and not create:
+            raise LedgerMissing(f"there is no flow {self.flow} on this cluster: it has no topic {missing[0]}")
+        if missing:
+            await self.asking(lambda: self._create(missing, brokers))
+            await self.asking(self._await_leaders)
+        elif create:
+            await self.asking(self._check_settings)
+        self._found = frozenset((self.ledger, self.state))
+
+    async def ends(self) -> tuple[LogEnds, int]:
+        """Where both topics end, and where the state topic begins."""
+        return await self.asking(self._ends)
+
+    async def epoch_end(self, leader_epoch: int) -> int:
+        """Where a leader epoch of the ledger ends; -1 when its leader cannot tell."""
+        return await self.asking(lambda: self._epoch_end(leader_epoch))
+
+    async def delete_below(self, offset: int) -> None:
+        """Remove the ledger's records below an offset."""
+        await self.asking(lambda: self._delete_below(offset))
+
+    async def leader(self, topic: str) -> Leader:
+        """Who leads, by fresh metadata. Raises AskAgain, and what connecting raises."""
+        return _leader(await self._metadata((topic,)), topic)
+
+    async def connection(self, address: Address, purpose: str) -> Connection:
+        """The connection of one purpose to a broker, opened if need be. Raises what connecting raises."""
+        link = self._links.get((address, purpose))
+        if link is None:
+            link = self._links[address, purpose] = Link(
+                lambda: connect(*address, self._cluster.security, self._pool, self._options)
+            )
+        return await link.get()
+
+    def close(self) -> None:
+        """End the connections."""
+        for link in self._links.values():
+            link.close()
+
+    async def asking(self, ask: Callable[[], Awaitable[Answer]], *, patient: bool = False) -> Answer:
+        """Ask again and again until there is an answer. Raises LedgerUnavailable when there is none in time.
+
+        `patient`: it was let in before, so that refused secrets, too, are only for now.
+        """
+        backoff, fault = Backoff(), None
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                while True:
+                    try:
+                        return await ask()
+                    except (LedgerUnavailable, LedgerWentBack, StateLost):
+                        raise
+                    except (AskAgain, Unreachable, ConnectionLost, WireError) as error:
+                        fault = error
+                    except EnvironmentFault as error:
+                        if not patient:
+                            raise
+                        fault = error
+                    await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            raise LedgerUnavailable(f"{self.ledger}: {fault or f'no answer within {self.timeout_s:g} s'}") from fault
+
+    async def _metadata(self, names: Iterable[str]) -> metadata.Metadata:
+        names = tuple(names)
+        known = [address for address, _ in self._links]
+        bootstrap = [_address(text) for text in self._cluster.bootstrap]
+        told: metadata.Metadata | None = None
+        fault: EnvironmentFault | None = None
+        for address in dict.fromkeys((*known, *bootstrap, *self._brokers)):
+            try:
+                answer = await self._describe(address, names)
+            except (Unreachable, ConnectionLost) as error:
+                fault = fault or error
+                continue
+            if not self._lacks(answer):
+                for topic in answer.topics:
+                    self._missing_since.pop(topic.name or "", None)
+                self._brokers = frozenset((broker.host, broker.port) for broker in answer.brokers)
+                return answer
+            # A broker that has not learnt of the cluster yet knows nothing at all.
+            told = answer if answer.brokers and answer.controller >= 0 else told
+        if told is not None:
+            self._check_gone(self._lacks(told))
+            return told
+        raise fault or AskAgain("no broker knows the cluster yet")
+
+    async def _describe(self, address: Address, names: Iterable[str]) -> metadata.Metadata:
+        connection = await self.connection(address, _ASKING)
+        version = connection.version(METADATA)
+        return metadata.decode(version, await connection.call(METADATA, metadata.encode(version, names), version))
+
+    def _lacks(self, answer: metadata.Metadata) -> list[str]:
+        """Topics that are not there, and were when `find` looked."""
+        return [
+            topic.name
+            for topic in answer.topics
+            if topic.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and topic.name in self._found
+        ]
+
+    def _check_gone(self, lacking: Iterable[str]) -> None:
+        now = asyncio.get_running_loop().time()
+        for name in lacking:
+            since = self._missing_since.setdefault(name, now)
+            if now - since >= GONE_SECONDS:
+                raise gone(name) if name == self.ledger else StateLost(f"the topic {name} was deleted")
+
+    async def _to_leader(self, found: metadata.Metadata, topic: str) -> tuple[int, Connection]:
+        """The leader's epoch, and a connection to it."""
+        leader = _leader(found, topic)
+        return leader.epoch, await self.connection(leader.address, _ASKING)
+
+    async def _missing(self) -> tuple[list[str], int]:
+        found = await self._metadata(self._names)
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing = [topic.name for topic in found.topics if topic.error == unknown and topic.name]
+        for name in set(self._names).difference(missing):
+            _topic(found, name)
+        return sorted(missing), len(found.brokers)
+
+    async def _has_state(self) -> bool:
+        """Whether anything was ever saved, so that there was a ledger."""
+        found = await self._metadata((self.state,))
+        return (await self._offsets(found, list_offsets.LATEST, (self.state,)))[self.state].offset > 0
+
+    async def _await_leaders(self) -> None:
+        found = await self._metadata((self.ledger, self.state))
+        for name in (self.ledger, self.state):
+            await self._to_leader(found, name)
+
+    async def _create(self, names: Iterable[str], brokers: int) -> None:
+        settings = {self.ledger: LEDGER_SETTINGS, self.state: STATE_SETTINGS}
+        admin = KafkaTopicAdmin(self._cluster, self.timeout_s)
+        try:
+            await asyncio.gather(
+                *(
+                    internal_topics.create(admin, name, internal_topics.safe_shape(settings[name], brokers), brokers)
+                    for name in names
+                )
+            )
+        finally:
+            await admin.close()
+
+    async def _check_settings(self) -> None:
+        """Topics that someone else created may forget what they must keep."""
+        needed = {
+            self.ledger: {key: LEDGER_SETTINGS[key] for key in NEEDED_LEDGER_SETTINGS},
+            self.state: {key: STATE_SETTINGS[key] for key in NEEDED_STATE_SETTINGS},
+        }
+        resources = [ConfigResource(ConfigResourceType.TOPIC, name, dict(keys)) for name, keys in needed.items()]
+        async with Admin(self._cluster, self.timeout_s) as admin:
+            answers = cast(Any, await admin.describe_configs(resources))
+        for code, _, _, name, entries in (resource for answer in answers for resource in answer.resources):
+            if code in DENIED:
+                continue
+            if code:
+                raise AskAgain(f"the settings of {name} are not told: {ErrorCode.name_of(code)}")
+            for key, value, *_ in entries:
+                if key in needed[name] and value != needed[name][key]:
+                    raise EnvironmentFault(
+                        f"the topic {name} has {key}={value}, which loses facts; it must be {needed[name][key]}"
+                    )
+
+    async def _ends(self) -> tuple[LogEnds, int]:
+        names = self._names
+        found = await self._metadata(names)
+        starts, ends = await asyncio.gather(
+            self._offsets(found, list_offsets.EARLIEST, names), self._offsets(found, list_offsets.LATEST, names)
+        )
+        topic_id, end = TopicId(_topic(found, self.ledger).id), ends[self.ledger]
+        state_start, state_end = (each[self.state].offset if self.state in each else 0 for each in (starts, ends))
+        return LogEnds(topic_id, starts[self.ledger].offset, end.offset, end.leader_epoch, state_end), state_start
+
+    async def _offsets(
+        self, found: metadata.Metadata, which: int, topics: Sequence[str]
+    ) -> dict[str, list_offsets.ListedOffset]:
+        """Of topics of one partition, in one request where one broker leads them: its requests are answered one by
+        one, and lanes that move wait for this. A broker refuses two questions for one partition in one request."""
+        asked: dict[Address, list[list_offsets.OffsetQuestion]] = {}
+        for topic in topics:
+            leader = _leader(found, topic)
+            asked.setdefault(leader.address, []).append(list_offsets.OffsetQuestion(topic, 0, which, leader.epoch))
+        answers = await asyncio.gather(*(self._list_offsets(*each) for each in asked.items()))
+        return {listed.topic: listed for answer in answers for listed in answer}
+
+    async def _list_offsets(
+        self, leader: Address, questions: Sequence[list_offsets.OffsetQuestion]
+    ) -> list[list_offsets.ListedOffset]:
+        connection = await self.connection(leader, _ASKING)
+        body = list_offsets.encode_list_offsets(questions, read_committed=False)
+        answer = list_offsets.decode_list_offsets(
+            await connection.call(LIST_OFFSETS, body, connection.version(LIST_OFFSETS))
+        )
+        if {listed.topic for listed in answer} != {question.topic for question in questions}:
+            raise WireError("the answer to ListOffsets leaves out a topic")
+        for listed in answer:
+            _check(listed.error, listed.topic)
+        return answer
+
+    async def _epoch_end(self, leader_epoch: int) -> int:
+        found = await self._metadata((self.ledger,))
+        epoch, connection = await self._to_leader(found, self.ledger)
+        body = list_offsets.encode_epoch_ends([list_offsets.EpochQuestion(self.ledger, 0, epoch, leader_epoch)])
+        version = connection.version(OFFSET_FOR_LEADER_EPOCH)
+        (told,) = list_offsets.decode_epoch_ends(await connection.call(OFFSET_FOR_LEADER_EPOCH, body, version))
+        _check(told.error, self.ledger)
+        return told.end
+
+    async def _delete_below(self, offset: int) -> None:
+        async with Admin(self._cluster, self.timeout_s) as admin:
+            await admin.delete_records({TopicPartition(self.ledger, 0): RecordsToDelete(offset)})
+
+
+def _leader(found: metadata.Metadata, name: str) -> Leader:
+    topic = _topic(found, name)
+    (partition,) = topic.partitions
+    brokers = {broker.node: (broker.host, broker.port) for broker in found.brokers}
+    if partition.leader not in brokers:
+        raise AskAgain(f"{name} has no leader now")
+    return Leader(name, topic.id, partition.leader_epoch, brokers[partition.leader])
+
+
+def _topic(found: metadata.Metadata, name: str) -> metadata.Topic:
+    told = next((topic for topic in found.topics if topic.name == name), None)
+    if told is None:
+        raise AskAgain(f"nothing is told of {name}")
+    _check(told.error, name)
+    if len(told.partitions) != 1:
+        raise EnvironmentFault(f"the topic {name} has {len(told.partitions)} partitions; a ledger has one")
+    return told
+
+
+def _check(code: int, topic: str) -> None:
+    if code in DENIED:
+        raise EnvironmentFault(f"the topic {topic} may not be used: {ErrorCode.name_of(code)}")
+    if code:
+        raise AskAgain(f"{topic}: {ErrorCode.name_of(code)}")
+
+
+def _address(text: str) -> Address:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,1 @@
+"""Records that MirrorMaker 2's clients read: heartbeats, checkpoints and offset syncs."""

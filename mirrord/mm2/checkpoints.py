@@ -1,0 +1,91 @@
+"""Writes the offsets of groups to MirrorMaker 2's checkpoints topic on the target (`mirrord.mm2.rules.checkpoints`).
+
+A caller that knows the positions of groups passes them to `tell`, as often as it likes. Only new positions are
+written, once per interval, and after the data that they refer to. The topic is read first, because a checkpoint must
+not go back.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.protocol.errors import WireError
+from mirrord.kafka.protocol.mm2_records import Checkpoint
+from mirrord.mm2.client_topic import SMALL, Mm2Topic
+from mirrord.mm2.rules.checkpoints import CheckpointBook
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.group_status import Translated
+from mirrord.runtime.warn_once import Troubles
+from policies.mm2_names import checkpoints_topic
+
+RETRY_S = 5.0
+
+
+class Checkpoints:
+    """Writes the checkpoints of one flow."""
+
+    def __init__(self, flow: FlowConfig, target: ClusterConfig, timeout_s: float) -> None:
+        self._flow = flow
+        self._target = target
+        self._timeout_s = timeout_s
+        self._name = checkpoints_topic(flow.source, flow.mm2_records.separator)
+        self._book = CheckpointBook()
+        self._troubles = Troubles("checkpoints", flow=flow.name)
+
+    def tell(self, positions: Iterable[Translated]) -> None:
+        """Record the current positions of groups. Their records are acknowledged at the target."""
+        for position in positions:
+            self._book.tell(position)
+
+    def forget(self, target_topic: str) -> None:
+        """Forget a target topic that was replaced by another one of the same name."""
+        self._book.forget(target_topic)
+
+    @property
+    def remarks(self) -> list[str]:
+        """Remarks about operations that do not succeed."""
+        return self._troubles.lines
+
+    async def run(self) -> None:
+        """Write checkpoints until cancelled."""
+        topic = Mm2Topic(self._name, self._target, self._timeout_s)
+        try:
+            while True:
+                try:
+                    await topic.create(self._flow.mm2_records.checkpoints_replication_factor, SMALL)
+                    await self._learn(topic)
+                    await self._write(topic)
+                except EnvironmentFault as fault:
+                    self._troubles.tell(f"checkpoints are not written: {fault}")
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            await topic.end()
+
+    async def _learn(self, topic: Mm2Topic) -> None:
+        for key, value in await topic.read_all():
+            try:
+                self._book.learn(Checkpoint.decode(key, value))
+            except WireError:
+                continue  # as MirrorCheckpointTask does
+        self._troubles.tell("")
+
+    async def _write(self, topic: Mm2Topic) -> None:
+        while True:
+            due, unfit = _encoded(self._book.due())
+            if due:
+                await topic.write([(key, value) for _, key, value in due])
+                self._book.written(checkpoint for checkpoint, _, _ in due)
+            self._troubles.tell(f"no checkpoint for the group {unfit}: its name does not fit" if unfit else "")
+            await asyncio.sleep(self._flow.mm2_records.checkpoints_every_ms / 1000)
+
+
+def _encoded(due: Iterable[Checkpoint]) -> tuple[list[tuple[Checkpoint, bytes, bytes]], str]:
+    """Return checkpoints with their bytes, and the name of a group whose checkpoint cannot be encoded."""
+    encoded: list[tuple[Checkpoint, bytes, bytes]] = []
+    unfit = ""
+    for checkpoint in due:
+        try:
+            encoded.append((checkpoint, checkpoint.key, checkpoint.value))
+        except WireError:
+            unfit = checkpoint.group
+    return encoded, unfit

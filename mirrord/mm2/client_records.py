@@ -1,0 +1,109 @@
+"""What a flow's holder writes for the clients of MirrorMaker 2: heartbeats, checkpoints, offset syncs.
+
+Each has a loop of its own; what fails is remarked and tried again, and stops neither another nor the copying. Of a copy
+that is not named as the naming says (`mirrord.topics.rules.copy_names`) nothing is written: those clients make the name
+of a copy from its source topic's, and would take offsets of the one for those of the other.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable
+
+import structlog
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.ledger.state import FlowState
+from mirrord.mm2.checkpoints import Checkpoints
+from mirrord.mm2.heartbeats import Heartbeats
+from mirrord.mm2.offset_syncs import OffsetSyncs
+from mirrord.mm2.rules.heartbeat_latency import SentBeats
+from mirrord.model.errors import PolicyFault
+from mirrord.model.group_status import Translated
+from mirrord.model.names import Alias, TopicId
+from mirrord.model.status import LatencyStatus
+from mirrord.runtime.clock import Clock
+from mirrord.topics.discovery import Discovered
+from policies.flows import naming_of
+from policies.mm2_names import HEARTBEATS
+
+LONGEST_TRY_S = 10.0
+AGAIN_S = 30.0
+"""After an error of our own."""
+
+log = structlog.get_logger()
+
+
+class Mm2Upkeep:
+    """The loops of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float, clock: Clock, sent: SentBeats
+    ) -> None:
+        patience_s = min(timeout_s, LONGEST_TRY_S)
+        self._flow = flow
+        self._heartbeats = Heartbeats(flow, clusters, patience_s, clock, sent)
+        records = flow.mm2_records
+        self._checkpoints = Checkpoints(flow, clusters[flow.target], patience_s) if records.checkpoints else None
+        self._syncs = OffsetSyncs(flow, clusters, patience_s) if records.offset_syncs != "off" else None
+        self._topics: dict[str, TopicId] = {}
+        self._naming = naming_of(flow)
+        self._apart: tuple[str, ...] = ()
+        """Copies that are named otherwise."""
+        self._failed: dict[str, str] = {}
+
+    def see(self, discovered: Discovered) -> None:
+        """The clusters as discovery has just seen them."""
+        apart = {copy for topic, copy in discovered.names.items() if not self._is_named(topic, copy)}
+        self._apart = tuple(sorted(apart))
+        lanes = [lane for lane in discovered.lanes if lane.target_topic not in apart] if apart else discovered.lanes
+        self._heartbeats.carry(next((lane.target_topic for lane in lanes if lane.source_topic == HEARTBEATS), None))
+        if self._syncs is not None:
+            self._syncs.see(lane.lane for lane in lanes)
+        topics = {lane.target_topic: lane.key.target_topic_id for lane in lanes}
+        if self._checkpoints is not None:
+            for topic in topics.keys() & self._topics.keys():
+                if topics[topic] != self._topics[topic]:
+                    self._checkpoints.forget(topic)
+        self._topics |= topics
+
+    def tell(self, positions: Iterable[Translated]) -> None:
+        """Groups stand here now; their records are acknowledged at the target."""
+        if self._checkpoints is not None:
+            self._checkpoints.tell(each for each in positions if self._is_named(each.topic, each.target_topic))
+
+    def _is_named(self, topic: str, copy: str) -> bool:
+        try:
+            return self._naming.target_topic(topic) == copy
+        except PolicyFault:
+            return False
+
+    @property
+    def latency(self) -> LatencyStatus | None:
+        """How long records are under way; None while the flow carries no heartbeats."""
+        return self._heartbeats.status()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What does not succeed, one line each."""
+        parts = (self._heartbeats, self._checkpoints, self._syncs)
+        apart = () if self._checkpoints is self._syncs is None else self._apart
+        told = [f"{topic}: no mm2_records, as its name is not what their readers would take it for" for topic in apart]
+        return (*self._failed.values(), *told, *(line for part in parts if part is not None for line in part.remarks))
+
+    async def run(self, ledger: Callable[[], FlowState]) -> None:
+        """Until it is cancelled."""
+        self._failed.clear()
+        work = [self._keep("heartbeats", self._heartbeats.run)]
+        if self._checkpoints is not None:
+            work.append(self._keep("checkpoints", self._checkpoints.run))
+        if (syncs := self._syncs) is not None:
+            work.append(self._keep("offset syncs", lambda: syncs.run(ledger)))
+        await asyncio.gather(*work)
+
+    async def _keep(self, what: str, work: Callable[[], Coroutine[None, None, None]]) -> None:
+        while True:
+            try:
+                await work()
+            except Exception as error:
+                log.error("upkeep_failed", flow=self._flow.name, what=what, exc_info=error)
+                self._failed[what] = f"{what} are not written: internal error: {error!r}"
+            await asyncio.sleep(AGAIN_S)

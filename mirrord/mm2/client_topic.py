@@ -1,0 +1,112 @@
+"""One of the topics that MirrorMaker 2's clients read: created when it is missing, written and read.
+
+It has one partition, is compacted, and is the same to whoever writes into it: MirrorMaker 2, another mirrord, we. Only
+partition 0 counts. Records are written outside of transactions (the Java clients read uncommitted ones, too) and by a
+producer whose repetitions the broker knows.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from mirrord.config.flow_features import InternalFactor
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client import internal_topics
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.list_offsets import EARLIEST, LATEST
+from mirrord.kafka.rules.topic import BROKER_DEFAULT, TopicShape
+from mirrord.ledger.store.partition_io import KeyValue, OutOfRange, Parted, PartitionReader, PartitionWriter
+from mirrord.ledger.store.topics import LedgerTopics
+from mirrord.model.errors import EnvironmentFault
+
+COMPACT = {"cleanup.policy": "compact"}
+SMALL = COMPACT | {
+    # Readers begin at the start and have a time limit; only closed segments are compacted.
+    "segment.bytes": str(4 << 20),
+    "min.cleanable.dirty.ratio": "0.1",
+    "max.compaction.lag.ms": str(10 * 60_000),
+}
+
+
+class Mm2Topic(LedgerTopics):
+    """A topic of one cluster. Whatever cannot be done raises an EnvironmentFault."""
+
+    def __init__(self, name: str, cluster: ClusterConfig, timeout_s: float) -> None:
+        super().__init__("", cluster, timeout_s)
+        self.ledger = self.state = name
+        self._name = name
+        self._admin = KafkaTopicAdmin(cluster, timeout_s)
+        self._writer = self._new_writer()
+
+    async def create(self, factor: InternalFactor, settings: dict[str, str]) -> bool:
+        """See that it is there; whether it had to be created. Too few brokers make fewer replicas."""
+        seen = await self._admin.look([self._name])
+        known = seen.topics.get(self._name)
+        if known is not None:
+            if known.partitions != 1:
+                raise EnvironmentFault(f"the topic {self._name} has {known.partitions} partitions; it must have one")
+            return False
+        reason = seen.refused.get(self._name, "")
+        if reason and reason != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+            raise EnvironmentFault(f"the topic {self._name} may not be used: {reason}")
+        wanted = BROKER_DEFAULT if factor == "broker" else factor
+        await internal_topics.create(self._admin, self._name, TopicShape(1, wanted, settings), seen.brokers)
+        return True
+
+    async def exists(self) -> bool:
+        """Whether it is there, and may be seen."""
+        return self._name in (await self._admin.look([self._name])).topics
+
+    async def write(self, records: Sequence[KeyValue]) -> None:
+        """Returns when all are replicated. After a fault all of them may be there, or the first few."""
+        try:
+            await self._writer.write(records)
+        except EnvironmentFault:
+            # A topic that was created again is a topic like any other here.
+            self._writer = self._new_writer()
+            raise
+
+    async def read_all(self) -> list[KeyValue]:
+        """All records up to the present end."""
+        start, end = await self._bounds()
+        reader = PartitionReader(self, self._name, compacted=True)
+        reader.seek(start)
+        found: list[KeyValue] = []
+        try:
+            while reader.position < end:
+                found += [(record.key, record.value) for record in await reader.take()]
+        except (OutOfRange, Parted):
+            raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
+        finally:
+            reader.stop()
+        return found
+
+    async def follow(self) -> AsyncGenerator[list[KeyValue]]:
+        """Records as they come, from the present end on; the first answer, with none, says that reading has begun."""
+        _, end = await self._bounds()
+        reader = PartitionReader(self, self._name, compacted=True)
+        reader.seek(end)
+        try:
+            yield []
+            while True:
+                yield [(record.key, record.value) for record in await reader.take()]
+        except (OutOfRange, Parted):
+            raise EnvironmentFault(f"{self._name} was cut off while it was read") from None
+        finally:
+            reader.stop()
+
+    async def end(self) -> None:
+        """End the connections."""
+        self.close()
+        await self._admin.close()
+
+    def _new_writer(self) -> PartitionWriter:
+        return PartitionWriter(self, self._name, self.timeout_s)
+
+    async def _bounds(self) -> tuple[int, int]:
+        async def ask() -> tuple[int, int]:
+            found = await self._metadata((self._name,))
+            start = await self._offsets(found, EARLIEST, (self._name,))
+            end = await self._offsets(found, LATEST, (self._name,))
+            return start[self._name].offset, end[self._name].offset
+
+        return await self.asking(ask)

@@ -1,0 +1,63 @@
+"""Reads the time of a cluster from its active controller (`mirrord.kafka.protocol.quorum`).
+
+Only the controller reports its time. The brokers' clocks are assumed to agree with it, as Kafka itself expects.
+"""
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import Asker, NotOffered
+from mirrord.kafka.protocol.api_versions import DESCRIBE_QUORUM
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.kafka.protocol.quorum import QuorumTime, decode_describe_quorum, encode_describe_quorum
+from mirrord.mm2.rules.heartbeat_latency import ClockEstimate, ClockSample, clock_sample
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias
+from mirrord.runtime.clock import Clock
+
+
+class ClusterClock:
+    """The clock of one cluster, compared with this machine's clock."""
+
+    def __init__(self, alias: Alias, config: ClusterConfig, timeout_s: float, clock: Clock) -> None:
+        self.why_unknown = ""
+        """Why the clock is not known, in one line for operators."""
+        self._alias = alias
+        self._asker = Asker(config, timeout_s)
+        self._clock = clock
+        self._estimate = ClockEstimate()
+
+    @property
+    def ahead(self) -> ClockSample | None:
+        """How far the cluster's clock is ahead of this machine's; None if that is not known."""
+        return self._estimate.best
+
+    async def look(self) -> None:
+        """Ask for the time again."""
+        asked_ms: list[int] = []
+
+        def encode(_: int) -> bytes:
+            asked_ms.append(self._clock.wall_ms())  # the connection exists by now, so only the request itself counts
+            return encode_describe_quorum()
+
+        def decode(_: int, reader: Reader) -> tuple[QuorumTime, int]:
+            return decode_describe_quorum(reader), self._clock.wall_ms()
+
+        sample = None
+        try:
+            told, answered_ms = await self._asker.ask(DESCRIBE_QUORUM, encode, decode)
+        except NotOffered:
+            self.why_unknown = f"the brokers of {self._alias} do not tell the time (they need Kafka 3.3 with KRaft)"
+        except EnvironmentFault as fault:
+            self.why_unknown = f"the clock of {self._alias} is not known: {fault}"
+        else:
+            if told.now_ms is not None:
+                sample = clock_sample(asked_ms[-1], told.now_ms, answered_ms)
+                self.why_unknown = ""
+            else:
+                need = "; DESCRIBE on the cluster is missing" if told.error else ""
+                self.why_unknown = f"the clock of {self._alias} is not known: {ErrorCode.name_of(told.error)}{need}"
+        self._estimate.add(sample)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._asker.close()

@@ -1,0 +1,85 @@
+"""Writes pairs of offsets into MirrorMaker 2's offset-syncs topic, for checkpoint tasks that run beside us.
+
+What is written comes from the ledger alone (`mirrord.ledger.mm2_offset_pairs`), so it is never about a record that is
+not acknowledged.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.protocol.mm2_records import OffsetSync
+from mirrord.ledger.mm2_offset_pairs import Told, due_syncs
+from mirrord.ledger.state import FlowState
+from mirrord.mm2.client_topic import SMALL, Mm2Topic
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias, LaneId
+from mirrord.runtime.warn_once import Troubles
+from policies.mm2_names import offset_syncs_topic
+
+EVERY_S = 1.0
+"""Lanes save their marks as often."""
+RETRY_S = 5.0
+
+
+class OffsetSyncs:
+    """The offset syncs of one flow."""
+
+    def __init__(self, flow: FlowConfig, clusters: dict[Alias, ClusterConfig], timeout_s: float) -> None:
+        at_source = flow.mm2_records.offset_syncs == "source"
+        self._cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
+        self._config = clusters[self._cluster]
+        self._name = offset_syncs_topic(other, flow.mm2_records.separator)
+        self._flow = flow
+        self._timeout_s = timeout_s
+        self._lanes: tuple[LaneId, ...] = ()
+        self._told: dict[LaneId, Told] = {}
+        self._begun: frozenset[LaneId] = frozenset()
+        self._troubles = Troubles("offset_syncs", flow=flow.name)
+
+    def see(self, lanes: Iterable[LaneId]) -> None:
+        """The lanes that there are now."""
+        self._lanes = tuple(lanes)
+        self._told = {lane: self._told[lane] for lane in self._lanes if lane in self._told}
+
+    @property
+    def remarks(self) -> list[str]:
+        """What does not succeed."""
+        return self._troubles.lines
+
+    async def run(self, ledger: Callable[[], FlowState]) -> None:
+        """Until it is cancelled."""
+        topic = Mm2Topic(self._name, self._config, self._timeout_s)
+        self._told.clear()
+        # What was told of a lane that has already copied may be in the topic. Of any other nothing can be.
+        self._begun = frozenset(ledger().progress)
+        try:
+            while True:
+                try:
+                    await topic.create(self._flow.mm2_records.offset_syncs_replication_factor, SMALL)
+                    while True:
+                        await self._write(topic, ledger())
+                        await asyncio.sleep(EVERY_S)
+                except EnvironmentFault as fault:
+                    self._troubles.tell(f"offset syncs are not written to {self._cluster}: {fault}")
+                    await asyncio.sleep(RETRY_S)
+        finally:
+            await topic.end()
+
+    async def _write(self, topic: Mm2Topic, state: FlowState) -> None:
+        due: list[OffsetSync] = []
+        told: dict[LaneId, Told] = {}
+        for lane in self._lanes:
+            known, progress = state.lanes.get(lane), state.progress.get(lane)
+            if known is None or progress is None:
+                continue
+            before = self._told.get(lane, None if lane in self._begun else Told(0))
+            mark = progress.ordinal
+            if before is not None and before.mark == mark and before.last == mark - 1:
+                continue
+            syncs, told[lane] = due_syncs(known, mark, before, self._flow.mm2_records.offset_lag_max)
+            due += syncs
+        if due:
+            await topic.write([(sync.key, sync.value) for sync in due])
+        self._told |= told
+        self._troubles.tell("")

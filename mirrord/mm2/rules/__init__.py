@@ -1,0 +1,1 @@
+"""Pure decisions about heartbeats, checkpoints and MirrorMaker 2's topics."""

@@ -1,0 +1,55 @@
+"""Which topics a flow writes for MirrorMaker 2's clients, and on which of its clusters."""
+
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from mirrord.config.flow_features import InternalFactor
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import BROKER_DEFAULT
+from mirrord.model.names import Alias
+from mirrord.topics.rules.plan_steps import Step, replicas
+from policies.mm2_names import HEARTBEATS, checkpoints_topic, offset_syncs_topic
+
+
+class WrittenTopic(msgspec.Struct, frozen=True):
+    """One topic, of one partition."""
+
+    cluster: Alias
+    name: str
+    what: str
+    factor: InternalFactor
+    is_read: bool = False
+    """What stands in it is looked at, too."""
+
+
+def written_topics(flow: FlowConfig) -> list[WrittenTopic]:
+    """All that the flow's configuration asks for."""
+    emit, records = flow.heartbeats.emit, flow.mm2_records
+    topics: list[WrittenTopic] = []
+    for cluster, where in ((flow.source, "source"), (flow.target, "target")):
+        if emit in {where, "both"}:
+            factor = flow.heartbeats.replication_factor
+            topics.append(WrittenTopic(cluster, HEARTBEATS, "heartbeats", factor))
+    if records.checkpoints:
+        name = checkpoints_topic(flow.source, records.separator)
+        factor = records.checkpoints_replication_factor
+        topics.append(WrittenTopic(flow.target, name, "checkpoints", factor, is_read=True))
+    if records.offset_syncs != "off":
+        at_source = records.offset_syncs == "source"
+        cluster, other = (flow.source, flow.target) if at_source else (flow.target, flow.source)
+        name = offset_syncs_topic(other, records.separator)
+        factor = records.offset_syncs_replication_factor
+        topics.append(WrittenTopic(cluster, name, "offset syncs", factor))
+    return topics
+
+
+def mm2_steps(flow: FlowConfig, source: Collection[str], target: Collection[str]) -> Iterator[Step]:
+    """Those that are created, given the topics that the clusters have."""
+    for topic in written_topics(flow):
+        if topic.name not in (source if topic.cluster == flow.source else target):
+            number = BROKER_DEFAULT if topic.factor == "broker" else topic.factor
+            detail = f"{topic.what} for MirrorMaker 2's clients: 1 partition, compacted, {replicas(number)}"
+            yield Step(
+                flow=flow.name, cluster=topic.cluster, action="create", kind="topic", name=topic.name, detail=detail
+            )

@@ -1,0 +1,1 @@
+"""One-off work next to a daemon: check, plan, status, catch-up and quarantine."""

@@ -1,0 +1,119 @@
+"""Compares the age of the backlog with how long the target remembers producers, and compares clocks where possible."""
+
+import asyncio
+from collections.abc import Mapping
+
+from mirrord.config.schema import Config
+from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.ledger.state import FlowState
+from mirrord.model.findings import Finding
+from mirrord.model.names import TopicPartition, state_topic
+from mirrord.operations.cluster_survey import FlowSurvey
+
+AHEAD_MS = 2_000
+"""Smaller clock differences are not reported."""
+_HOUR_MS = 3_600_000
+
+
+async def backlog_findings(
+    config: Config, survey: FlowSurvey, state: FlowState | None, remembered_ms: int, now_ms: int
+) -> list[Finding]:
+    """Return findings about lanes that will copy records older than half of the target's producer expiry.
+
+    The target forgets a producer after that time. Raises Unreachable.
+    """
+    flow = survey.flow
+    partitions = _selected(survey)
+    positions = await _positions(config, survey, state, partitions)
+    cluster = config.clusters[flow.source]
+    ends, young = await asyncio.gather(
+        log_offsets(cluster, partitions, "end"), offsets_at(cluster, partitions, now_ms - remembered_ms // 2)
+    )
+    old: list[TopicPartition] = []
+    for partition, position in positions.items():
+        first_young = young.get(partition)
+        if position < (first_young[0] if first_young else ends.get(partition, 0)):
+            old.append(partition)
+    if not old:
+        return []
+    hours = remembered_ms / _HOUR_MS
+    shown = ", ".join(str(partition) for partition in sorted(old)[:3])
+    more = f" and {len(old) - 3} more" if len(old) > 3 else ""
+    return [
+        Finding(
+            severity="note",
+            flow=flow.name,
+            where=f"{flow.source}: {shown}{more}",
+            what=f"records older than half of the target's producer.id.expiration.ms ({hours:g} h) are still to be "
+            f"copied: until then {len(old)} lane{'s' if len(old) > 1 else ''} will be unprotected, and a take-over "
+            "waits for lease_ttl + request_timeout",
+            do="nothing, or a longer producer.id.expiration.ms at the target's brokers while the backlog is copied",
+        )
+    ]
+
+
+async def clock_findings(config: Config, survey: FlowSurvey, now_ms: int) -> list[Finding]:
+    """Return what Kafka reveals about clocks, which is only the timestamps of records. Raises Unreachable."""
+    flow = survey.flow
+    findings: list[Finding] = []
+    ahead = await offsets_at(config.clusters[flow.source], _selected(survey), now_ms + AHEAD_MS)
+    times = {partition: found for partition, found in ahead.items() if found is not None}
+    if times:
+        partition, (offset, time_ms) = max(times.items(), key=lambda item: item[1][1])
+        findings.append(
+            Finding(
+                severity="warning",
+                flow=flow.name,
+                where=f"{flow.source}: {partition}, offset {offset}",
+                what=f"its time is {(time_ms - now_ms) / 1000:.0f} s ahead of this machine's clock: a producer's clock "
+                "is ahead, or this one is behind; the target refuses what is more than message.timestamp.after.max.ms "
+                "ahead of its own clock",
+                do="let the clocks be set by NTP",
+            )
+        )
+    own = TopicPartition(state_topic(flow.name), 0)
+    if own.topic in survey.looked.target.topics:
+        # Timestamps in mirrord's own topics are append times from the broker's clock, so they are not later than now.
+        (found,) = (await offsets_at(config.clusters[flow.target], [own], now_ms + AHEAD_MS)).values() or (None,)
+        if found is not None:
+            what = f"its clock is at least {(found[1] - now_ms) / 1000:.0f} s ahead of this machine's"
+            findings.append(
+                Finding(
+                    severity="warning", flow=flow.name, where=flow.target, what=what, do="let the clocks be set by NTP"
+                )
+            )
+    if not findings:
+        what = "nothing is ahead of this machine's clock; Kafka does not tell whether a broker's clock is behind"
+        findings.append(Finding(severity="note", flow=flow.name, where="clocks", what=what))
+    return findings
+
+
+def _selected(survey: FlowSurvey) -> set[TopicPartition]:
+    source = survey.looked.source.topics
+    return {
+        TopicPartition(name, partition)
+        for name in survey.looked.plan.targets.values()
+        for partition in range(source[name].partitions)
+    }
+
+
+async def _positions(
+    config: Config, survey: FlowSurvey, state: FlowState | None, partitions: set[TopicPartition]
+) -> Mapping[TopicPartition, int]:
+    """Return the position where each lane resumes, or where it will begin."""
+    flow, source = survey.flow, survey.looked.source.topics
+    known: dict[TopicPartition, int] = {}
+    for lane in state.lanes.values() if state else ():
+        there = source.get(lane.source_topic)
+        progress = state.progress.get(lane.key.id) if state else None
+        if progress is not None and there is not None and there.topic_id == lane.key.source_topic_id:
+            known[TopicPartition(lane.source_topic, lane.partition)] = progress.source_offset
+    fresh = partitions - known.keys()
+    cluster = config.clusters[flow.source]
+    begins: dict[TopicPartition, int] = {}
+    if fresh and flow.start == "earliest":
+        begins = await log_offsets(cluster, fresh, "start")
+    elif fresh and isinstance(flow.start, int):
+        found = await offsets_at(cluster, fresh, flow.start)
+        begins = {partition: first[0] for partition, first in found.items() if first is not None}
+    return {partition: offset for partition, offset in {**begins, **known}.items() if partition in partitions}

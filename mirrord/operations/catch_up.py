@@ -1,0 +1,186 @@
+"""Copies until caught up: which source ends must be reached, whether they are, and the proof when all is drained.
+
+The ends are requested twice. When the first ends are reached, only a short range has arrived in the meantime, and the
+ends at that moment are the ones that count. If no client writes to the source any more, they are its final ends.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.ledger.completeness import Account, account, uncopied
+from mirrord.ledger.facts.core import LOSSES, Reason
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.model.status import FlowStatus, LaneStatus, Status
+from mirrord.operations.cluster_survey import FlowSurvey, survey_flows
+from mirrord.operations.hazard_survey import read_state
+
+UNCOVERED_S = 30.0
+"""How long a selected partition may have no lane while its flow runs (its target topic cannot be created), or have a
+lane that reports why it does not begin."""
+
+HALTED_S = 10.0
+"""How long a lane may be halted before it counts as permanently halted."""
+
+Ends = Mapping[TopicPartition, int]
+
+
+class FlowProof(msgspec.Struct, frozen=True):
+    """What is known of a flow that has caught up and was drained."""
+
+    flow: str
+    partitions: int
+    records: int
+    """Number of records copied since the lanes were opened."""
+    uncopied: Mapping[Reason, int]
+    """Number of source offsets without a copy, by reason."""
+    counted: int
+    """Number of partitions whose offsets could be counted from their beginning."""
+    newer: int
+    """Number of source offsets that arrived after the last copied record, because a client still writes there."""
+    differences: tuple[str, ...]
+
+    @property
+    def losses(self) -> dict[Reason, int]:
+        """The uncopied offsets that are losses: records that the target lacks."""
+        return {reason: count for reason, count in self.uncopied.items() if reason in LOSSES}
+
+
+class CatchUp:
+    """One migration."""
+
+    def __init__(self, config: Config, access: ClusterAccess) -> None:
+        self._config = config
+        self._access = access
+        self._ends: dict[str, Ends] = {}
+        self._final = False
+        self._since: dict[str, float] = {}
+        self._halted: dict[tuple[str, str, int], float] = {}
+        """The time since when each lane has been halted without interruption."""
+
+    async def reached(self, status: Status) -> bool:
+        """Return whether every selected partition has been copied up to the ends that count.
+
+        Raises EnvironmentFault when that is impossible: a lane is halted or paused, or a topic is not copied.
+        """
+        if not self._ends and not await self._look():
+            return False
+        flows = {flow.name: flow for flow in status.flows}
+        if not all(self.reached_by(flows.get(flow.name), self._ends[flow.name]) for flow in self._config.flows):
+            return False
+        if self._final:
+            return True
+        self._final = await self._look()
+        return False
+
+    async def prove(self) -> list[FlowProof]:
+        """Compare the ledgers with the ends that count and with the target's ends. Raises EnvironmentFault."""
+        return [await self._prove(flow, self._ends[flow.name]) for flow in self._config.flows]
+
+    async def _look(self) -> bool:
+        """Request the ends of every selected partition; return whether all of them answered."""
+        surveys = await survey_flows(self._config, self._access)
+        ends: dict[str, Ends] = {}
+        for flow in self._config.flows:
+            survey = surveys[flow.name]
+            if not isinstance(survey, FlowSurvey):
+                return False
+            faults = {**survey.looked.plan.faults, **survey.looked.plan.unanswered}
+            if faults:
+                raise EnvironmentFault("\n".join(f"flow {flow.name}: {line}" for line in faults.values()))
+            source = survey.looked.source.topics
+            asked = {
+                TopicPartition(name, partition)
+                for name in survey.looked.plan.targets.values()
+                for partition in range(source[name].partitions)
+            }
+            try:
+                ends[flow.name] = await log_offsets(self._config.clusters[flow.source], asked, "end")
+            except EnvironmentFault:
+                return False
+        self._ends = ends
+        return True
+
+    def reached_by(self, flow: FlowStatus | None, ends: Ends) -> bool:
+        """Return whether a flow has copied up to these ends. Raises EnvironmentFault as `reached` does."""
+        if flow is None or flow.state != "running":
+            return False
+        uncovered = [str(each) for each in missing(flow.lanes, ends)]
+        uncovered += [lane.note for lane in flow.lanes if lane.state == "opening" and lane.note]
+        if not uncovered:
+            self._since.pop(flow.name, None)
+        elif self._now() - self._since.setdefault(flow.name, self._now()) > UNCOVERED_S:
+            names = ", ".join(uncovered[:3])
+            raise EnvironmentFault(f"flow {flow.name}: not copied: {names}{f': {flow.note}' if flow.note else ''}")
+        still = [lane for lane in flow.lanes if lane.state == "paused" or self._stays_halted(flow.name, lane)]
+        if still:
+            lines = (f"flow {flow.name}: {lane.topic}-{lane.partition} is {lane.state}: {lane.note}" for lane in still)
+            raise EnvironmentFault("\n".join(lines))
+        return not uncovered and not behind(flow.lanes, ends)
+
+    def _stays_halted(self, flow: str, lane: LaneStatus) -> bool:
+        """Return whether a lane is halted for too long.
+
+        A lane that an earlier run left halted tries again first, and a policy needs a moment to decide.
+        """
+        where = (flow, lane.topic, lane.partition)
+        if lane.state != "halted":
+            self._halted.pop(where, None)
+            return False
+        return self._now() - self._halted.setdefault(where, self._now()) > HALTED_S
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _prove(self, flow: FlowConfig, ends: Ends) -> FlowProof:
+        state = await read_state(flow, self._access.ledger)
+        survey = (await survey_flows(self._config, self._access))[flow.name]
+        if not isinstance(survey, FlowSurvey):
+            raise survey
+        source, target = (self._config.clusters[alias] for alias in (flow.source, flow.target))
+        lanes = {lane.lane: lane for lane in survey.looked.plan.lanes}
+        copies = {TopicPartition(lane.target_topic, lane.key.partition) for lane in lanes.values()}
+        target_ends, now_ends = await asyncio.gather(
+            log_offsets(target, copies, "end"), log_offsets(source, set(ends), "end")
+        )
+        accounts: dict[TopicPartition, Account] = {}
+        for key, planned in lanes.items():
+            partition = TopicPartition(planned.source_topic, planned.key.partition)
+            if key in state.lanes and partition in ends:
+                copy = TopicPartition(planned.target_topic, planned.key.partition)
+                mark = state.progress.get(key)
+                accounts[partition] = account(state.lanes[key], mark, ends[partition], target_ends.get(copy))
+        differences = [f"{partition}: nothing is known of it" for partition in sorted(ends.keys() - accounts.keys())]
+        differences += [f"{where}: {line}" for where, each in sorted(accounts.items()) for line in each.differences]
+        return FlowProof(
+            flow=flow.name,
+            partitions=len(ends),
+            records=sum(each.copied for each in accounts.values()),
+            uncopied=uncopied(state, {partition.topic for partition in ends}),
+            counted=sum(each.counted for each in accounts.values()),
+            newer=sum(max(0, now_ends.get(where, 0) - each.position) for where, each in accounts.items()),
+            differences=tuple(differences),
+        )
+
+
+def missing(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+    """Return the selected partitions that no lane copies."""
+    return sorted(ends.keys() - {TopicPartition(lane.topic, lane.partition) for lane in lanes})
+
+
+def behind(lanes: Iterable[LaneStatus], ends: Ends) -> list[TopicPartition]:
+    """Return the partitions that are not known to be copied up to their end.
+
+    A partition whose lane is not copying now is one of them.
+    """
+    return sorted(
+        partition
+        for lane in lanes
+        if (partition := TopicPartition(lane.topic, lane.partition)) in ends
+        and (lane.state != "copying" or lane.source_offset is None or lane.source_offset < ends[partition])
+    )

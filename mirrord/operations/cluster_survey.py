@@ -1,0 +1,82 @@
+"""Both clusters of every flow at one moment, for verbs that look and alter nothing."""
+
+import asyncio
+
+import msgspec
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.topic_admin import TopicAdmin
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.operations.status_report import LedgerView, read_ledgers
+from mirrord.topics.discovery import Discovery, Looked
+from mirrord.topics.rules.topic_list import TopicLine, topic_lines
+from mirrord.topics.topic_claims import Claims
+
+
+class FlowSurvey(msgspec.Struct, frozen=True):
+    """One flow: what there is on both sides, and what `start` would do."""
+
+    flow: FlowConfig
+    looked: Looked
+    lines: tuple[TopicLine, ...]
+    """Every topic of the source."""
+
+
+async def survey_flows(config: Config, access: ClusterAccess) -> dict[str, FlowSurvey | EnvironmentFault]:
+    """Every flow by its name, in the order of the configuration; or why a cluster of it does not tell."""
+    aliases = dict.fromkeys(alias for flow in config.flows for alias in (flow.source, flow.target))
+    admins = {alias: access.admin(alias) for alias in aliases}
+    claims = await _claims(config, access)
+    surveys: dict[str, FlowSurvey | EnvironmentFault] = {}
+    try:
+        # One flow after the other: the first one to claim a target topic has it, as in a daemon.
+        for flow in config.flows:
+            surveys[flow.name] = await _survey(flow, admins[flow.source], admins[flow.target], claims)
+    finally:
+        await asyncio.gather(*(each.close() for each in admins.values()))
+    return surveys
+
+
+async def _claims(config: Config, access: ClusterAccess) -> Claims:
+    """Who copies into which topic by the ledgers, and what copies are called."""
+    claims = Claims(config.all_flows)
+    for name, view in (await read_ledgers(config, access)).items():
+        if isinstance(view, LedgerView):
+            claims.read(name, view)
+    return claims
+
+
+async def _survey(
+    flow: FlowConfig, source: TopicAdmin, target: TopicAdmin, claims: Claims
+) -> FlowSurvey | EnvironmentFault:
+    discovery = Discovery(flow, source, target, claims)
+    faults: list[str] = []
+    # Both are asked, so that both are told.
+    for alias, cluster in ((flow.source, source), (flow.target, target)):
+        try:
+            await cluster.look([])
+        except EnvironmentFault as fault:
+            faults.append(f"cluster {alias}: {fault}")
+    if faults:
+        return EnvironmentFault("; ".join(faults))
+    try:
+        looked = await discovery.look()
+    except EnvironmentFault as fault:
+        return fault
+    claims.hold(flow.name, looked.target.cluster_id, looked.plan.targets)
+    lines = topic_lines(looked.source.topics.values(), looked.plan, discovery.selection, flow.target)
+    return FlowSurvey(flow, looked, tuple(lines))
+
+
+def recorded_lines(view: LedgerView | MirrordError) -> list[TopicLine]:
+    """What the flow's ledger knows of its topics; nothing when it cannot be read."""
+    if not isinstance(view, LedgerView):
+        return []
+    partitions: dict[tuple[str, str], set[int]] = {}
+    for lane in view.state.lanes.values():
+        partitions.setdefault((lane.source_topic, lane.target_topic), set()).add(lane.partition)
+    return [
+        TopicLine(source, target, len(numbers), "recorded", "by the ledger: the source was not asked")
+        for (source, target), numbers in sorted(partitions.items())
+    ]

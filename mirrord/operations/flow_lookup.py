@@ -1,0 +1,29 @@
+"""Finds the flows that a partition name given by a user may refer to, with the contents of their ledgers."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.config.schema import Config
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError, MirrordError
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+
+
+async def ledgers_meant(
+    config: Config, name: str, flow: str | None
+) -> tuple[str, dict[str, LedgerView | MirrordError]]:
+    """Return the name without its flow, and the ledgers of the flows that it may belong to.
+
+    The flow is the one in the name (`FLOW:NAME`) or the one that is passed in addition to the name; without either, all
+    flows are read. Raises ConfigError for a flow that does not exist, and when the two differ.
+    """
+    prefix, _, name = name.rpartition(":")
+    for chosen in filter(None, (flow, prefix)):
+        config = msgspec.structs.replace(config, flows=(config.flow(chosen),))
+    return name, await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
+
+
+def of_several(name: str, flows: Iterable[str]) -> ConfigError:
+    """Return the error for an ambiguous name. mirrord does not guess the flow."""
+    return ConfigError(f'"{name}" may mean that of {" or ".join(sorted(flows))}; choose with --flow')

@@ -1,0 +1,149 @@
+"""The positions of groups, on request: reported by the daemon, or else found out from both clusters at that moment.
+
+If the source does not answer, the target's offsets of groups that would be synced are reported anyway. Nothing is
+written.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.groups.commit_source import values_of
+from mirrord.groups.lag import TargetLags, with_lags
+from mirrord.groups.position_map import Atlas, Lanes
+from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.group_admin import GroupAdmin
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.protocol.groups import CommittedOffset, TopicPartition
+from mirrord.ledger.state import LaneState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.group_status import GroupsReport, GroupStatus
+from mirrord.model.names import Alias, ClusterId
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
+
+ANSWER_S = 5.0
+BOTH_WAYS = "no daemon answers, and where the same topics are copied both ways only a daemon counts the records of both"
+
+
+def gather_groups(config: Config) -> list[GroupsReport]:
+    """Return the groups of the configured flows. Raises EnvironmentFault when nothing is known of any flow."""
+    return asyncio.run(_gather(config))
+
+
+async def _gather(config: Config) -> list[GroupsReport]:
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
+    if all(isinstance(view, MirrordError) for view in views.values()):
+        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
+    told: dict[str, GroupsReport] = {}
+    for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
+        try:
+            told |= {report.flow: report for report in await ask_groups(http)}
+        except NoAnswer:
+            continue
+    return [told.get(flow.name) or await _look(config, flow, views[flow.name]) for flow in config.flows]
+
+
+async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordError) -> GroupsReport:
+    now_ms = SystemClock().wall_ms()
+    if isinstance(view, MirrordError):
+        return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(view))
+    if not flow.follows_groups:
+        return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note='groups.mode is "off"')
+    if flow.groups.both_ways:
+        return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=BOTH_WAYS)
+    state = view.state
+    lanes = Lanes().of(state)
+    async with view_of(flow.target, config.clusters[flow.target], state.target_cluster) as target:
+        try:
+            statuses, note = await _both(config, flow, view, lanes, target)
+        except MirrordError as fault:
+            return GroupsReport(flow=flow.name, at_ms=now_ms, source="starting", note=str(fault))
+        lags = TargetLags(target, config.clusters[flow.target])
+        groups = await with_lags(statuses, lanes, lags, SystemClock())
+    return GroupsReport(flow=flow.name, at_ms=now_ms, source="polling", note=note, groups=groups)
+
+
+async def _both(
+    config: Config,
+    flow: FlowConfig,
+    view: LedgerView,
+    lanes: Mapping[TopicPartition, LaneState],
+    target: ClusterView,
+) -> tuple[list[GroupStatus], str]:
+    """Return what both clusters say, and a line for operators."""
+    book = GroupBook(GroupFilter(flow.groups).passes)
+    try:
+        async with view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source:
+            await _read(source, flow, book)
+    except MirrordError as fault:
+        note = f"no daemon answers, and the source neither: {fault}"
+        return await _target_alone(GroupAdmin(target), flow, lanes), note
+
+    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
+        return Atlas(lanes, view.state.progress)
+
+    rounds = GroupRounds(book, GroupAdmin(target), flow.groups.mode, chart, lambda: False)
+    await rounds.look()
+    rounds.want_all()
+    await rounds.survey()
+    return rounds.sorted_statuses(), "no daemon answers: found out from both clusters, and nothing is committed"
+
+
+async def _read(source: ClusterView, flow: FlowConfig, book: GroupBook) -> None:
+    admin = GroupAdmin(source)
+    passes = GroupFilter(flow.groups).passes
+    try:
+        async with asyncio.timeout(ANSWER_S):
+            listed = [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
+            for group, told in (await admin.offsets(listed)).items():
+                book.replace(group, values_of(told))
+    except TimeoutError:
+        raise EnvironmentFault(f"{flow.source} did not answer within {ANSWER_S:g} s") from None
+
+
+async def _target_alone(
+    admin: GroupAdmin, flow: FlowConfig, lanes: Mapping[TopicPartition, LaneState]
+) -> list[GroupStatus]:
+    copies = {(lane.target_topic, lane.partition): place for place, lane in lanes.items()}
+    passes = GroupFilter(flow.groups).passes
+    listed = sorted(name for name in await admin.listed() if passes(name))
+    told = await admin.offsets(listed)
+    return [
+        _unknown(group, copies[place], place, commit)
+        for group in listed
+        for place, commit in sorted(told[group].offsets.items(), key=lambda item: item[0])
+        if place in copies
+    ]
+
+
+def _unknown(group: str, place: TopicPartition, copy: TopicPartition, commit: CommittedOffset) -> GroupStatus:
+    return GroupStatus(
+        group=group,
+        topic=place[0],
+        partition=place[1],
+        target_topic=copy[0],
+        source_offset=None,
+        target_offset=commit.offset,
+        state="unknown",
+        why="the source does not answer",
+    )
+
+
+@asynccontextmanager
+async def view_of(alias: Alias, cluster: ClusterConfig, cluster_id: ClusterId | None) -> AsyncGenerator[ClusterView]:
+    """Open a connection to a cluster, for a one-time look."""
+    options = ConnectionOptions(connect_timeout_s=PATIENCE_S, request_timeout_s=ANSWER_S)
+    view = ClusterView(alias, cluster, BufferPool(0), options, cluster_id or ClusterId(""))
+    view.start()
+    try:
+        yield view
+    finally:
+        await view.close()

@@ -1,0 +1,108 @@
+"""Gathers what `mirrord.topics.rules.hazards` judges: what target topics hold, and what other flows' ledgers say."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from mirrord.config.cross_checks import goes_back
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import MirrordError
+from mirrord.model.findings import Finding
+from mirrord.model.names import LaneKey, TopicId, TopicPartition, flow_of_ledger
+from mirrord.operations.cluster_survey import FlowSurvey
+from mirrord.topics.rules.hazards import deletions_both_ways, foreign_content, other_writers, topic_hazards
+
+
+async def find_hazards(
+    config: Config, survey: FlowSurvey, ledger: Callable[[FlowConfig], LedgerStore]
+) -> list[Finding]:
+    """The hazards of one flow. What cannot be asked is told as a note; nothing is raised for it."""
+    flow, looked = survey.flow, survey.looked
+    target = looked.target.topics
+    findings = list(topic_hazards(flow, survey.lines, target, config.clusters))
+    findings += deletions_both_ways(flow, config.all_flows)
+    names = [name for topic in target if (name := flow_of_ledger(topic))]
+    states: dict[str, FlowState] = {}
+    for name in names:
+        try:
+            states[name] = await read_state(msgspec.structs.replace(flow, name=name), ledger)
+        except MirrordError as error:
+            what = f"its ledger cannot be read, so what it copies is not known: {error}"
+            findings.append(Finding(severity="note", flow=flow.name, where=f"{flow.target}: flow {name}", what=what))
+    here = {each.name for each in config.all_flows}
+    others = {
+        name: [lane.target_topic for lane in state.lanes.values() if _exists(lane.key, lane.target_topic, survey)]
+        for name, state in states.items()
+        if name not in here
+    }
+    findings += other_writers(flow, looked.plan.targets, others)
+    own = states.get(flow.name)
+    ours = {lane.target_topic: lane.key.target_topic_id for lane in own.lanes.values()} if own else {}
+    ours |= {topic.topic: topic_id for topic_id, topic in own.topics.items()} if own else {}
+    current = {
+        name: topic_id for name, topic_id in ours.items() if name in target and target[name].topic_id == topic_id
+    }
+    try:
+        held = await _held(config, survey, current)
+    except MirrordError as error:
+        what = f"whether target topics hold something already is not known: {error}"
+        findings.append(Finding(severity="note", flow=flow.name, where=flow.target, what=what))
+    else:
+        findings += foreign_content(flow, held, current)
+    return findings
+
+
+async def read_state(flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]) -> FlowState:
+    """What the flow's ledger says now. Raises LedgerMissing, LedgerUnavailable and others."""
+    store = ledger(flow)
+    await store.open(read_only=True)
+    try:
+        return store.state
+    finally:
+        await store.close()
+
+
+async def producers_back(
+    config: Config, flow: FlowConfig, ledger: Callable[[FlowConfig], LedgerStore]
+) -> frozenset[int]:
+    """Of the flows that copy the same topics back: what they wrote into the source stands on both sides.
+
+    One that has never run has written nothing. Raises LedgerUnavailable and others: without their ledgers copies cannot
+    be told from originals.
+    """
+    found: set[int] = set()
+    for other in config.all_flows:
+        if goes_back(flow, other):
+            with suppress(LedgerMissing):
+                found |= {lane.producer_id for lane in (await read_state(other, ledger)).lanes.values()}
+    return frozenset(found)
+
+
+def _exists(key: LaneKey, topic: str, survey: FlowSurvey) -> bool:
+    there = survey.looked.target.topics.get(topic)
+    return there is not None and there.topic_id == key.target_topic_id
+
+
+async def _held(config: Config, survey: FlowSurvey, ours: dict[str, TopicId]) -> dict[str, int]:
+    """How many offsets lie in target topics that exist and that the ledger does not know."""
+    target = survey.looked.target.topics
+    asked = {
+        TopicPartition(name, partition)
+        for name in survey.looked.plan.targets
+        if name in target and name not in ours
+        for partition in range(target[name].partitions)
+    }
+    if not asked:
+        return {}
+    cluster = config.clusters[survey.flow.target]
+    starts, ends = await asyncio.gather(log_offsets(cluster, asked, "start"), log_offsets(cluster, asked, "end"))
+    held: dict[str, int] = {}
+    for each in asked:
+        held[each.topic] = held.get(each.topic, 0) + ends.get(each, 0) - starts.get(each, 0)
+    return dict(sorted(held.items()))

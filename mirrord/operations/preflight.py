@@ -1,0 +1,167 @@
+"""What would keep a daemon from running, found before it begins. Nothing is altered.
+
+A cluster that cannot be reached is let pass: the daemon keeps trying. That it refuses us, that a right is missing, that
+two flows meet in one topic or that a flow's name belongs to other clusters does not get better by trying.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.client.connection import Unreachable
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
+from mirrord.ledger.errors import ForeignFlow, LedgerMissing, LedgerUnavailable
+from mirrord.ledger.facts.core import FlowOpened
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.store import LedgerStore, check_clusters
+from mirrord.model.errors import ConfigError, EnvironmentFault, MirrordError
+from mirrord.model.names import Alias, ClusterId
+from mirrord.operations.granted_acls import lacking_lines, see_rights
+from mirrord.operations.rules.required_acls import flows_into_source, needed_rights
+from mirrord.supervision.renamed_alias import check_alias
+from mirrord.topics.discovery import Discovery, Looked
+from mirrord.topics.topic_claims import Claims
+
+
+class _Ledger(NamedTuple):
+    """A flow's ledger, as it is now."""
+
+    state: FlowState
+
+
+class _Clusters(NamedTuple):
+    """The two clusters of a flow, both reachable."""
+
+    source: TopicAdmin
+    target: TopicAdmin
+    source_id: ClusterId
+    target_id: ClusterId
+
+
+async def check_start(
+    config: Config,
+    admin: Callable[[Alias], TopicAdmin],
+    ledger: Callable[[FlowConfig], LedgerStore],
+) -> None:
+    """Raises ConfigError or EnvironmentFault with a line for each fault that was found."""
+    if fault := token_fault(config):
+        raise EnvironmentFault(fault)
+    admins = {alias: admin(alias) for flow in config.flows for alias in (flow.source, flow.target)}
+    try:
+        ids = await _reach(admins)
+        reached = [
+            (flow, _Clusters(admins[flow.source], admins[flow.target], ids[flow.source], ids[flow.target]))
+            for flow in config.flows
+            if flow.source in ids and flow.target in ids
+        ]
+        looked = await _check_collisions(reached, await _ledgers(reached, ledger), config.all_flows)
+        faults = await asyncio.gather(
+            *(
+                _missing_rights(
+                    flow,
+                    clusters,
+                    looked[flow.name],
+                    flows_into_source(flow, config.all_flows, looked[flow.name].source.topics),
+                )
+                for flow, clusters in reached
+            )
+        )
+        _raise(EnvironmentFault, [line for lines in faults for line in lines])
+    except (Unreachable, ConnectionLost, LedgerUnavailable):
+        return  # it was reachable a moment ago; the daemon goes on trying
+    finally:
+        await asyncio.gather(*(each.close() for each in admins.values()))
+
+
+def token_fault(config: Config) -> str:
+    """Why the daemon cannot use the token of `[http]`, or empty. An empty one would let everybody give orders."""
+    try:
+        if config.http.token is not None:
+            config.http.token.resolve()
+    except (EnvironmentFault, ConfigError) as fault:
+        return f"http.token: {fault}"
+    return ""
+
+
+async def _reach(admins: Mapping[Alias, TopicAdmin]) -> dict[Alias, ClusterId]:
+    """The ids of the clusters that answer. Raises EnvironmentFault when one refuses us."""
+    answers = await asyncio.gather(*(each.look([]) for each in admins.values()), return_exceptions=True)
+    ids: dict[Alias, ClusterId] = {}
+    faults: list[str] = []
+    for alias, answer in zip(admins, answers, strict=True):
+        if isinstance(answer, ClusterTopics):
+            ids[alias] = answer.cluster_id
+        elif isinstance(answer, EnvironmentFault) and not isinstance(answer, Unreachable | ConnectionLost):
+            faults.append(f"cluster {alias}: {answer}")
+        elif not isinstance(answer, EnvironmentFault):
+            raise answer
+    _raise(EnvironmentFault, faults)
+    return ids
+
+
+async def _ledgers(
+    reached: Iterable[tuple[FlowConfig, _Clusters]], ledger: Callable[[FlowConfig], LedgerStore]
+) -> dict[str, _Ledger]:
+    """The flows' ledgers, as far as they can be read. Raises ConfigError when one belongs to other clusters."""
+
+    async def read(flow: FlowConfig, clusters: _Clusters) -> _Ledger:
+        store = ledger(flow)
+        try:
+            await store.open(read_only=True)
+        except LedgerMissing:
+            return _Ledger(FlowState())
+        try:
+            check_clusters(store.state, FlowOpened(flow.name, clusters.source_id, clusters.target_id))
+            check_alias(flow, store.state)
+            return _Ledger(store.state)
+        finally:
+            await store.close()
+
+    flows = [flow.name for flow, _ in reached]
+    answers = await asyncio.gather(*(read(flow, clusters) for flow, clusters in reached), return_exceptions=True)
+    _raise(ConfigError, [str(answer) for answer in answers if isinstance(answer, ForeignFlow)])
+    # What else a ledger suffers from concerns its flow alone: the daemon tells it, and runs the others.
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, MirrordError):
+            raise answer
+    return {name: answer for name, answer in zip(flows, answers, strict=True) if isinstance(answer, _Ledger)}
+
+
+async def _check_collisions(
+    reached: Iterable[tuple[FlowConfig, _Clusters]], ledgers: Mapping[str, _Ledger], flows: Sequence[FlowConfig]
+) -> dict[str, Looked]:
+    """What there is for each flow. Raises ConfigError when a flow that begins would write into another one's topic.
+
+    A flow that has copied before starts all the same, and tells it of the topic: one that was created yesterday must
+    not keep everything else from being copied after a restart.
+    """
+    claims = Claims(flows)
+    for name, known in ledgers.items():
+        claims.read(name, known)
+    looked: dict[str, Looked] = {}
+    faults: list[str] = []
+    for flow, clusters in reached:
+        seen = looked[flow.name] = await Discovery(flow, clusters.source, clusters.target, claims).look()
+        claims.hold(flow.name, clusters.target_id, seen.plan.targets)
+        if flow.name in ledgers and not ledgers[flow.name].state.lanes:
+            faults += [f"flow {flow.name}: {line}" for line in seen.plan.faults.values()]
+    _raise(ConfigError, faults)
+    return looked
+
+
+async def _missing_rights(
+    flow: FlowConfig, clusters: _Clusters, looked: Looked, into_source: Collection[str]
+) -> list[str]:
+    """A line for each topic that may not be used as the flow needs it. What it can do without, `check` tells."""
+    needs = needed_rights(flow, looked.plan, looked.target.topics, into_source=into_source)
+    needs = [need for need in needs if need.missing == "error"]
+    admins = {flow.source: clusters.source, flow.target: clusters.target}
+    rights, _ = await see_rights(flow, needs, admins, {}, {})
+    return lacking_lines(rights)
+
+
+def _raise(kind: type[ConfigError | EnvironmentFault], lines: list[str]) -> None:
+    if lines:
+        raise kind("\n".join(lines))

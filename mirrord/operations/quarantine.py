@@ -1,0 +1,178 @@
+"""Leaving records out so that they can be brought back, and bringing them back: what `mirrord quarantine` does beside
+giving orders. No daemon is needed for the latter.
+"""
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.quarantine import Parked, lettered_from
+from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words
+from mirrord.ledger.state import LaneState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import TopicPartition, dead_letter_topic, flow_of_ledger
+from mirrord.operations.flow_lookup import ledgers_meant, of_several
+from mirrord.operations.status_report import PATIENCE_S, LedgerView
+from mirrord.replication.dead_letters.records import Place, Returned, letters_words
+from mirrord.replication.dead_letters.topic import DeadLetters, NotParked
+
+WITHOUT = "--without-parking"
+
+
+class Found(NamedTuple):
+    """An entry of a lane's quarantine."""
+
+    flow: FlowConfig
+    lane: LaneState
+    entry: Parked
+
+    @property
+    def place(self) -> Place:
+        """Where it begins."""
+        lane = self.lane
+        return Place(lane.source_topic, lane.partition, self.entry.start, lane.key.id)
+
+
+async def find(config: Config, order: Order) -> Found | None:
+    """What an order is about, by the ledger: what waits there, or else what was left out. Raises ConfigError where it
+    may be of several flows."""
+    name, views = await ledgers_meant(config, order.name, order.flow)
+    found = [
+        Found(view.flow, lane, entry)
+        for view in views.values()
+        if isinstance(view, LedgerView)
+        for lane in view.state.lanes.values()
+        if f"{lane.source_topic}-{lane.partition}" == name
+        for entry in lane.quarantine
+        if entry.start <= order.offset < entry.end
+    ]
+    flows = {each.flow.name for each in found}
+    if len(flows) > 1:
+        raise of_several(name, flows)
+    newest = sorted(found, key=lambda each: (each.entry.skipped is None, each.lane.age))
+    return newest[-1] if newest else None
+
+
+async def park(config: Config, order: Order, flow: str, at_ms: int) -> Order:
+    """The same order, once what it leaves out lies in the dead-letter topic. Raises EnvironmentFault."""
+    found = await find(config, msgspec.structs.replace(order, flow=flow))
+    if found is None or found.entry.skipped is not None:
+        told = f"the ledger does not tell yet what {order.name} waits at; try again"
+        raise EnvironmentFault(f"nothing is changed: {told}")
+    end = found.entry.end if order.until < 0 else order.until
+    try:
+        _check_policies(found)
+        origin = Origin(order.by, order.reason, at_ms)
+        behind = lettered_from(found.lane.quarantine)
+        lying = await _dead_letters(config, found.flow).park(found.place, end, origin, behind)
+    except NotParked as fault:
+        raise EnvironmentFault(
+            f"nothing is changed: source offsets [{found.entry.start}, {end}) cannot be parked: {fault}; {WITHOUT} "
+            "leaves them out all the same"
+        ) from fault
+    return msgspec.structs.replace(order, letters=lying.letters, letters_at=lying.at)
+
+
+def _dead_letters(config: Config, flow: FlowConfig) -> DeadLetters:
+    return DeadLetters(flow, config.clusters[flow.source], config.clusters[flow.target])
+
+
+async def bring_back(config: Config, order: Order, found: Found, into: str | None, *, dry_run: bool) -> OrderAnswer:
+    """Appends what was left out and parked to its copy, or to another topic of the target cluster, each record once.
+
+    Raises ConfigError when it cannot be, EnvironmentFault.
+    """
+    lane, entry = found.lane, found.entry
+    name = f"{lane.source_topic}-{lane.partition} of {found.flow.name}"
+    if entry.skipped is None or entry.letters < 0:
+        who = origin_words(entry.skipped) if entry.skipped else ""
+        raise ConfigError(
+            f"{name}: source offsets [{entry.start}, {entry.end}) are left out {who}, and they were not parked: "
+            "there is nothing to bring back"
+        )
+    if not order.reason.strip():
+        raise ConfigError("--why: it is missing; say why the records are brought back: it is recorded and shown")
+    to = await _goal(config, found, into)
+    letters = _dead_letters(config, found.flow)
+    before = await letters.returned(found.place, entry.end, entry.letters_at)
+    left = entry.letters - len(before)
+    done: list[str] = []
+    if left > 0 and dry_run:
+        done = [f"{left} of {letters_words(entry.letters)} of {name} behind all that is in {to}"]
+    elif left > 0:
+        origin = Origin(order.by, order.reason, 0)
+        after = await letters.bring_back(found.place, entry.end, to, origin, entry.letters_at)
+        done = [f"{name}: {each}" for each in after if each not in before]
+    notes = [f"{name}: {each} already" for each in before]
+    notes += _missing(entry, found.flow, before, done) if not dry_run else []
+    return OrderAnswer(flow=found.flow.name, done=tuple(done), notes=tuple(notes))
+
+
+def _missing(entry: Parked, flow: FlowConfig, before: list[Returned], done: list[str]) -> list[str]:
+    lacking = entry.letters - len(before) - len(done)
+    if lacking <= 0:
+        return []
+    return [f"{lacking} of {letters_words(entry.letters)} are no longer in {dead_letter_topic(flow.name)}"]
+
+
+def _check_policies(found: Found) -> None:
+    """What a policy would drop, rename or mask must not reach the target by another way."""
+    records = found.flow.records
+    if records.is_on and any(re.fullmatch(pattern, found.lane.source_topic) for pattern in records.topics):
+        raise NotParked(
+            f"the policies of [flows.records] are asked about {found.lane.source_topic}, and parked would be what the "
+            "source holds"
+        )
+
+
+async def _goal(config: Config, found: Found, into: str | None) -> TopicPartition:
+    """Where to append. Raises ConfigError where that would make something else wrong."""
+    lane, flow = found.lane, found.flow
+    access = ClusterAccess(config, PATIENCE_S)
+    admin = access.admin(flow.target)
+    name = into or lane.target_topic
+    try:
+        there = (await admin.look([name])).topics.get(name)
+    finally:
+        await admin.close()
+    if there is None:
+        raise ConfigError(f"{flow.target} has no topic {name}")
+    if into is not None:
+        return TopicPartition(into, lane.partition if lane.partition < there.partitions else 0)
+    why = await _why_not(access, found, there)
+    if why:
+        raise ConfigError(f"{why}; --into TOPIC appends the records to another topic of {flow.target}")
+    return TopicPartition(name, lane.partition)
+
+
+async def _why_not(access: ClusterAccess, found: Found, there: Topic) -> str:
+    """Why nothing may be appended to the copy; empty: it may."""
+    lane, flow = found.lane, found.flow
+    if there.topic_id != lane.key.target_topic_id:
+        return f"{lane.target_topic} was created again, and is no longer what the records are left out of"
+    upkeep = access.upkeep(flow.target)
+    try:
+        settings = (await upkeep.settings([lane.target_topic])).topics.get(lane.target_topic, {})
+    finally:
+        await upkeep.close()
+    policy = settings.get("cleanup.policy")
+    if policy is None or policy.value is None or "compact" in policy.value:
+        told = "may be compacted" if policy is None or policy.value is None else "is compacted"
+        return f"{lane.target_topic} {told}: behind newer records of its key an older one would take their place"
+    if flow.naming == "identity":
+        source = access.admin(flow.source)
+        try:
+            ledgers = sorted(filter(flow_of_ledger, (await source.look()).topics))
+        finally:
+            await source.close()
+        if ledgers:
+            return (
+                f"{ledgers[0]} is at {flow.source}: a flow that copies back under the same names would take the "
+                "records for ones of the target's own, and copy them there"
+            )
+    return ""

@@ -1,0 +1,135 @@
+"""Where groups of the target would resume at the source, on request. It can also commit these positions there.
+
+This is `mirrord groups --reverse`, for the way back after a failover. A daemon that syncs groups back to the source
+(`groups.reverse`) is asked, unless something is to be committed. Otherwise both clusters are asked at that moment.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from mirrord.config.cross_checks import goes_back
+from mirrord.config.schema import Config, FlowConfig
+from mirrord.groups.checkpoint_memory import remember
+from mirrord.groups.lane_bounds import LaneEnds
+from mirrord.groups.position_map import Atlas, Lanes
+from mirrord.groups.reverse_sync import GroupBack
+from mirrord.groups.rules.commit_plan import GroupBook, GroupFilter
+from mirrord.groups.rules.reverse_plan import Asked, Pairs
+from mirrord.groups.sync_rounds import GroupRounds
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.group_admin import GroupAdmin
+from mirrord.kafka.protocol.groups import TopicPartition
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.group_status import GroupsReport, GroupStatus
+from mirrord.operations.group_report import ANSWER_S, view_of
+from mirrord.operations.status_report import PATIENCE_S, LedgerView, read_ledgers
+from mirrord.runtime.clock import SystemClock
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_groups
+
+ROUNDS_S = 10.0
+"""Time limit for finding the coordinators of the groups."""
+AGAIN_S = 0.2
+LOOKED = "found out from both clusters; nothing was committed"
+BOTH_WAYS = (
+    "the same topics are copied both ways: positions count the records of both, which only a daemon does "
+    "(groups.both_ways and groups.reverse in one of the two flows)"
+)
+WRITTEN = "found out from both clusters; what could be was committed at the source"
+
+
+class Order(NamedTuple):
+    """The options of a request."""
+
+    write: bool = False
+    """Commit at the source."""
+    force: bool = False
+    """Let the target win even if the source is further ahead, or if it is unknown which side has moved last."""
+
+
+def gather_reverse(config: Config, order: Order) -> list[GroupsReport]:
+    """Return the groups of the configured flows, from target to source.
+
+    Raises EnvironmentFault when nothing is known of any flow.
+    """
+    return asyncio.run(_gather(config, order))
+
+
+async def _gather(config: Config, order: Order) -> list[GroupsReport]:
+    views = await read_ledgers(config, ClusterAccess(config, PATIENCE_S))
+    if all(isinstance(view, MirrordError) for view in views.values()):
+        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
+    told: dict[str, GroupsReport] = {}
+    if order == Order():
+        for http in sorted({view.http for view in views.values() if isinstance(view, LedgerView) and view.http}):
+            try:
+                told |= {report.flow: report for report in await ask_groups(http, reverse=True) if report.reverse}
+            except NoAnswer:
+                continue
+    return [told.get(flow.name) or await _look(config, flow, views[flow.name], order) for flow in config.flows]
+
+
+async def _look(config: Config, flow: FlowConfig, view: LedgerView | MirrordError, order: Order) -> GroupsReport:
+    note, statuses = "", list[GroupStatus]()
+    if isinstance(view, MirrordError):
+        note = str(view)
+    elif any(goes_back(flow, other) for other in config.all_flows):
+        note = BOTH_WAYS
+    else:
+        try:
+            statuses = await _both(config, flow, view, order)
+            note = WRITTEN if order.write else LOOKED
+        except MirrordError as fault:
+            note = str(fault)
+    now_ms = SystemClock().wall_ms()
+    kind = "polling" if statuses else "starting"
+    return GroupsReport(flow=flow.name, at_ms=now_ms, reverse=True, source=kind, note=note, groups=tuple(statuses))
+
+
+async def _both(config: Config, flow: FlowConfig, view: LedgerView, order: Order) -> list[GroupStatus]:
+    atlas, pairs = Atlas(Lanes().of(view.state), view.state.progress), Pairs()
+    target_config = config.clusters[flow.target]
+    await remember(flow, target_config, ANSWER_S, atlas.copies, pairs)
+    async with (
+        view_of(flow.source, config.clusters[flow.source], view.state.source_cluster) as source,
+        view_of(flow.target, target_config, view.state.target_cluster) as target,
+    ):
+        bounds = LaneEnds(source, "source", ANSWER_S)
+        back = GroupBack(GroupAdmin(source), bounds, pairs, Asked(once=True, force=order.force))
+        try:
+            return await _rounds(flow, target, atlas, back, order)
+        finally:
+            bounds.close()
+
+
+async def _rounds(
+    flow: FlowConfig,
+    target: ClusterView,
+    atlas: Atlas,
+    back: GroupBack,
+    order: Order,
+) -> list[GroupStatus]:
+    """Run rounds until every group has been answered."""
+
+    async def chart(_: Mapping[TopicPartition, int]) -> Atlas:
+        return atlas
+
+    passes = GroupFilter(flow.groups).passes
+    admin = GroupAdmin(target)
+    # The round itself asks for the source's commits, and none is synced to the target.
+    rounds = GroupRounds(GroupBook(passes), admin, "off", chart, lambda: True, back=back)
+    try:
+        async with asyncio.timeout(ROUNDS_S):
+            await rounds.look()
+            rounds.want(
+                [name for name, each in (await admin.listed()).items() if each.kind != "Share" and passes(name)]
+            )
+            while rounds.due:
+                await (rounds.round() if order.write else rounds.survey())
+                if rounds.due:
+                    await asyncio.sleep(AGAIN_S)
+    except TimeoutError:
+        if not any(back.statuses.values()):
+            raise EnvironmentFault(f"{flow.source} or {flow.target} did not answer within {ROUNDS_S:g} s") from None
+    return back.sorted_statuses()

@@ -1,0 +1,1 @@
+"""Pure decisions of one-off work: which ACLs a flow needs."""

@@ -1,0 +1,352 @@
+"""Which rights a flow needs on its two clusters, one by one, and what it cannot do without each of them.
+
+`check` lists them all, and `start` refuses to begin without those whose lack is an error: there is no other table. The
+source is only read, unless the configuration says otherwise. Operations are those of
+org.apache.kafka.common.acl.AclOperation; READ, WRITE, DELETE and ALTER imply DESCRIBE, ALTER_CONFIGS implies
+DESCRIBE_CONFIGS, so what is implied is not listed beside it. A producer id needs WRITE on any topic (KIP-679).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import chain
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mirrord.config.cross_checks import literal_prefix
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import Topic
+from mirrord.mm2.rules.internal_topics import WrittenTopic, written_topics
+from mirrord.model.findings import Severity, worse
+from mirrord.model.names import (
+    Alias,
+    dead_letter_topic,
+    flow_of_ledger,
+    ledger_topic,
+    parking_id,
+    probe_topic,
+    repair_topic,
+    state_topic,
+)
+from mirrord.topics.rules.topic_plan import TopicsPlan
+from policies.mm2_names import HEARTBEATS
+
+Operation = Literal["READ", "WRITE", "CREATE", "DELETE", "ALTER", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
+Resource = Literal["cluster", "topic", "group", "transactional-id"]
+
+CODES: dict[Operation, int] = {
+    "READ": 3,
+    "WRITE": 4,
+    "CREATE": 5,
+    "DELETE": 6,
+    "ALTER": 7,
+    "DESCRIBE": 8,
+    "DESCRIBE_CONFIGS": 10,
+    "ALTER_CONFIGS": 11,
+}
+"""Bit numbers of the operations that a broker says we may do (KIP-430)."""
+_IMPLY: dict[str, tuple[Operation, ...]] = {
+    "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),
+    "DESCRIBE_CONFIGS": ("ALTER_CONFIGS",),
+}
+"""Operations, and those that imply them."""
+KAFKA_CLUSTER = "kafka-cluster"
+"""The only name that a resource of the kind "cluster" can have."""
+
+
+class Right(msgspec.Struct, frozen=True, order=True):
+    """One operation on one resource of one cluster."""
+
+    cluster: Alias
+    resource: Resource
+    name: str
+    """Of a group or a transactional id it may be the beginning of names, with `*` behind it."""
+    operation: Operation
+
+    def __str__(self) -> str:
+        return f"{self.operation} on {self.resource_name}"
+
+    @property
+    def resource_name(self) -> str:
+        """The resource, for people."""
+        return "the cluster" if self.resource == "cluster" else f"the {self.resource.replace('-', ' ')} {self.name}"
+
+
+class Need(msgspec.Struct, frozen=True):
+    """A right, and what it is for."""
+
+    right: Right
+    missing: Severity
+    """How bad it is without: error: a start fails; warning: something is not done or not protected; note: less is
+    known."""
+    purpose: str
+
+
+class LeftByMm2(NamedTuple):
+    """Where MirrorMaker 2 would have left word of what it copied, at the target."""
+
+    offsets_topic: str
+    group: str
+    """Its workers are members of it."""
+
+
+def needed_rights(
+    flow: FlowConfig,
+    plan: TopicsPlan,
+    target: Mapping[str, Topic],
+    *,
+    hidden: Collection[str] = (),
+    left: LeftByMm2 | None = None,
+    into_source: Collection[str] = (),
+    into_target: Collection[str] = (),
+) -> list[Need]:
+    """All rights that the flow needs for these topics, each once.
+
+    `target` holds the topics that the target has; `hidden` names source topics that were copied before and cannot be
+    seen now. `left` is given when a partition without a history of ours has records at the target: then MirrorMaker 2
+    may have copied them (`mirrord.replication.lane.mm2_position`). `into_source` names flows that copy into the source
+    under the same names (`flows_into_source`), and `into_target` those whose ledgers a follower of groups reads at the
+    target, too (`flows_into_target`).
+    """
+    needs: dict[Right, Need] = {}
+    every = (
+        _source(flow, plan),
+        _hidden(flow, hidden),
+        _origins(flow, into_source, into_target),
+        _own_topics(flow, target),
+        _copies(flow, plan),
+        _features(flow, plan, target),
+        _legacy(flow, left),
+    )
+    for need in chain.from_iterable(every):
+        known = needs.get(need.right)
+        if known is None or worse(need.missing, known.missing):
+            needs[need.right] = need
+    groups = [right for right in needs if right.resource == "group"]
+    return [
+        need
+        for right, need in needs.items()
+        if not any(_with(right, other) in needs for other in _IMPLY.get(right.operation, ()))
+        and not any(_covers(other, right) for other in groups)
+    ]
+
+
+def named_topics(flow: FlowConfig) -> set[str]:
+    """The topics that the flow names in full; one that may not be seen is told apart from one that is not there."""
+    return {literal_prefix(pattern) for pattern in flow.topics if _is_literal(pattern)}
+
+
+def _groups(flow: FlowConfig) -> list[str]:
+    names = {
+        literal_prefix(pattern) + ("" if _is_literal(pattern) else "*") for pattern in flow.groups.match if pattern
+    }
+    return ["*"] if "*" in names else sorted(names)
+
+
+def _is_literal(pattern: str) -> bool:
+    return literal_prefix(pattern) == pattern.replace("\\.", ".") and bool(pattern)
+
+
+def _covers(one: Right, other: Right) -> bool:
+    """Whether a right on groups whose names begin so holds another one, too."""
+    return (
+        (one.cluster, one.resource) == (other.cluster, other.resource)
+        and one.operation in (other.operation, *_IMPLY.get(other.operation, ()))
+        and one.name.endswith("*")
+        and other.name.startswith(one.name[:-1])
+        and other.name != one.name
+    )
+
+
+def _with(right: Right, operation: Operation) -> Right:
+    return msgspec.structs.replace(right, operation=operation)
+
+
+def _topic(cluster: Alias, name: str, *wanted: tuple[Operation, Severity, str]) -> Iterator[Need]:
+    for operation, missing, purpose in wanted:
+        yield Need(Right(cluster, "topic", name, operation), missing, purpose)
+
+
+def _cluster(cluster: Alias, operation: Operation, purpose: str) -> Need:
+    return Need(Right(cluster, "cluster", KAFKA_CLUSTER, operation), "warning", purpose)
+
+
+def _source(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+    for name in sorted({*plan.targets.values(), *named_topics(flow)}):
+        yield from _topic(
+            flow.source,
+            name,
+            ("READ", "error", "to copy it"),
+            (
+                "DESCRIBE_CONFIGS",
+                "warning" if flow.sync.configs else "note",
+                "to see settings that the target must keep up with",
+            ),
+        )
+
+
+def _hidden(flow: FlowConfig, hidden: Collection[str]) -> Iterator[Need]:
+    purpose = (
+        "to go on copying it, unless it was deleted: Kafka hides topics that may not be seen, and tells no difference"
+    )
+    for name in sorted(hidden):
+        yield from _topic(flow.source, name, ("READ", "warning", purpose))
+
+
+def flows_into_source(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
+    """The flows whose copies this one may meet in its source, and must not copy on: of the configuration, and those
+    whose ledgers are among the topics `there`, for all of them are read (`mirrord.ledger.store.all_ledgers`)."""
+    if flow.naming != "identity":
+        return []
+    named = [each.name for each in flows if each.target == flow.source and each.naming == "identity"]
+    return list(dict.fromkeys([*named, *_flows_of(there)]))
+
+
+def flows_into_target(flow: FlowConfig, flows: Iterable[FlowConfig], there: Iterable[str] = ()) -> list[str]:
+    """Of the flows into the target, by configuration and by the topics there, those whose ledgers tell how positions of
+    groups are counted; not this one."""
+    if not (flow.groups.both_ways and flow.follows_groups):
+        return []
+    named = [each.name for each in flows if each.target == flow.target and each.naming == "identity"]
+    return [name for name in dict.fromkeys([*named, *_flows_of(there)]) if name != flow.name]
+
+
+def _flows_of(topics: Iterable[str]) -> list[str]:
+    return sorted(flow for topic in topics if (flow := flow_of_ledger(topic)))
+
+
+def _origins(flow: FlowConfig, into_source: Collection[str], into_target: Collection[str]) -> Iterator[Need]:
+    for name in into_source:
+        for topic in (ledger_topic(name), state_topic(name)):
+            yield from _topic(flow.source, topic, ("READ", "error", f"to tell what the flow {name} has copied there"))
+    for name in into_target:
+        purpose = f"to tell where groups stand among what the flow {name} has copied there (groups.both_ways)"
+        for topic in (ledger_topic(name), state_topic(name)):
+            yield from _topic(flow.target, topic, ("READ", "warning", purpose))
+
+
+def _own_topics(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    for name in (ledger_topic(flow.name), state_topic(flow.name)):
+        if name not in target:
+            yield from _topic(flow.target, name, ("CREATE", "error", "to begin the ledger"))
+        yield from _topic(
+            flow.target,
+            name,
+            ("READ", "error", "to know what was done"),
+            ("WRITE", "error", "to write down what is done"),
+            ("DESCRIBE_CONFIGS", "note", "to see that nobody's settings make it forget"),
+            ("ALTER_CONFIGS", "note", "to put such settings right"),
+        )
+    yield from _topic(flow.target, ledger_topic(flow.name), ("DELETE", "error", "to trim what snapshots hold"))
+    probe = "to probe what exactly once rests on"
+    yield from _topic(
+        flow.target,
+        probe_topic(flow.name),
+        ("CREATE", "warning", probe),
+        ("READ", "warning", probe),
+        ("WRITE", "warning", probe),
+        ("DELETE", "note", "to remove the topic of the probe again"),
+    )
+    yield from _dead_letters(flow, target)
+    yield from _repairs(flow, target)
+
+
+def _dead_letters(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    """Where no policy needs them, only a person's order does, and says so then."""
+    name = dead_letter_topic(flow.name)
+    by_policy = flow.on_reject == "skip"
+    missing: Severity = "warning" if by_policy else "note"
+    who = 'on_reject = "skip"' if by_policy else "mirrord quarantine skip"
+    parking = f"to park what is left out ({who})"
+    if name not in target:
+        yield from _topic(flow.target, name, ("CREATE", missing, parking))
+    yield from _topic(
+        flow.target, name, ("WRITE", missing, parking), ("READ", missing, "to see what is parked, and to bring it back")
+    )
+    yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), missing, parking)
+
+
+def _repairs(flow: FlowConfig, target: Collection[str]) -> Iterator[Need]:
+    """Only a person's order needs them."""
+    name, why = repair_topic(flow.name), "to keep what an audit has missed (mirrord repair)"
+    if name not in target:
+        yield from _topic(flow.target, name, ("CREATE", "note", why))
+    yield from _topic(flow.target, name, ("WRITE", "note", why), ("READ", "note", "to see what lies there already"))
+    yield Need(Right(flow.target, "transactional-id", f"{parking_id(name, '')}*", "WRITE"), "note", why)
+
+
+def _copies(flow: FlowConfig, plan: TopicsPlan) -> Iterator[Need]:
+    missing = {step.target_topic for step in plan.create}
+    growing = {step.target.name for step in plan.grow}
+    for name in sorted(plan.targets):
+        if name in missing:
+            yield from _topic(flow.target, name, ("CREATE", "error", "to create it"))
+        yield from _topic(
+            flow.target,
+            name,
+            ("READ", "error", "to see what stands in it"),
+            ("WRITE", "error", "to copy into it"),
+            ("ALTER", "error" if name in growing else "warning", "to grow it when the source topic grows"),
+            ("DESCRIBE_CONFIGS", "note", "to see what it would refuse or rewrite"),
+        )
+    remembered = "to know how long producers are remembered; else no lane is protected"
+    yield _cluster(flow.target, "DESCRIBE_CONFIGS", remembered)
+
+
+def _features(flow: FlowConfig, plan: TopicsPlan, target: Collection[str]) -> Iterator[Need]:
+    """What else the configuration asks for."""
+    if flow.sync.configs:
+        for name in sorted(plan.targets):
+            yield from _topic(flow.target, name, ("ALTER_CONFIGS", "warning", "to keep its settings in step"))
+    if flow.sync.acls != "off":
+        yield _cluster(flow.source, "DESCRIBE", "to read ACLs")
+        yield _cluster(flow.target, "ALTER", "to write ACLs")
+    if flow.propagate_deletes:
+        for name in sorted(plan.targets):
+            yield from _topic(flow.target, name, ("DELETE", "warning", "to delete it when the source topic is deleted"))
+    yield from _of_groups(flow)
+    for topic in written_topics(flow):
+        yield from _written(flow, topic, target)
+    if HEARTBEATS in plan.targets.values():
+        clocks = "to compare the clocks of both clusters, for the latency by heartbeats that others write"
+        for cluster in (flow.source, flow.target):
+            yield Need(Right(cluster, "cluster", KAFKA_CLUSTER, "DESCRIBE"), "note", clocks)
+
+
+def _of_groups(flow: FlowConfig) -> Iterator[Need]:
+    if not flow.follows_groups:
+        return
+    at_once = "to learn of commits when they are made; without it groups are asked for them again and again"
+    yield from _topic(flow.source, "__consumer_offsets", ("READ", "note", at_once))
+    there: tuple[Operation, str] = ("READ", "to commit for groups")
+    if flow.groups.mode == "off":
+        there = ("DESCRIBE", "to see where groups stand at the target")
+    for name in _groups(flow):
+        yield Need(Right(flow.source, "group", name, "DESCRIBE"), "warning", "to read what groups have committed")
+        yield Need(Right(flow.target, "group", name, there[0]), "warning", there[1])
+        if flow.groups.reverse:
+            purpose = "to keep groups at the source in step with the target (groups.reverse)"
+            yield Need(Right(flow.source, "group", name, "READ"), "warning", purpose)
+    if flow.groups.reverse:
+        yield from _topic(flow.target, "__consumer_offsets", ("READ", "note", at_once))
+
+
+def _legacy(flow: FlowConfig, left: LeftByMm2 | None) -> Iterator[Need]:
+    """It is not known whether MirrorMaker 2 was there at all, and what it has nothing to do with is copied without
+    these rights: so lacking them is no error."""
+    if left is None or flow.from_mm2.takeover == "off":
+        return
+    waits = 'partitions whose target holds records wait without it, unless from_mm2.takeover is "off"'
+    purpose = f"to go on where MirrorMaker 2 left off, should it have copied here before: {waits}"
+    yield from _topic(flow.target, left.offsets_topic, ("READ", "warning", purpose))
+    purpose = "to see that MirrorMaker 2 copies no longer, should it have copied here before"
+    yield Need(Right(flow.target, "group", left.group, "DESCRIBE"), "warning", purpose)
+
+
+def _written(flow: FlowConfig, topic: WrittenTopic, target: Collection[str]) -> Iterator[Need]:
+    purpose = f"to write {topic.what}"
+    # Which topics the source has besides those that are copied is not told here.
+    if topic.cluster == flow.source or topic.name not in target:
+        yield from _topic(topic.cluster, topic.name, ("CREATE", "warning", f"{purpose}, if the topic is not there"))
+    yield from _topic(topic.cluster, topic.name, ("WRITE", "warning", purpose))
+    if topic.is_read:
+        yield from _topic(topic.cluster, topic.name, ("READ", "warning", f"{purpose} that never go back"))

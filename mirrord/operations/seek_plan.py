@@ -1,0 +1,139 @@
+"""What an order to go on further ahead would come to, looked at and not done: by the flow's ledger and the ends of the
+source's log."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.schema import Config
+from mirrord.config.toml_reader import nearest
+from mirrord.kafka.client.offset_lookup import log_offsets, offsets_at
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.state import LaneState
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import TopicPartition
+from mirrord.operations.flow_lookup import ledgers_meant, of_several
+from mirrord.operations.status_report import LedgerView
+from mirrord.supervision.rules.seek_orders import rule
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """Where somebody wants a lane to go on: exactly one of these."""
+
+    offset: int | None = None
+    end: Literal["earliest", "latest"] | None = None
+    """Where the source's log begins, or ends."""
+    time_ms: int | None = None
+    """At the first record of this time or a later one, in ms since 1970."""
+
+
+class SeekPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """What it would come to."""
+
+    flow: str
+    topic: str
+    partition: int
+    position: int
+    """Where the lane stands, as its last mark tells; one that copies goes on from there."""
+    to: int
+    log_start: int
+    log_end: int
+    target_topic: str
+    target_offset: int
+    """Behind the lane's last record there."""
+    standing: str = ""
+    """Why there is nothing to be ordered; empty: there is."""
+
+    @property
+    def expired(self) -> int:
+        """How many of the source offsets are gone in any case."""
+        return max(0, min(self.log_start, self.to) - self.position)
+
+    def lines(self) -> list[str]:
+        """For people."""
+        name, end = f"{self.topic}-{self.partition}", f"{self.target_topic}-{self.partition}"
+        if self.standing:
+            return [self.standing]
+        told = [
+            f"{name} of {self.flow} stands at source offset {self.position}; the source holds "
+            f"[{self.log_start}, {self.log_end})"
+        ]
+        if self.expired:
+            told.append(f"[{self.position}, {self.position + self.expired}) is deleted at the source: told as expired")
+        skipped = self.to - self.position - self.expired
+        if skipped:
+            start = self.position + self.expired
+            told.append(
+                f"[{start}, {self.to}) is left out: {skipped} offsets, so many records at most, less what is copied "
+                "by then; `mirrord gaps` tells them as skipped"
+            )
+        told.append(
+            f"the record at source offset {self.to} follows behind target offset {self.target_offset} of {end}, "
+            "and nothing that is left out comes later"
+        )
+        return told
+
+
+async def look(config: Config, name: str, flow: str | None, goal: Goal) -> SeekPlan:
+    """The plan for a partition of this name. Raises ConfigError where the order cannot be, EnvironmentFault where that
+    cannot be told now."""
+    name, views = await ledgers_meant(config, name, flow)
+    found = {flow: view for flow, view in views.items() if isinstance(view, LedgerView) and _newest(view, name)}
+    if len(found) != 1:
+        _refuse(name, views, list(found))
+    ((flow_name, view),) = found.items()
+    lane = _newest(view, name)
+    if lane is None or not lane.source_runs:
+        raise ConfigError(f"{name} of {flow_name} has not begun yet; `start` of the flow says where it begins")
+    partition = TopicPartition(lane.source_topic, lane.partition)
+    cluster = config.clusters[view.flow.source]
+    starts, ends = [await log_offsets(cluster, [partition], which) for which in ("start", "end")]
+    if partition not in starts or partition not in ends:
+        raise ConfigError(f"{name} is not there at {view.flow.source}: there is nothing to go on with")
+    log_start, log_end = starts[partition], ends[partition]
+    to = goal.offset
+    if goal.time_ms is not None:
+        record = (await offsets_at(cluster, [partition], goal.time_ms)).get(partition)
+        to = log_end if record is None else record[0]
+    elif to is None:
+        to = log_start if goal.end == "earliest" else log_end
+    standing = view.state.standing(lane.key.id)
+    at = next((each for each in standing.seeks if each.end == to), None)
+    if at is None and not log_start <= to <= log_end:
+        raise ConfigError(
+            f"--to: found {to}; allowed: {log_start} to {log_end}, which is what the source holds of {name}"
+        )
+    ruling = rule(f"{name} of {flow_name}", lane.key.id, standing, to, log_start, Origin("", "", 0))
+    mark = view.state.progress.get(lane.key.id)
+    return SeekPlan(
+        flow=flow_name,
+        topic=lane.source_topic,
+        partition=lane.partition,
+        position=standing.position,
+        to=to,
+        log_start=log_start,
+        log_end=log_end,
+        target_topic=lane.target_topic,
+        target_offset=0 if mark is None else mark.target_offset,
+        standing="" if ruling.fact is not None else ruling.line,
+    )
+
+
+def _newest(view: LedgerView, name: str) -> LaneState | None:
+    """A topic that was made anew has other lanes of the same names."""
+    lanes = [lane for lane in view.state.lanes.values() if f"{lane.source_topic}-{lane.partition}" == name]
+    return max(lanes, key=lambda lane: lane.age, default=None)
+
+
+def _refuse(name: str, views: Mapping[str, object], found: list[str]) -> None:
+    if found:
+        raise of_several(name, found)
+    told = [view for view in views.values() if isinstance(view, LedgerView)]
+    faults = [f"flow {flow}: {view}" for flow, view in views.items() if not isinstance(view, LedgerView)]
+    if not told:
+        raise EnvironmentFault("\n".join(faults))
+    known = {f"{lane.source_topic}-{lane.partition}" for view in told for lane in view.state.lanes.values()}
+    like = nearest(name, sorted(known))
+    hint = f'; did you mean "{like}"?' if like else ""
+    raise ConfigError(f'no partition "{name}" is copied{hint}')

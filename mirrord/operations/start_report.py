@@ -1,0 +1,183 @@
+"""Finds where each lane of a flow would begin if it were started now. Reads from both clusters and changes nothing."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.schema import Config
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.reconnecting_link import Backoff
+from mirrord.kafka.protocol.record_batch import HeaderTuple
+from mirrord.ledger.errors import LedgerMissing
+from mirrord.ledger.facts.core import FlowOpened, InheritedBy
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.store import check_clusters
+from mirrord.model.errors import EnvironmentFault
+from mirrord.operations.cluster_survey import FlowSurvey
+from mirrord.operations.hazard_survey import producers_back, read_state
+from mirrord.operations.status_report import PATIENCE_S
+from mirrord.replication.host.existing_copies import FoundCopies
+from mirrord.replication.host.mm2_takeover import NO_LEGACY, Inheritance, Legacy, Sides
+from mirrord.supervision.renamed_alias import check_alias
+from mirrord.topics.rules.incarnations import Before, Lately
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+LANE_S = 60.0
+"""Time limit for one lane and all lanes that are examined before it. Both clusters have answered by then."""
+
+By = InheritedBy | Literal["history", "start", "trouble", "unknown"]
+
+DOES_NOT_BEGIN: frozenset[By] = frozenset(("trouble", "strange", "unknown"))
+"""Causes for which a partition does not begin until an operator decides."""
+
+
+class Beginning(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one partition begins."""
+
+    flow: str
+    topic: str
+    partition: int
+    target_topic: str
+    by: By
+    """What decides: the lane's own history, the configured start, or what MirrorMaker 2 left and how it was found.
+
+    "unknown" means that the target holds copies that the ledger does not know.
+    """
+    position: int | None = None
+    """The source offset at which the lane begins; None for a lane with a history, and if there is trouble."""
+    said: int | None = None
+    """The source offset after the last one that MirrorMaker 2 recorded."""
+    target_end: int | None = None
+    doubled_records: int = 0
+    """Number of compared source offsets whose records are in the target more than once."""
+    lacking_records: int = 0
+    note: str = ""
+
+
+async def find_beginnings(config: Config, survey: FlowSurvey, *, by_start: bool = False) -> list[Beginning]:
+    """Return the beginning of every lane whose target topic exists. Raises EnvironmentFault.
+
+    With `by_start`, ForeignFlow is also raised where a start would be refused: the ledger belongs to other clusters, or
+    the source had another alias.
+    """
+    flow = survey.flow
+    try:
+        ledger = await read_state(flow, ClusterAccess(config, PATIENCE_S).ledger)
+    except LedgerMissing:
+        ledger = FlowState()
+    clusters = ((flow.source, survey.looked.source.cluster_id), (flow.target, survey.looked.target.cluster_id))
+    if by_start:
+        check_clusters(ledger, FlowOpened(flow.name, clusters[0][1], clusters[1][1]))
+        check_alias(flow, ledger)
+    pool, options = BufferPool(), ConnectionOptions(request_timeout_s=PATIENCE_S)
+    views = [ClusterView(alias, config.clusters[alias], pool, options, cluster_id) for alias, cluster_id in clusters]
+    committed = (flow.isolation == "read_committed", False)
+    asks = [Asks(view, read_committed=each) for view, each in zip(views, committed, strict=True)]
+    sides = [Sides(view, ask, Stretches(view, PATIENCE_S)) for view, ask in zip(views, asks, strict=True)]
+    foreign = await producers_back(config, flow, ClusterAccess(config, PATIENCE_S).ledger)
+
+    async def brought_back(_: PartitionId, headers: Sequence[HeaderTuple]) -> Collection[int]:
+        return {at for at, header in enumerate(headers) if header[9] in foreign}
+
+    found = FoundCopies(flow, sides[0], sides[1], brought_back)
+    look = _Look(survey, ledger, Inheritance(flow, config.clusters[flow.target], sides[0], sides[1], PATIENCE_S), found)
+    for view in views:
+        view.start()
+    try:
+        for lane in survey.looked.plan.lanes:
+            views[0].watch(lane.source_topic, lane.key.source_topic_id)
+            views[1].watch(lane.target_topic, lane.key.target_topic_id)
+        return list(await asyncio.gather(*(look.at(lane) for lane in survey.looked.plan.lanes)))
+    finally:
+        for ask in asks:
+            ask.close()
+        await asyncio.gather(*(view.close() for view in views))
+
+
+class _Look:
+    """Examines the lanes of one flow."""
+
+    def __init__(self, survey: FlowSurvey, ledger: FlowState, inheritance: Inheritance, found: FoundCopies) -> None:
+        self._flow = survey.flow
+        self._ledger = ledger
+        self._former = Lately()
+        self._inheritance = inheritance
+        self._found = found
+
+    async def at(self, lane: PlannedLane) -> Beginning:
+        known = self._ledger.lanes.get(lane.lane)
+        if known is not None and len(known.source_runs):
+            return self._beginning(lane, "history")
+        before = self._former.of(self._ledger).before(lane.key, lane.source_topic, lane.target_topic)
+        if before.source:
+            again = "the source topic was deleted and created again: begins at its first record"
+            return self._beginning(lane, "start", note=again)
+        if before.copied_from is not None:
+            first = before.copied_from
+            again = f"the target topic was deleted and created again: begins at {first}, or where the source's log does"
+            return self._beginning(lane, "start", note=again)
+        legacy, unknown = await self._before(lane)
+        if unknown:
+            return self._beginning(lane, "unknown", note=unknown)
+        found = legacy.inherited
+        if found is None:
+            note = legacy.trouble or self._rule(lane, before)
+            return self._beginning(lane, "trouble" if legacy.trouble else "start", note=note)
+        return self._beginning(
+            lane,
+            found.found,
+            position=found.position if found.position >= 0 else None,
+            said=found.said,
+            target_end=found.target_end,
+            doubled_records=sum(end - start for start, end in found.doubled),
+            lacking_records=sum(end - start for start, end in found.missing),
+            note=legacy.trouble,
+        )
+
+    def _rule(self, lane: PlannedLane, before: Before) -> str:
+        """Return the rule that replaces the configured start, or an empty string if none does."""
+        if self._flow.start_at(lane.source_topic) == "earliest":
+            return ""
+        if before.began_at is not None:
+            return f"copied under another name before: begins at {before.began_at}, or where the source's log does"
+        if before.late:
+            return "added after the flow's first start: begins at its first record"
+        return "" if before.fixed is None else f"begins at {before.fixed.offset}, its `start` when it was first seen"
+
+    async def _before(self, lane: PlannedLane) -> tuple[Legacy, str]:
+        """Return what MirrorMaker 2 left, and a line about records in the target that the ledger does not know."""
+        source = PartitionId(lane.source_topic, lane.key.source_topic_id, lane.key.partition)
+        target = PartitionId(lane.target_topic, lane.key.target_topic_id, lane.key.partition)
+        backoff, fault = Backoff(), EnvironmentFault("no answer")
+        try:
+            async with asyncio.timeout(LANE_S):
+                while True:
+                    try:
+                        legacy = await self._inheritance.of(lane.lane, source, target)
+                        known = legacy is not NO_LEGACY
+                        return legacy, "" if known else await self._found.of(lane.lane, source, target)
+                    except EnvironmentFault as error:  # leaders and coordinators that are not available yet
+                        fault = error
+                    await asyncio.sleep(backoff.next_s())
+        except TimeoutError:
+            raise EnvironmentFault(f"{lane.target_topic}-{lane.key.partition}: {fault}") from fault
+
+    def _beginning(self, lane: PlannedLane, by: By, **fields: object) -> Beginning:
+        told = {
+            "flow": self._flow.name,
+            "topic": lane.source_topic,
+            "partition": lane.key.partition,
+            "target_topic": lane.target_topic,
+            "by": by,
+            "note": "",
+        }
+        if by == "start" and not fields.get("note"):
+            told["note"] = f"begins at {self._flow.start_at(lane.source_topic)}"
+        return msgspec.convert(told | {key: value for key, value in fields.items() if value != ""}, Beginning)

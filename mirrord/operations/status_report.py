@@ -1,0 +1,204 @@
+"""Where a status document comes from when another process asks: the daemon, or else the target cluster alone.
+
+The daemon is found by the flow's lease, or at the configured address when the ledger lost facts. When it does not
+answer, ledger and progress marks tell how far every lane is; the source is asked for its ends, and when it does not
+answer either, they are as the marks last told. Nothing is written.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+import msgspec
+
+from mirrord.config.schema import ClusterConfig, Config, FlowConfig
+from mirrord.daemon.address import configured
+from mirrord.ledger.errors import LedgerMissing, LedgerWentBack
+from mirrord.ledger.facts.core import LeaseRenewed
+from mirrord.ledger.source_ends import SourcePartition, former_losses
+from mirrord.ledger.state import FlowState as LedgerState
+from mirrord.ledger.store.access import ClusterAccess
+from mirrord.ledger.store.lease_observer import lease_status
+from mirrord.ledger.store.process_identity import is_dead
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.names import Alias, TopicPartition
+from mirrord.model.status import ClusterStatus, FlowState, FlowStatus, Status, Totals
+from mirrord.model.version import version
+from mirrord.supervision.jobs.schedule import job_statuses
+from mirrord.supervision.lane_status import present_lanes, recorded_lanes
+from mirrord.supervision.order_execution import order_remarks
+from mirrord.supervision.rules.broker_probe import guarantee
+from mirrord.supervision.rules.rpo import rpo_status
+from mirrord.supervision.source_ends import EndsAsker
+from mirrord.supervision.upgrade.daemon_client import NoAnswer, ask_status
+
+PATIENCE_S = 3.0
+"""How long a target may take to tell what its ledgers say: somebody waits for it."""
+
+
+class LedgerView(msgspec.Struct, frozen=True):
+    """A flow as its ledger tells it."""
+
+    flow: FlowConfig
+    state: LedgerState
+    renewal: LeaseRenewed | None
+
+    @property
+    def http(self) -> str | None:
+        """Where the flow's daemon should be; None when the last one left or is known to be dead."""
+        holder = self.state.holder
+        if holder is None or self.state.released or is_dead(holder):
+            return None
+        return holder.http
+
+    def age_ms(self, now_ms: int) -> int:
+        """Since the lease was renewed, by the wall clocks of two machines: for people."""
+        return max(0, now_ms - self.renewal.at_ms) if self.renewal else 0
+
+
+def gather_status(config: Config) -> Status:
+    """The status of the configured flows. Raises EnvironmentFault when neither daemon nor target can be asked."""
+    return asyncio.run(_gather(config))
+
+
+async def read_ledgers(config: Config, access: ClusterAccess) -> dict[str, LedgerView | MirrordError]:
+    """Every flow's ledger as it stands, or why it cannot be read; LedgerMissing when the flow has never run."""
+
+    async def read(flow: FlowConfig) -> LedgerView:
+        store = access.ledger(flow)
+        await store.open(read_only=True)
+        try:
+            return LedgerView(flow, store.state, store.renewal)
+        finally:
+            await store.close()
+
+    answers = await asyncio.gather(*(read(flow) for flow in config.flows), return_exceptions=True)
+    views: dict[str, LedgerView | MirrordError] = {}
+    for flow, answer in zip(config.flows, answers, strict=True):
+        if not isinstance(answer, LedgerView | MirrordError):
+            raise answer
+        views[flow.name] = answer
+    return views
+
+
+async def _gather(config: Config) -> Status:
+    access = ClusterAccess(config, PATIENCE_S)
+    views = await read_ledgers(config, access)
+    daemons = await _ask_daemons(view.http for view in views.values() if isinstance(view, LedgerView))
+    if any(isinstance(view, LedgerWentBack) for view in views.values()):
+        there = await _ask_daemons([configured(config.http)])
+        daemons += [daemon for daemon in there if daemon.instance == config.instance]
+    told = {flow.name: flow for daemon in daemons for flow in daemon.flows}
+    known = (LedgerMissing, LedgerWentBack, LedgerView)
+    if not told and not any(isinstance(view, known) for view in views.values()):
+        raise EnvironmentFault("\n".join(f"flow {name}: {view}" for name, view in views.items()))
+    flows = [
+        told[flow.name] if flow.name in told else await _from_ledger(config, access, flow, views[flow.name])
+        for flow in config.flows
+    ]
+    return Status(
+        version=version(),
+        instance=config.instance,
+        at_ms=access.clock.wall_ms(),
+        gathered="daemon" if told else "target",
+        flows=tuple(flows),
+    )
+
+
+async def _ask_daemons(addresses: Iterable[str | None]) -> list[Status]:
+    asked = sorted({address for address in addresses if address})
+    answers = await asyncio.gather(*(ask_status(address) for address in asked), return_exceptions=True)
+    for answer in answers:
+        if isinstance(answer, BaseException) and not isinstance(answer, NoAnswer):
+            raise answer
+    return [answer for answer in answers if isinstance(answer, Status)]
+
+
+async def _from_ledger(
+    config: Config, access: ClusterAccess, flow: FlowConfig, view: LedgerView | MirrordError
+) -> FlowStatus:
+    """A flow whose daemon does not answer."""
+    now_ms = access.clock.wall_ms()
+    if not isinstance(view, LedgerView):
+        missing, lost = isinstance(view, LedgerMissing), isinstance(view, LedgerWentBack)
+        target = ClusterStatus(flow.target, None, missing or lost, error=None if missing or lost else str(view))
+        return _flow_status(
+            flow,
+            source=await _reach(access, flow.source),
+            target=target,
+            state="stopped" if missing else "down",
+            note="the flow has never run" if missing else str(view) if lost else "",
+        )
+    ends, error = await _source_ends(config.clusters[flow.source], view.state)
+    lanes = recorded_lanes(view.state, view.state.lanes, ends, now_ms)
+    status = _flow_status(
+        flow,
+        source=ClusterStatus(flow.source, view.state.source_cluster, not error, error=error or None),
+        target=ClusterStatus(flow.target, view.state.target_cluster, True),
+        state=_state(view, now_ms),
+        note="",
+    )
+    promise, promise_note = guarantee(view.state.probed)
+    return msgspec.structs.replace(
+        status,
+        lease=lease_status(view.state, view.age_ms(now_ms)),
+        lanes=lanes,
+        totals=Totals.of(lanes),
+        guarantee=promise,
+        guarantee_note=promise_note,
+        rpo=rpo_status(flow.rpo_ms, status.state, lanes, (), looked=bool(lanes)),
+        remarks=tuple(order_remarks(view.state, ())),
+        jobs=job_statuses(config, view.state.jobs, {}, {}),
+        losses=former_losses(view.state, {lane.key.id for lane in present_lanes(view.state, view.state.lanes)}),
+    )
+
+
+async def _reach(access: ClusterAccess, alias: Alias) -> ClusterStatus:
+    """A cluster that nothing else is asked of."""
+    admin = access.admin(alias)
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return ClusterStatus(alias, (await admin.look([])).cluster_id, True)
+    except (EnvironmentFault, TimeoutError) as error:
+        return ClusterStatus(alias, None, False, error=str(error) or None)
+    finally:
+        await admin.close()
+
+
+def _flow_status(
+    flow: FlowConfig, *, source: ClusterStatus, target: ClusterStatus, state: FlowState, note: str
+) -> FlowStatus:
+    return FlowStatus(
+        name=flow.name,
+        source=source,
+        target=target,
+        state=state,
+        lease=None,
+        totals=Totals.of(()),
+        lanes=(),
+        note=note,
+        rpo=rpo_status(flow.rpo_ms, state, (), (), looked=False),
+    )
+
+
+def _state(view: LedgerView, now_ms: int) -> FlowState:
+    state = view.state
+    if state.holder is None or state.released:
+        return "stopped"
+    if is_dead(state.holder) or view.age_ms(now_ms) > state.ttl_ms:
+        return "down"
+    return "running"
+
+
+async def _source_ends(cluster: ClusterConfig, state: LedgerState) -> tuple[dict[TopicPartition, int], str]:
+    """The high watermarks of the lanes' source partitions; or nothing, and why. A topic that was created again since
+    tells nothing of the former one's lanes."""
+    lanes = present_lanes(state, state.lanes)
+    wanted = [SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition) for lane in lanes]
+    asker = EndsAsker(cluster)
+    try:
+        ends = await asker.ask(wanted)
+    except EnvironmentFault as error:
+        return {}, str(error)
+    finally:
+        asker.close()
+    return {TopicPartition(each.topic, each.partition): end for each, end in ends.items()}, ""

@@ -1,0 +1,52 @@
+"""What upkeep would do for a flow at this moment: looks, and alters nothing."""
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.config_admin import UpkeepAdmin
+from mirrord.ledger.facts.core import ConfigChange
+from mirrord.ledger.state import FlowState
+from mirrord.supervision.sync_loops import gone_copies
+from mirrord.topics.acl_sync import look, rights_of
+from mirrord.topics.config_sync import SettingsSync, pairs_of
+from mirrord.topics.discovery import Looked
+from mirrord.topics.rules.incarnations import copy_names
+from mirrord.topics.rules.plan_steps import Step
+from mirrord.topics.rules.sync_steps import acl_steps, deletion_steps, setting_steps
+from mirrord.topics.rules.topic_configs import SettingsPlan, plan_settings
+from policies.flows import properties_of, selection_of
+
+
+async def upkeep_steps(
+    flow: FlowConfig, looked: Looked, ledger: FlowState, source: UpkeepAdmin, target: UpkeepAdmin
+) -> list[Step]:
+    """In the order in which they are taken. Raises EnvironmentFault when a cluster does not answer."""
+    steps = list(setting_steps(flow, await _settings(flow, looked, source, target)))
+    copies = dict(looked.plan.targets)
+    rights = rights_of(flow, selection_of(flow).selects, copies, copy_names(ledger, flow), source, target)
+    if rights is not None:
+        steps += acl_steps(flow, (await look(rights, copies, ledger)).plan)
+    if flow.propagate_deletes:
+        steps += deletion_steps(flow, await gone_copies(flow, looked, ledger, source))
+    return steps
+
+
+async def _settings(
+    flow: FlowConfig, looked: Looked, source: UpkeepAdmin, target: UpkeepAdmin
+) -> dict[str, SettingsPlan]:
+    """By target topic, those that will be created included. What may not be seen is left out."""
+    if not flow.sync.configs:
+        return {}
+    new = {step.source.name: step.target_topic for step in looked.plan.create}
+    plans: dict[str, SettingsPlan] = {}
+    if new:
+        wanted = await SettingsSync(flow, source, target).for_new(new)
+        for topic, settings in wanted.items():
+            changes = tuple(ConfigChange(name, None, value) for name, value in sorted(settings.items()))
+            plans[new[topic]] = SettingsPlan(changes)
+    rule = properties_of(flow)
+    pairs = pairs_of(looked.plan.lanes)
+    here = await source.settings([pair.source for pair in pairs])
+    there = await target.settings([pair.target for pair in pairs])
+    for pair in pairs:
+        if pair.source in here.topics and pair.target in there.topics:
+            plans[pair.target] = plan_settings(here.topics[pair.source], there.topics[pair.target], rule)
+    return plans

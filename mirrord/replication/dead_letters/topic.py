@@ -1,0 +1,411 @@
+"""The dead-letter topic of a flow. Skipped records are kept there until an operator brings them back.
+
+A writer uses transactions under a transactional id that belongs to the lane. So a second writer fences the first one,
+nothing is half done, and earlier writes are committed or aborted once the writer has its producer id (KIP-98). Nothing
+is parked twice, and nothing is brought back twice. Open transactions of other lanes may still hide earlier writes then,
+so the writer waits for them.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
+from hashlib import blake2b
+from typing import Any, NamedTuple
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.client import internal_topics
+from mirrord.kafka.client.credentials import client_options
+from mirrord.kafka.client.log_reader import LogReader, open_logs
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin
+from mirrord.kafka.protocol.legacy_messages import NO_TIME
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.ledger.facts.base import Origin
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition, dead_letter_topic, parking_id
+from mirrord.replication.dead_letters.records import Letter, Place, Returned, Standing, headers_of, understood
+
+PATIENCE_S = 30.0
+_OPEN_MS = 10_000
+"""Longest time for which a transaction is open. The broker checks every 10 s for transactions that are open longer."""
+RECORD_BYTES = 100 << 20
+"""Largest batch that the topic accepts; a broker's socket.request.max.bytes has the same default."""
+_NEVER_MS = str((1 << 63) - 1)
+SETTINGS = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "max.message.bytes": str(RECORD_BYTES),
+    "message.timestamp.type": "CreateTime",
+    "unclean.leader.election.enable": "false",
+}
+_TIMES = {"message.timestamp.before.max.ms": _NEVER_MS, "message.timestamp.after.max.ms": _NEVER_MS}
+"""A timestamp out of bounds may be the reason why the record was skipped. Brokers before 3.6 lack these configs
+(KIP-937)."""
+_UNBOUNDED = 1 << 30
+
+
+There = dict[tuple[int, bytes], int]
+"""Source offset and content of the records in the topic, and the offset of each."""
+
+
+class NotParked(EnvironmentFault):
+    """Raised when records cannot be put into the topic; the text says why."""
+
+
+class Lying(NamedTuple):
+    """The parked records of a range."""
+
+    letters: int
+    at: int
+    """The offset of the first of them in the topic; -1 if there is none."""
+    offsets: tuple[int, ...] = ()
+    """Source offsets of the records that exist there and are in the topic, if the source was read."""
+    lacks: int = -1
+    """The first source offset whose record is not in the topic; -1 if there is none, or if the source was not read."""
+
+
+class DeadLetters:
+    """The dead-letter topic of one flow, or another topic of its kind.
+
+    Every failure is raised as an EnvironmentFault.
+    """
+
+    def __init__(self, flow: FlowConfig, source: ClusterConfig, target: ClusterConfig, topic: str = "") -> None:
+        self.topic = topic or dead_letter_topic(flow.name)
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._is_there = False
+        # Cached knowledge about the topic with this id, so that it is not read completely each time.
+        self._topic_id: TopicId = TopicId("")
+        self._read_to = 0
+        self._seen: set[LaneId] = set()
+        """Lanes that have records before that offset."""
+        self._last: dict[LaneId, int] = {}
+        """The offset of the record that was put into the topic last, by lane."""
+
+    async def park(self, place: Place, end: int, origin: Origin, behind: int = -1) -> Lying:
+        """Make sure that all source records from `place` to `end` are in the topic.
+
+        Records that may already be there are at offset `behind` of the topic or later. Raises NotParked when the source
+        does not return the records, or the target does not accept them.
+        """
+        with _not_parked():
+            async with open_logs(self._flow.source, self._source, [place.topic]) as source:
+                self._check(source, place)
+                await self._create()
+                async with self._writer(place.lane) as writer:
+                    there = await self._there(place, end, behind)
+                    return await self._park(source, writer, place, end, origin, there)
+
+    async def keep(self, place: Place, data: bytes, origin: Origin, behind: int = -1) -> int:
+        """Make sure that the only record of the batch `data` is in the topic; return its offset there.
+
+        The record was to be copied from `place`. Raises NotParked.
+        """
+        with _not_parked():
+            (record,) = decode(data, 0, len(data))
+            await self._create()
+            async with self._writer(place.lane) as writer:
+                there = await self._there(place, place.offset + 1, max(behind, self._last.get(place.lane, -1)))
+                at = there.get((place.offset, _content(record, record.headers)))
+                if at is None:
+                    async with _transaction(writer):
+                        headers = headers_of(place, origin, record.headers)
+                        at = await _send(writer, TopicPartition(self.topic, 0), record, headers)
+        self._last[place.lane] = at
+        return at
+
+    async def bring_back(
+        self, place: Place, end: int, to: TopicPartition, origin: Origin, since: int = -1
+    ) -> list[Returned]:
+        """Append the records from `place` to `end` to a target partition, each once; return where all of them are.
+
+        A record that was brought back before stays where it is, even if that is another topic. `since` is the offset of
+        the first of these records in the topic, if it is known.
+        """
+        try:
+            async with self._writer(place.lane) as writer:
+                returned = {each.offset: each for each in await self._receipts(place, end, since, settled=True)}
+                async with aclosing(self._letters(place, end, since, settled=True)) as letters:
+                    async for _, letter, record in letters:
+                        if letter.returned or letter.place.offset in returned:
+                            continue
+                        where = await self._bring_back(writer, letter, record, to, origin)
+                        returned[letter.place.offset] = Returned(letter.place.offset, where)
+        except (KafkaError, ValueError) as error:
+            raise EnvironmentFault(f"{to} does not take it: {error or repr(error)}") from error
+        return [returned[offset] for offset in sorted(returned)]
+
+    async def returned(self, place: Place, end: int, since: int = -1) -> list[Returned]:
+        """Return which records from `place` to `end` were brought back; none if the topic does not exist."""
+        return await self._receipts(place, end, since) if await self._exists() else []
+
+    async def all_returned(self, since: int = -1) -> dict[LaneId, list[Returned]]:
+        """Return which records of all lanes were brought back, from the receipts at offset `since` or later."""
+        found: dict[LaneId, list[Returned]] = {}
+        if await self._exists():
+            async with aclosing(self._all(since)) as letters:
+                async for _, letter, _ in letters:
+                    if letter.returned:
+                        told = Returned(letter.place.offset, letter.returned)
+                        found.setdefault(letter.place.lane, []).append(told)
+        return {lane: sorted(each) for lane, each in found.items()}
+
+    async def lying(self, place: Place, end: int, *, compared: bool = False) -> Lying:
+        """Return which records from `place` to `end` are in the topic; none if the topic does not exist.
+
+        If `compared` is set and some of the records are in the topic, the source is read as well. Raises NotParked when
+        it does not return the records.
+        """
+        there = await self._there(place, end, -1) if await self._exists() else {}
+        lacks = await self._lacks(place, end, there) if compared and there else -1
+        return Lying(len(there), min(there.values(), default=-1), lacks=lacks)
+
+    # The implementation of the methods above.
+
+    def _check(self, source: LogReader, place: Place) -> None:
+        key = LaneKey.parse(place.lane)
+        if source.topics[place.topic].topic_id != key.source_topic_id:
+            raise NotParked(f"{place.topic} was created again at {self._flow.source}, and its former records are gone")
+
+    async def _lacks(self, place: Place, end: int, there: There) -> int:
+        """Return the first source offset whose record is not in `there`; -1 if there is none."""
+        with _not_parked():
+            async with open_logs(self._flow.source, self._source, [place.topic]) as source:
+                self._check(source, place)
+                named = TopicPartition(place.topic, place.partition)
+                reading = _records(source, named, place.offset, end, committed=self._is_committed)
+                async with aclosing(reading) as pieces:
+                    async for records in pieces:
+                        for record in records:
+                            if (record.offset, _content(record, record.headers)) not in there:
+                                return record.offset
+        return -1
+
+    async def _park(
+        self,
+        source: LogReader,
+        writer: Any,
+        place: Place,
+        end: int,
+        origin: Origin,
+        there: There,
+    ) -> Lying:
+        named = TopicPartition(place.topic, place.partition)
+        first, _ = await source.bounds(named, committed=False)
+        if place.offset < first:
+            raise NotParked(f"{named} begins at source offset {first}: what lies in front is deleted at the source")
+        standing: list[int] = []
+        offsets: list[int] = []
+        async with aclosing(_records(source, named, place.offset, end, committed=self._is_committed)) as pieces:
+            async for records in pieces:
+                found = [(record, there.get((record.offset, _content(record, record.headers)))) for record in records]
+                standing += [at for _, at in found if at is not None]
+                offsets += [record.offset for record in records]
+                if missing := [record for record, at in found if at is None]:
+                    async with _transaction(writer):
+                        for record in missing:
+                            headers = headers_of(place._replace(offset=record.offset), origin, record.headers)
+                            standing.append(await _send(writer, TopicPartition(self.topic, 0), record, headers))
+        return Lying(len(standing), min(standing, default=-1), tuple(offsets))
+
+    async def _bring_back(self, writer: Any, letter: Letter, record: Record, to: TopicPartition, origin: Origin) -> str:
+        async with _transaction(writer):
+            where = str(Standing(to, await _send(writer, to, record, letter.headers)))
+            receipt = Record(0, NO_TIME, None, None, ())
+            headers = headers_of(letter.place, origin, (), where)
+            await _send(writer, TopicPartition(self.topic, 0), receipt, headers)
+        return where
+
+    async def _receipts(self, place: Place, end: int, since: int, *, settled: bool = False) -> list[Returned]:
+        """Return which records of this range were brought back.
+
+        Raises EnvironmentFault, and ConfigError if the topic is not visible, because that says nothing about what was
+        done.
+        """
+        async with aclosing(self._letters(place, end, since, settled=settled)) as letters:
+            found = [
+                Returned(letter.place.offset, letter.returned) async for _, letter, _ in letters if letter.returned
+            ]
+        return sorted(found)
+
+    async def _there(self, place: Place, end: int, behind: int) -> There:
+        """Return the offsets of the records in the topic, by source offset and content.
+
+        The content is part of the key because a truncated source has had other records at these offsets.
+        """
+        found: There = {}
+        async with aclosing(self._letters(place, end, behind, settled=True)) as letters:
+            async for at, letter, record in letters:
+                if not letter.returned:
+                    found.setdefault((letter.place.offset, _content(record, letter.headers)), at)
+        return found
+
+    async def _letters(
+        self, place: Place, end: int, since: int, *, settled: bool
+    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+        """Yield letters and receipts of these source offsets in the order of writing, with their offsets.
+
+        If `settled` is set, all records written so far are included, once their transactions are committed or aborted.
+        """
+        async with aclosing(self._all(since, place.lane, settled=settled)) as letters:
+            async for at, letter, record in letters:
+                if letter.place.lane == place.lane and place.offset <= letter.place.offset < end:
+                    yield at, letter, record
+
+    async def _all(
+        self, since: int, lane: LaneId | None = None, *, settled: bool = False
+    ) -> AsyncGenerator[tuple[int, Letter, Record]]:
+        """Yield the same for all lanes. For a given lane, begin where its first record may be."""
+        async with open_logs(self._flow.target, self._target, [self.topic]) as logs:
+            named = TopicPartition(self.topic, 0)
+            start, stable = await (self._settled_bounds(logs, named) if settled else logs.bounds(named, committed=True))
+            if lane is not None:
+                since = self._since(lane, logs.topics[self.topic].topic_id, since)
+            begin = since if start <= since <= stable else start
+            async with aclosing(_records(logs, named, begin, stable, committed=True)) as pieces:
+                async for records in pieces:
+                    for record in records:
+                        letter = understood(record.headers)
+                        if letter is not None:
+                            self._seen.add(letter.place.lane)
+                            yield record.offset, letter, record
+            if begin <= max(self._read_to, start):
+                self._read_to = max(self._read_to, stable)
+
+    def _since(self, lane: LaneId, topic_id: TopicId, since: int) -> int:
+        if topic_id != self._topic_id:
+            self._topic_id, self._read_to = topic_id, 0
+            self._seen.clear()
+            self._last.clear()
+        return since if lane in self._seen else max(since, self._read_to)
+
+    async def _settled_bounds(self, logs: LogReader, named: TopicPartition) -> tuple[int, int]:
+        _, end = await logs.bounds(named, committed=False)
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                found = await logs.bounds(named, committed=True)
+                if found[1] >= end:
+                    return found
+                await asyncio.sleep(0.05)
+
+    async def _exists(self) -> bool:
+        admin = KafkaTopicAdmin(self._target, PATIENCE_S)
+        try:
+            return self.topic in (await admin.look([self.topic])).topics
+        finally:
+            await admin.close()
+
+    async def _create(self) -> None:
+        """Create the topic if it does not exist."""
+        if self._is_there:
+            return
+        admin = KafkaTopicAdmin(self._target, PATIENCE_S)
+        try:
+            seen = await admin.look([self.topic])
+            if self.topic not in seen.topics:
+                shape = internal_topics.safe_shape(SETTINGS, seen.brokers)
+                await internal_topics.create(admin, self.topic, shape, seen.brokers, _TIMES)
+                await internal_topics.until_shown(admin, self.topic, PATIENCE_S)
+            self._is_there = True
+        finally:
+            await admin.close()
+
+    @property
+    def _is_committed(self) -> bool:
+        return self._flow.isolation == "read_committed"
+
+    @asynccontextmanager
+    async def _writer(self, lane: LaneId) -> AsyncGenerator[Any]:
+        """Provide a writer for this lane.
+
+        No other client can write for the lane from now on, and the transactions of earlier writers are committed or
+        aborted.
+        """
+        writer: Any = AIOKafkaProducer(
+            bootstrap_servers=",".join(self._target.bootstrap),
+            client_id="mirrord",
+            transactional_id=parking_id(self.topic, lane),
+            transaction_timeout_ms=_OPEN_MS,
+            request_timeout_ms=int(PATIENCE_S * 1000),
+            compression_type="lz4",
+            max_request_size=_UNBOUNDED,
+            **client_options(self._target.security),
+        )
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                await writer.start()
+            yield writer
+        except TimeoutError:
+            raise EnvironmentFault(f"no answer from {self._flow.target} within {PATIENCE_S:g} s") from None
+        except BaseException:
+            self._is_there = False  # the topic may have been deleted since it was last seen
+            raise
+        finally:
+            with suppress(Exception):
+                async with asyncio.timeout(PATIENCE_S):
+                    await writer.stop()
+
+
+async def _records(
+    logs: LogReader, named: TopicPartition, start: int, end: int, *, committed: bool
+) -> AsyncGenerator[list[Record]]:
+    """Yield the records that a reader would see, one batch at a time.
+
+    Raises ValueError for a batch that cannot be read.
+    """
+    async with aclosing(logs.read(named, start, end, committed=committed)) as batches:
+        async for batch in batches:
+            if not batch.aborted and not batch.header.attributes & CONTROL:
+                found = decode(batch.buffer, batch.start, batch.end)
+                yield [record for record in found if start <= record.offset < end]
+
+
+@asynccontextmanager
+async def _transaction(writer: Any) -> AsyncGenerator[None]:
+    await writer.begin_transaction()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            async with asyncio.timeout(PATIENCE_S):
+                await writer.abort_transaction()
+        raise
+    async with asyncio.timeout(PATIENCE_S):
+        await writer.commit_transaction()
+
+
+async def _send(writer: Any, to: TopicPartition, record: Record, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Send the record and return its offset."""
+    # This needs a separate batch, because aiokafka's `send` accepts no record with neither key nor value.
+    batch = writer.create_batch()
+    when = record.time_ms if record.time_ms != NO_TIME else None
+    batch.append(timestamp=when, key=record.key, value=record.value, headers=list(headers))
+    batch.close()
+    async with asyncio.timeout(PATIENCE_S):
+        told = await (await writer.send_batch(batch, to.topic, partition=to.partition))
+    return told.offset
+
+
+def _content(record: Record, headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    """Return a digest that distinguishes records.
+
+    Timestamps are ignored: if a source record has none, its letter has the time when it was parked.
+    """
+    return blake2b(repr((record.key, record.value, tuple(headers))).encode(), digest_size=16).digest()
+
+
+@contextmanager
+def _not_parked() -> Generator[None]:
+    try:
+        yield
+    except (ConfigError, EnvironmentFault, KafkaError, TimeoutError, ValueError) as error:
+        raise NotParked(str(error) or repr(error)) from error

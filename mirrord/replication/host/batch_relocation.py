@@ -1,0 +1,135 @@
+"""Reads both logs to find a lane's batches again in the source by what their records hold
+(`mirrord.replication.lane.target.batch_relocation`)."""
+
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from functools import partial
+
+import msgspec
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadBatch, Stretches
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.replication.lane.signals import AskRebuild, LaneRecord, OwnBatch, Relocated
+from mirrord.replication.lane.target.batch_relocation import (
+    Original,
+    Range,
+    Standing,
+    Unplaced,
+    covered_below,
+    is_open,
+    last_below,
+    locate,
+    search_range,
+)
+
+MOST_RECORDS = 500_000
+"""What is held in memory of either side: about 150 bytes a record."""
+
+
+class Relocation:
+    """One search for the batches of a lane."""
+
+    def __init__(
+        self,
+        source: Stretches,
+        target: Stretches,
+        source_partition: PartitionId,
+        target_partition: PartitionId,
+        asks: Asks,
+        copies: Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[set[int]]] | None,
+        *,
+        read_committed: bool,
+    ) -> None:
+        """`copies` tells which batches of the source are copies (`mirrord.replication.host.origin_lookup`); None:
+        there are none."""
+        self._source = source
+        self._target = target
+        self._source_partition = source_partition
+        self._target_partition = target_partition
+        self._asks = asks
+        self._copies = copies
+        self._read_committed = read_committed
+
+    async def run(
+        self, record: LaneRecord, wanted: AskRebuild, compacts: Callable[[], Awaitable[bool | None]]
+    ) -> Relocated:
+        """What stands where, or why that cannot be told. `compacts`: whether the target topic is compacted. Raises
+        ReadFailed when a side cannot be read at present."""
+        own: list[OwnBatch] = []
+        try:
+            timed, standing = await self._standing(wanted, own)
+            last = standing[-1].last if standing else wanted.first - 1
+            searched = search_range(record, wanted.first, last)
+            end, begin = await bounds(self._asks, self._source_partition)
+            start = max(searched.start, begin)
+            searched = Range(start, max(min(searched.end, end), start))
+            originals = await self._originals(searched, timed=timed)
+            covered, before = covered_below(record, wanted.first), last_below(record, wanted.first)
+            located = locate(
+                standing, originals, covered, before, searched, partial(is_open, record), record.source_runs.offset_of
+            )
+        except (Unplaced, ValueError) as why:
+            return Relocated(wanted.question, 0, tuple(own), None, str(why))
+        located = msgspec.structs.replace(located, source_start=begin)
+        may_be_cleaned = await compacts() is not False
+        return Relocated(wanted.question, 0, tuple(own), located, compacts=may_be_cleaned)
+
+    async def _standing(self, wanted: AskRebuild, own: list[OwnBatch]) -> tuple[bool, list[Standing]]:
+        """The own batches from the wanted ordinal on, and whether the records' times are those of the source."""
+        standing: list[Standing] = []
+        timed, size = True, 0
+        async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
+            header = batch.header
+            if header.producer_id != wanted.producer_id:
+                continue
+            count = header.last_offset_delta + 1
+            own.append(OwnBatch(header.base_offset, count, header.base_sequence, batch.records_crc))
+            ordinal = nearest(header.base_sequence, wanted.first)
+            cut = max(wanted.first - ordinal, 0)
+            if cut >= count:
+                continue
+            if standing and timed != (not header.attributes & LOG_APPEND_TIME):
+                raise Unplaced("only some of the records at the target have the times of the source")
+            timed = not header.attributes & LOG_APPEND_TIME
+            size = _bounded(size + count)
+            contents: list[Hashable] = [None] * count
+            for record in _decode(batch):
+                contents[record.offset - header.base_offset] = digest(record, timed=timed)
+            standing.append(Standing(ordinal + cut, contents[cut:]))
+        return timed, standing
+
+    async def _originals(self, searched: Range, *, timed: bool) -> list[Original]:
+        originals: list[Original] = []
+        headers: list[HeaderTuple] = []
+        size = 0
+        reading = self._source.read(
+            self._source_partition, searched.start, searched.end, committed=self._read_committed
+        )
+        async for batch in reading:
+            header = batch.header
+            copied = not (batch.aborted or header.attributes & CONTROL)
+            records = _decode(batch) if copied else ()
+            size = _bounded(size + len(records))
+            contents = {record.offset: digest(record, timed=timed) for record in records}
+            epoch = -1 if batch.is_old else header.leader_epoch
+            originals.append(Original(header.base_offset, header.last_offset + 1, contents, copied, epoch))
+            headers.append(header)
+        if self._copies is not None:
+            for at in await self._copies(self._source_partition, headers):
+                originals[at] = originals[at]._replace(contents={}, copied=False)
+        return originals
+
+
+def _bounded(size: int) -> int:
+    if size > MOST_RECORDS:
+        raise Unplaced(f"more than {MOST_RECORDS:,} records would have to be compared")
+    return size
+
+
+def _decode(batch: ReadBatch) -> Sequence[Record]:
+    return decode(batch.buffer, batch.start, batch.end)

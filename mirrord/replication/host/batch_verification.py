@@ -1,0 +1,206 @@
+"""Reads a lane's batches back from the target and compares them with the source: trust, then check."""
+
+import sys
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.model.errors import PolicyFault
+from mirrord.model.intervals import ranges
+from mirrord.replication.lane.signals import AskCheck, LaneRecord
+from mirrord.replication.lane.source.source_epochs import epoch_at, is_cut
+from mirrord.replication.lane.target.batch_compare import EQUAL, Copy, Finding, same_bytes, same_records, together
+from mirrord.replication.lane.target.target_scan import but_not_void
+
+Pairs = list[tuple[int, int]]
+"""Pairs of (ordinal, source offset)."""
+
+LOST = Finding("unverifiable", "the source has lost some of the records and uses their offsets again")
+_OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+
+class Comparison:
+    """One comparison of a lane's batches at the target with the source.
+
+    It does not report ordinals that are in no batch of the lane, because the lane finds holes by itself.
+    """
+
+    def __init__(
+        self,
+        source: Stretches,
+        target: Stretches,
+        source_partition: PartitionId,
+        target_partition: PartitionId,
+        record: LaneRecord,
+        wanted: AskCheck,
+        changing: Callable[[Record], Record] | None = None,
+    ) -> None:
+        """`changing` applies the flow's record policy to a record; it may raise PolicyFault."""
+        self._target = target
+        self._target_partition = target_partition
+        self._record = record
+        self._runs = source_runs = record.source_runs
+        self._wanted = wanted
+        self._changing = changing
+        self._source_end, self._source_begin = sys.maxsize, 0
+        last = max((offset + length for _, offset, length in source_runs.between(wanted.first, wanted.last)), default=0)
+        self._originals = _Originals(source, source_partition, last)
+
+    async def run(self, source: tuple[int, int] = (sys.maxsize, 0)) -> Finding:
+        """Return the outcome of the comparison.
+
+        `source` holds the end and the start of the source's log. A record that is missing after that end was not
+        removed. Raises ReadFailed when either side cannot be read now.
+        """
+        self._source_end, self._source_begin = source
+        wanted = self._wanted
+        findings: list[Finding] = []
+        try:
+            async for batch in self._target.read(self._target_partition, wanted.start, wanted.end):
+                if batch.header.producer_id == wanted.producer_id:
+                    findings.append(await self._compare(batch))
+                    if findings[-1].outcome == "different":
+                        break
+        except ReadFailed as failed:
+            if failed.error != _OUT_OF_RANGE:
+                raise
+            findings.append(Finding("unverifiable", "one side has deleted some of the records"))
+        finally:
+            await self._originals.close()
+        return together(findings)
+
+    async def _compare(self, batch: ReadBatch) -> Finding:
+        copy = Copy(batch.header, batch.records_crc)
+        first = copy.first(self._wanted.first)
+        start, last = max(first, self._wanted.first), min(first + copy.count - 1, self._wanted.last)
+        live = but_not_void(self._record.holes, start, last)
+        pieces = [piece for each in live for piece in self._runs.between(*each)]
+        if not pieces:
+            return EQUAL
+        try:
+            originals = await self._originals.covering(
+                min(offset for _, offset, _ in pieces), max(offset + length for _, offset, length in pieces) - 1
+            )
+        except ReadFailed as failed:
+            if failed.error != _OUT_OF_RANGE:
+                raise
+            await self._originals.close()
+            gone = ranges(ordinal for ordinal, offset in _pairs(pieces) if offset < self._source_begin)
+            return Finding("unverifiable", "the source has deleted some of the records", gone)
+        if len(pieces) == len(originals) == 1 and pieces[0][2] == copy.count:
+            original = originals[0]
+            if (
+                not original.is_old
+                and original.header.base_offset == pieces[0][1]
+                and same_bytes(copy.header, copy.records_crc, original.header, original.records_crc)
+            ):
+                return Finding("equal", equal_until=last + 1)
+        pairs = _pairs(pieces)
+        same = [pair for pair in pairs if self._is_same_history(*pair, originals)]
+        if len(same) == len(pairs):
+            return self._compare_records(batch, first, originals, pairs)
+        # If the source reuses an offset for the very same record, nothing is lost.
+        finding = self._compare_records(batch, first, originals, pairs)
+        if finding.outcome == "equal":
+            return finding
+        return together([self._compare_records(batch, first, originals, same), LOST])
+
+    def _compare_records(self, batch: ReadBatch, first: int, originals: list[ReadBatch], pairs: Pairs) -> Finding:
+        base, changing = batch.header.base_offset, self._changing
+        try:
+            copies = {first + record.offset - base: record for record in _decode(batch)}
+            by_offset = {record.offset: record for original in originals for record in _decode(original)}
+        except ValueError as error:
+            return Finding("unverifiable", f"records cannot be read: {error}")
+        timed = not batch.header.attributes & LOG_APPEND_TIME
+        if changing is None:
+            return same_records(pairs, copies, by_offset, timed=timed, source_end=self._source_end)
+        try:
+            changed = {offset: changing(by_offset[offset]) for _, offset in pairs if offset in by_offset}
+        except PolicyFault as fault:
+            return Finding("unverifiable", str(fault))
+        finding = same_records(pairs, copies, changed, timed=timed)
+        # No other process can have written it: a lane with policies waits until a former holder cannot write
+        # (`mirrord.replication.lane.resuming`).
+        doubt = f"the transform makes another record of it now: {finding.note}"
+        return Finding("unverifiable", doubt) if finding.outcome == "different" else finding
+
+    def _is_same_history(self, ordinal: int, offset: int, originals: list[ReadBatch]) -> bool:
+        """Return whether the offset still belongs to the record that was copied from it."""
+        if is_cut(self._record, ordinal, offset):
+            return False
+        known = epoch_at(self._wanted.epochs, ordinal)
+        now = next((each.header.leader_epoch for each in originals if each.header.last_offset >= offset), -1)
+        return known in {now, -1} or now < 0
+
+
+async def in_front_of(source: Stretches, asks: Asks, partition: PartitionId, position: int) -> tuple[int, int]:
+    """Return the leader epoch of the source batch before a position, and the log's end if that is before it too.
+
+    Each is -1 if there is none. Raises ReadFailed when the source cannot be read now.
+    """
+    if position <= 0:
+        return -1, -1
+    reading = source.read(partition, position - 1, position)
+    try:
+        batch = await anext(reading, None)
+        return -1 if batch is None or batch.is_old else batch.header.leader_epoch, -1
+    except ReadFailed as failed:
+        if failed.error != _OUT_OF_RANGE:
+            raise
+    finally:
+        await reading.aclose()
+    end, _ = await bounds(asks, partition)
+    return -1, end if end < position else -1
+
+
+def _pairs(pieces: Sequence[tuple[int, int, int]]) -> Pairs:
+    return [(ordinal + at, offset + at) for ordinal, offset, length in pieces for at in range(length)]
+
+
+def _decode(batch: ReadBatch) -> list[Record]:
+    return decode(batch.buffer, batch.start, batch.end)
+
+
+class _Originals:
+    """Reads the source's batches, mostly in ascending order, and drops those that were passed."""
+
+    def __init__(self, source: Stretches, partition: PartitionId, end: int) -> None:
+        self._source = source
+        self._partition = partition
+        self._end = end
+        self._reading: AsyncGenerator[ReadBatch, None] | None = None
+        self._held: deque[ReadBatch] = deque()
+        self._read_from = -1
+        self._read_to = -1
+
+    async def covering(self, first: int, last: int) -> list[ReadBatch]:
+        """Return the data batches that hold offsets of [first, last]."""
+        if self._reading is None or first < self._read_from:
+            await self.close()
+            self._held.clear()
+            self._reading = self._source.read(self._partition, first, self._end)
+            self._read_to = first
+        self._read_from = first
+        while self._held and self._held[0].header.last_offset < first:
+            self._held.popleft()
+        while self._read_to <= last:
+            batch = await anext(self._reading, None)
+            if batch is None:
+                break
+            self._read_to = batch.header.last_offset + 1
+            if self._read_to > first and not batch.header.attributes & CONTROL:
+                self._held.append(batch)
+        return [batch for batch in self._held if batch.header.base_offset <= last]
+
+    async def close(self) -> None:
+        """Stop reading."""
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            await reading.aclose()

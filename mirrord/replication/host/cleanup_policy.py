@@ -1,0 +1,70 @@
+"""Answers lanes that ask whether a source topic is compacted, and answers the same question about target topics."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.effective_configs import topic_settings
+from mirrord.kafka.client.range_reader import ReadFailed
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.model.errors import EnvironmentFault
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.topics.rules.retention import is_compacted
+
+_POLICY = "cleanup.policy"
+KNOWN_S = 10.0
+"""The policy of a target topic is cached for this long, because its partitions are taken over together."""
+Begin = Callable[[Coroutine[None, None, None]], asyncio.Task[None]]
+
+
+class Cleanup:
+    """Asks one cluster about source topics."""
+
+    def __init__(self, cluster: ClusterConfig, timeout_s: float, begin: Begin) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._begin = begin
+
+    def ask(self, hosted: Hosted, effect: AskCleanup) -> None:
+        """Ask the cluster, and pass its answer to the lane."""
+        self._begin(self._ask(hosted, effect.question))
+
+    async def _ask(self, hosted: Hosted, question: int) -> None:
+        topic = hosted.source.topic
+        try:
+            settings = await topic_settings(self._cluster, [topic], [_POLICY], self._timeout_s)
+        except EnvironmentFault as fault:
+            hosted.tell(CleanupTold(question, None, str(fault)))
+            return
+        policy = settings[topic].values.get(_POLICY) if topic in settings else None
+        hosted.tell(CleanupTold(question, None if policy is None else is_compacted(policy)))
+
+
+class TargetCleanup:
+    """Answers whether topics of the target cluster are compacted."""
+
+    def __init__(self, cluster: ClusterConfig, timeout_s: float) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._lock = asyncio.Lock()
+        self._known: dict[str, tuple[float, bool | None]] = {}
+
+    async def compacts(self, topic: str) -> bool | None:
+        """Return whether the topic is compacted; None without the permission to read it.
+
+        Raises ReadFailed when the cluster does not answer.
+        """
+        now = asyncio.get_running_loop().time
+        async with self._lock:
+            known = self._known.get(topic)
+            if known is not None and now() - known[0] < KNOWN_S:
+                return known[1]
+            try:
+                settings = await topic_settings(self._cluster, [topic], [_POLICY], self._timeout_s)
+            except EnvironmentFault as fault:
+                raise ReadFailed(int(ErrorCode.NETWORK_EXCEPTION)) from fault
+            policy = settings[topic].values.get(_POLICY) if topic in settings else None
+            found = None if policy is None else is_compacted(policy)
+            self._known[topic] = (now(), found)
+            return found

@@ -1,0 +1,37 @@
+"""What else than records a fetch can bring."""
+
+import structlog
+
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.signals import Chunk, FetchFrom
+
+OUT_OF_RANGE = int(ErrorCode.OFFSET_OUT_OF_RANGE)
+NOT_AVAILABLE = int(ErrorCode.OFFSET_NOT_AVAILABLE)
+
+log = structlog.get_logger()
+
+
+def prefer(cluster: str, tap: Tap, replica: int) -> None:
+    """The leader sends us to another replica, and gives no records itself; -1: it does no longer."""
+    if replica == tap.preferred_replica:
+        return
+    if replica >= 0:
+        where = f"{tap.partition.topic}-{tap.partition.partition}"
+        log.warning("fetch_redirected", cluster=cluster, partition=where, replica=replica)
+    tap.preferred_replica = replica
+
+
+def find_bounds(asks: Asks, tap: Tap, wish: FetchFrom) -> None:
+    """The position is out of range: tell the tap where the log begins and ends."""
+
+    def told(error: int, high_watermark: int, log_start: int) -> None:
+        if tap.wish is not wish:
+            return
+        if not error and log_start <= wish.position <= high_watermark:
+            error = NOT_AVAILABLE  # a leader that was behind for a moment
+        empty = bytearray()
+        tap.deliver(Chunk(wish.question, error or OUT_OF_RANGE, high_watermark, -1, log_start, (), empty, 0, 0))
+
+    asks.bounds(tap.partition, -1, told)

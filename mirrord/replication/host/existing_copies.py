@@ -1,0 +1,220 @@
+"""Finds copies at the target that the ledger does not know: the ledger was lost, or the flow had another name.
+
+A lane that begins would copy them again. So before a lane without a history begins, some places of both logs are
+examined. Records of the source are looked up at the target by their times, and records of the target in the source.
+Records that other clients write there do no harm: they do not exist in the source. Records that the source got from
+the target through an opposite flow are not copies either.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import bounds
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME, HeaderTuple
+from mirrord.model.names import LaneId
+from mirrord.replication.host.mm2_takeover import Sides
+from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.lane.target.existing_copies import FoundRow, What, in_common, may_be_a_lanes
+
+log = structlog.get_logger()
+
+LOOK_OFFSETS = 500
+LOOK_BYTES = 2 << 20
+"""A place is limited to this number of offsets or bytes, whichever is reached first."""
+PLACES = 4
+"""Number of places in each log, evenly spread: the first one is its beginning, the last one its end."""
+_AT_ONCE = 4
+
+BroughtBack = Callable[[PartitionId, Sequence[HeaderTuple]], Awaitable[Collection[int]]]
+"""Returns which of these batches of the source are copies themselves. Raises ReadFailed when that is not known."""
+
+
+class _Place:
+    """The batches and records at one place that can be related to a copy."""
+
+    def __init__(self, batches: Sequence[ReadBatch]) -> None:
+        self.batches: list[ReadBatch] = []
+        self.records: list[Record] = []
+        for batch in batches:
+            try:
+                self.records += decode(batch.buffer, batch.start, batch.end)
+            except ValueError:
+                continue  # an unreadable batch matches nothing
+            self.batches.append(batch)
+        self._rows: dict[What, list[FoundRow]] = {}
+
+    @property
+    def newest_ms(self) -> int:
+        return max((record.time_ms for record in self.records), default=-1)
+
+    def rows(self, what: What) -> list[FoundRow]:
+        """Return the rows to compare."""
+        if what not in self._rows:
+            self._rows[what] = [_row(record, what) for record in self.records]
+        return self._rows[what]
+
+
+def _row(record: Record, what: What) -> FoundRow:
+    held = b"%d" % record.time_ms if what == "times" else digest(record, timed=what == "records")
+    return FoundRow(record.offset, held)
+
+
+class FoundCopies:
+    """Finds unknown copies for the lanes of one flow."""
+
+    def __init__(self, flow: FlowConfig, source: Sides, target: Sides, brought_back: BroughtBack) -> None:
+        self._flow = flow
+        self._shaping = Shaping(flow)
+        self._sides = source, target
+        self._brought_back = brought_back
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._found: dict[LaneId, str] = {}
+        """Lines already found. Lanes ask repeatedly, and a copy that was found once is not searched for again."""
+
+    async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
+        """Return why a lane without a history must not begin; empty if it may. Raises ReadFailed: then ask again."""
+        if self._flow.on_unknown_copies == "begin":
+            return ""
+        return await self.line(lane, source, target)
+
+    async def line(self, lane: LaneId, source: PartitionId, target: PartitionId) -> str:
+        """Return what was found, whether or not the lane may begin. Raises ReadFailed."""
+        end, begin = await bounds(self._sides[1].asks, target)
+        if end <= begin:
+            return ""
+        if lane not in self._found:
+            is_transformed = bool(self._flow.records.transform) and self._shaping.concerns(source.topic)
+            # If the topic names differ, they show which topics came from the target.
+            brought_back = self._brought_back if source.topic == target.topic else None
+            async with self._slots:
+                look = _Look(_End(self._sides[0], source), _End(self._sides[1], target), brought_back)
+                found = await look.look("times" if is_transformed else "records")
+            if found is None:
+                return ""
+            self._found[lane] = _line(*found)
+            log.warning("copies_unknown_to_the_ledger", lane=lane, reason=self._found[lane])
+        return self._found[lane]
+
+
+class _End(NamedTuple):
+    """One of the two logs."""
+
+    side: Sides
+    partition: PartitionId
+
+    async def bounds(self) -> tuple[int, int]:
+        """Return (begin, end)."""
+        end, begin = await bounds(self.side.asks, self.partition)
+        return begin, end
+
+
+class _Look:
+    """Compares a source partition with its target."""
+
+    def __init__(self, source: _End, target: _End, brought_back: BroughtBack | None) -> None:
+        self._source = source
+        self._target = target
+        self._brought_back = brought_back
+
+    async def look(self, what: What) -> tuple[int, int] | None:
+        """Return a source offset and a target offset that hold the same record."""
+        at_source, at_target = await self._source.bounds(), await self._target.bounds()
+        heres = [await self._here(at, at_source) for at in _places(*at_source)]
+        theres = [await self._there(at, at_target) for at in _places(*at_target)]
+        appends = any(batch.header.attributes & LOG_APPEND_TIME for place in theres for batch in place.batches)
+        what = "contents" if appends else what
+        for here in heres:
+            for there in theres:
+                if found := await self._same(here, there, what):
+                    return found
+        for here in heres if not appends else ():
+            if here.records:
+                at = await _first_of(self._target, here.newest_ms)
+                there = await self._there(max(at_target[0], at - LOOK_OFFSETS // 2), at_target)
+                if found := await self._same(here, there, what):
+                    return found
+        for there in theres:
+            if there.records:
+                at = await _first_of(self._source, there.newest_ms)
+                # An append time is later than the record's own time.
+                before = LOOK_OFFSETS - 1 if appends else LOOK_OFFSETS // 2
+                here = await self._here(max(at_source[0], at - before), at_source)
+                if found := await self._same(here, there, what):
+                    return found
+        return None
+
+    async def _same(self, here: _Place, there: _Place, what: What) -> tuple[int, int] | None:
+        found = in_common(here.rows(what), there.rows(what), what)
+        if found is None or self._brought_back is None:
+            return found
+        back = await self._brought_back(self._source.partition, [batch.header for batch in here.batches])
+        if not back:
+            return found
+        left = _Place([batch for at, batch in enumerate(here.batches) if at not in back])
+        return in_common(left.rows(what), there.rows(what), what)
+
+    async def _here(self, start: int, log: tuple[int, int]) -> _Place:
+        batches = await _read(self._source, start, log[1])
+        return _Place([batch for batch in batches if batch.is_old or not batch.header.attributes & CONTROL])
+
+    async def _there(self, start: int, log: tuple[int, int]) -> _Place:
+        batches = await _read(self._target, start, log[1])
+        return _Place([batch for batch in batches if not batch.is_old and may_be_a_lanes(batch.header)])
+
+
+def _places(begin: int, end: int) -> Iterator[int]:
+    last = max(begin, end - LOOK_OFFSETS)
+    if end > begin:
+        yield from sorted({begin + (last - begin) * number // (PLACES - 1) for number in range(PLACES)})
+
+
+async def _read(log: _End, start: int, end: int) -> list[ReadBatch]:
+    batches: list[ReadBatch] = []
+    size = 0
+    until = min(end, start + LOOK_OFFSETS)
+    try:
+        async with aclosing(log.side.stretches.read(log.partition, start, until)) as found:
+            async for batch in found:
+                batches.append(batch)
+                size += batch.end - batch.start
+                if size > LOOK_BYTES:
+                    break
+    except ReadFailed as failed:
+        # A log cleaner may have removed all records up to the end.
+        if failed.error != int(ErrorCode.REQUEST_TIMED_OUT):
+            raise
+    return batches
+
+
+async def _first_of(log: _End, time_ms: int) -> int:
+    """Return the offset of the first record of that time or later, or else the log end. Raises ReadFailed."""
+    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, offset: int) -> None:
+        if not answer.done():
+            answer.set_result((error, offset))
+
+    log.side.asks.start(log.partition, max(time_ms, 0), told)
+    error, offset = await answer
+    if error:
+        raise ReadFailed(error)
+    return offset
+
+
+def _line(here: int, there: int) -> str:
+    return (
+        f"the target holds records of this source that the ledger knows nothing of, such as the one at source offset "
+        f"{here} at target offset {there}: stop the daemon, and `mirrord rebuild` lets it go on behind them; "
+        'on_unknown_copies = "begin" begins all the same, and may copy them once more'
+    )

@@ -1,0 +1,500 @@
+"""Fetching: few connections to each source broker, many partitions in each request.
+
+A broker has two connections, each with a fetch session (KIP-227) and at most one request in flight. The idle one
+fetches the partitions that have no new records, with a long max wait. The hot one fetches the partitions that had
+records within the last second and those that were just added, with a short max wait: a partition that is added while a
+request is in flight waits for its answer, and a broker looks at every partition of a session for every request. Under
+load both return data all the time. Partitions whose next records are in remote storage have separate connections
+(`flow_control.remote_reads`), and so have those whose answer is too large (`flow_control.oversized_fetch`).
+
+A lost connection does not concern a lane: its requests are kept and sent elsewhere. A broker's refusal does.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from functools import partial
+
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.quota_throttle import Throttle
+from mirrord.kafka.client.range_reader import SLOW_S
+from mirrord.kafka.client.receive_buffers import Frame
+from mirrord.kafka.client.reconnecting_link import Backoff, Link
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.protocol.api_versions import FETCH, FETCH_BY_TOPIC_ID
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
+from mirrord.kafka.protocol.fetch import FetchLimits, FetchResponse, Position, TopicPartition, decode, encode
+from mirrord.kafka.protocol.fetch_session import FetchSession
+from mirrord.kafka.protocol.record_batch import HEADER_LENGTH, first_batch_bytes
+from mirrord.model.errors import EnvironmentFault
+from mirrord.replication.host.empty_fetch import OUT_OF_RANGE, find_bounds, prefer
+from mirrord.replication.host.flow_control.fetch_size import (
+    LEAST_LANE_BYTES,
+    LEAST_REQUEST_BYTES,
+    FetchSize,
+    Room,
+    lane_bytes,
+)
+from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.flow_control.oversized_fetch import Apart, passed, too_large
+from mirrord.replication.host.flow_control.remote_reads import SHARE, LocalStarts, RemoteReads
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.signals import Chunk, FetchFrom
+
+IDLE_WAIT_MS = 500
+HOT_WAIT_MS = 5
+LONGEST_HOT_WAIT_MS = 40
+"""While nothing comes, the hot requests' waits double up to this."""
+HOT_S = 1.0
+"""How long a partition that brought something is expected to bring more."""
+MOST_GROWTH = 4.0
+NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
+
+
+class Source:
+    """All fetching of one replicator."""
+
+    def __init__(self, view: ClusterView, asks: Asks, budget: Budget, *, read_committed: bool) -> None:
+        self.view = view
+        self.asks = asks
+        self.budget = budget
+        self.read_committed = read_committed
+        self._loop = asyncio.get_running_loop()
+        self._feeds: dict[int, Feed] = {}
+        self._homeless: set[Tap] = set()
+        """Wishes for partitions without a known leader."""
+        self._search: asyncio.TimerHandle | None = None
+        self._pause = Backoff(5.0)
+        self.room = Room(budget, self._feeds)
+        self.local_starts = LocalStarts(asks, self._place)
+        self.apart = Apart(view.alias, self._place)
+        view.on_change.append(self._find_homes)
+        budget.on_room = self._room
+
+    def close(self) -> None:
+        """End all connections."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    def want(self, tap: Tap, wish: FetchFrom) -> None:
+        """Fetch the next chunk for a tap; a newer wish replaces an older one."""
+        self.stop(tap)
+        tap.wish = wish
+        if wish.round != tap.round:
+            tap.round = wish.round
+            tap.source_end = -1  # nobody fetched in the meantime
+            tap.stable.forget()
+        if wish.refresh:
+            self.view.refresh()
+        if wish.delay_s > 0:
+            tap.timer = self._loop.call_later(wish.delay_s, self._place, tap)
+        else:
+            self._place(tap)
+
+    def stop(self, tap: Tap) -> None:
+        """Forget a tap's wish; an answer that is still to come for it is dropped."""
+        tap.wish = None
+        self._homeless.discard(tap)
+        if tap.timer is not None:
+            tap.timer.cancel()
+            tap.timer = None
+        if tap.feed is not None:
+            tap.feed.drop(tap)
+
+    def ask_end(self, tap: Tap) -> None:
+        """Ask where a partition ends that nothing is being fetched of, so that its lag is known all the same."""
+
+        asked = time.monotonic()
+
+        def told(error: int, high_watermark: int, log_start: int) -> None:
+            if tap.wish is None:
+                tap.source_end = -1 if error else high_watermark
+                if not error:
+                    tap.source_start, tap.heard = log_start, asked
+
+        self.asks.bounds(tap.partition, -1, told)
+
+    def _place(self, tap: Tap) -> None:
+        tap.timer = None
+        leader = self.view.leader(tap.partition)
+        if leader is None:
+            tap.source_end = -1
+            self._homeless.add(tap)
+            if self._search is None:
+                self._search = self._loop.call_later(self._pause.next_s(), self._look_again)
+            return
+        if tap.wish is not None and not self.local_starts.locate(tap, tap.wish.position):
+            return
+        feed = self._feeds.get(leader.node)
+        if feed is None:
+            feed = self._feeds[leader.node] = Feed(self, leader.node)
+        if tap.wish is not None:
+            size = feed.lane_bytes(tap)
+            tap.position = Position(tap.wish.position, leader.epoch, tap.wish.last_epoch, size)
+            feed.add(tap)
+
+    def _look_again(self) -> None:
+        self._search = None
+        if self._homeless:
+            self.view.refresh()
+
+    def _find_homes(self) -> None:
+        taps, self._homeless = self._homeless, set()
+        for feed in self._feeds.values():
+            for tap in feed.waiting_taps():
+                leader = self.view.leader(tap.partition)
+                if leader is None or leader.node != feed.node:
+                    feed.drop(tap)
+                    taps.add(tap)
+        for tap in taps:
+            self._place(tap)
+        if not self._homeless:
+            self._pause.reset()
+
+    def _room(self) -> None:
+        for feed in self._feeds.values():
+            feed.pump_soon()
+
+
+class Feed:
+    """Fetches from one broker."""
+
+    def __init__(self, source: Source, node: int) -> None:
+        self.source = source
+        self.node = node
+        self._loop = asyncio.get_running_loop()
+        view = source.view
+        self._idle = Channel(self, view.link(node, "fetch-idle"))
+        self._hot = Channel(self, view.link(node, "fetch-hot"))
+        self._hot_wait_ms = HOT_WAIT_MS
+        self._new: set[Tap] = set()
+        """Wishes that no request has carried yet."""
+        self._cold: set[Tap] = set()
+        """Taps of the hot channel that wait for the idle one to come round."""
+        self._remote = RemoteReads(self._remote_channel, source.budget.leave)
+        self._alone = RemoteReads(self._alone_channel, source.budget.leave)
+        self._scheduled = False
+
+    def add(self, tap: Tap) -> None:
+        """Ask for a tap's wish with the next request."""
+        tap.feed = self
+        self._queue(tap)
+        self.pump_soon()
+
+    def drop(self, tap: Tap) -> None:
+        """Ask for it no more."""
+        tap.feed = None
+        self._new.discard(tap)
+        self._cold.discard(tap)
+        self._hot.drop(tap)
+        self._idle.drop(tap)
+        self._remote.drop(tap)
+        self._alone.drop(tap)
+
+    def lane_bytes(self, tap: Tap) -> int:
+        """What one fetch may bring for a lane."""
+        if tap.is_remote:
+            return min(tap.lane_bytes, self.source.room.request_bytes // SHARE)
+        asking = len(self._hot.taps) + len(self._new)
+        return lane_bytes(tap, self._hot.request_bytes(), asking, is_far=self._hot.size.is_far)
+
+    def heard(self, tap: Tap) -> float:
+        """When an answer last came to a request that this tap is part of; 0 while there is none."""
+        for channel in self._channels:
+            if channel.heard > tap.asked and channel.taps.get(channel.key(tap)) is tap:
+                return channel.heard
+        return 0.0
+
+    def throttled_s(self, tap: Tap) -> float:
+        """For how long the broker returns nothing for this tap, because a quota is used up."""
+        asked = (channel for channel in self._channels if channel.taps.get(channel.key(tap)) is tap)
+        return next(asked, self._hot).throttle.left_s
+
+    def waiting_taps(self) -> list[Tap]:
+        """Those that no open request asks for."""
+        return [*self._new, *self._remote.waiting, *self._alone.waiting]
+
+    def close(self) -> None:
+        """End the connections."""
+        for channel in self._channels:
+            channel.link.close()
+            self.source.budget.leave(channel)
+
+    def pump_soon(self) -> None:
+        """Send what can be sent, once per tick: what comes in until then shares a request."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._pump)
+
+    def _pump(self) -> None:
+        self._scheduled = False
+        self.pump()
+
+    def pump(self) -> None:
+        """Send what can be sent."""
+        for channel, new in ((self._idle, self._cold), (self._hot, self._new)):
+            if not channel.busy and not new and not channel.taps:
+                self.source.budget.leave(channel)
+        if not self._idle.busy and (self._cold or self._idle.taps) and self._idle.ask(self._cold, IDLE_WAIT_MS):
+            # Where a hot request still asks for them too, what it brings is thrown away.
+            for tap in self._cold:
+                self._hot.drop(tap)
+            self._cold.clear()
+        if not self._hot.busy and (self._new or self._hot.taps) and self._hot.ask(self._new, self._hot_wait_ms):
+            self._new.clear()
+        if self._remote.channels or self._remote.waiting:
+            self._remote.pump(self.source.view.longest_wait_ms)
+        if self._alone.channels or self._alone.waiting:
+            self._alone.pump(HOT_WAIT_MS)
+
+    def came_round(self, channel: "Channel", *, brought: bool) -> None:
+        """A channel's answer was handed out; the taps that it still has got nothing."""
+        if channel is self._hot:
+            self._hot_wait_ms = HOT_WAIT_MS if brought else min(2 * self._hot_wait_ms, LONGEST_HOT_WAIT_MS)
+            now = self._loop.time()
+            cold = [tap for tap in channel.taps.values() if tap.hot_until <= now]
+            self._cold.update(cold)
+            self.source.local_starts.suspect(cold, empty=True)
+        elif channel in self._alone.channels:
+            for tap in channel.take_all():
+                if not channel.throttle.left_s:  # with a wait comes an empty answer, whatever there is
+                    passed(tap)
+                self._queue(tap)
+        elif channel is not self._idle:
+            for tap in channel.take_all():
+                self.source.local_starts.came_empty(tap)
+        elif not brought:
+            self.source.local_starts.suspect(channel.taps.values(), empty=True)
+        self.pump()
+
+    def failed(self, channel: "Channel", pause_s: float, reason: str = "") -> None:
+        """A channel lost its connection, or got none: its wishes are asked for again after a pause.
+
+        `reason`: its answer was too large.
+        """
+        taps = channel.take_all()
+        self._cold.difference_update(taps)
+        for tap in taps:
+            tap.source_end = -1
+        for tap in self.source.apart.blame(taps, reason) if reason else taps:
+            self._queue(tap)
+        self.source.view.refresh()
+        self._loop.call_later(pause_s, self.pump_soon)
+
+    @property
+    def _channels(self) -> "Sequence[Channel]":
+        return (self._idle, self._hot, *self._remote.channels, *self._alone.channels)
+
+    def _queue(self, tap: Tap) -> None:
+        if tap.is_remote:
+            self._remote.waiting[tap] = None
+        elif tap.apart:
+            self._alone.waiting[tap] = None
+        else:
+            self._new.add(tap)
+
+    def _remote_channel(self, number: int) -> "Channel":
+        return Channel(self, self.source.view.link(self.node, f"fetch-remote-{number}"), remote=True)
+
+    def _alone_channel(self, number: int) -> "Channel":
+        return Channel(self, self.source.view.link(self.node, f"fetch-alone-{number}"))
+
+
+class Channel:
+    """One connection, its fetch session and at most one request in flight."""
+
+    def __init__(self, feed: Feed, link: Link, *, remote: bool = False) -> None:
+        self.link = link
+        self.connecting = False
+        self.throttle = Throttle(feed.source.view.fetches)
+        self.busy = False
+        self.taps: dict[TopicPartition, Tap] = {}
+        """What the request in flight asks for, or the next one will."""
+        self.heard = 0.0
+        """When the last answer came."""
+        self.size = FetchSize()
+        self._feed = feed
+        self._source = feed.source
+        self._session = FetchSession()
+        self._connection: Connection | None = None
+        self._version = 0
+        self._by_id = True
+        self._promised = 0
+        self._asked_bytes = 0
+        self._growth = 1.0
+        """Memory held for an answer, as a multiple of its size: several times the size with small batches."""
+        self._asked = 0.0
+        self._wait_s = 0.0
+        self._remote = remote
+        self._backoff = Backoff()
+
+    def request_bytes(self) -> int:
+        """How much its next request may bring."""
+        room = self._source.room
+        usual = room.request_bytes // SHARE if self._remote else self.size.wanted(room.request_bytes, room.far_bytes)
+        return max(min(usual, LEAST_LANE_BYTES), int(usual / self._growth))
+
+    def key(self, tap: Tap) -> TopicPartition:
+        """How this connection names a tap's partition."""
+        partition = tap.partition
+        return (partition.topic_id if self._by_id else partition.topic, partition.partition)
+
+    def drop(self, tap: Tap) -> None:
+        """Ask for it no more."""
+        key = self.key(tap)
+        if self.taps.get(key) is tap:
+            del self.taps[key]
+
+    def take_all(self) -> list[Tap]:
+        """Its taps, which it has no longer."""
+        taps = list(self.taps.values())
+        self.taps.clear()
+        return taps
+
+    def ask(self, taps: set[Tap], wait_ms: int) -> bool:
+        """Send a request for its own taps and these; False when there is no room or no connection yet."""
+        connection = self.link.live
+        if connection is None:
+            self._source.budget.leave(self)
+            self._connect()
+            return False
+        if connection is not self._connection:
+            self._adopt(connection)
+        size = self.request_bytes()
+        promised = int(size * self._growth)
+        if not self._source.budget.promise(promised, self):
+            return False
+        self._promised, self._asked_bytes = promised, size
+        self._asked = asked = time.monotonic()
+        wanted = {key: tap.position for key, tap in self.taps.items()}
+        # A broker fills its answer in the order of a request.
+        urgent = [tap for tap in taps if tap.urgency.is_near]
+        for tap in (*urgent, *taps.difference(urgent)) if urgent else taps:
+            key = self.key(tap)
+            self.taps[key] = tap
+            tap.asked = asked
+            if tap.source_end < 0 and self._session.knows(key):
+                # A session does not repeat a high watermark that it has returned for the same position. A partition
+                # that one request omits is new to the session again.
+                wanted.pop(key, None)
+                wait_ms = 0
+            else:
+                wanted[key] = tap.position
+        self.busy = True
+        self._wait_s = wait_ms / 1000
+        limits = FetchLimits(wait_ms, 1, size, self._source.read_committed)
+        step = self._session.next_step(wanted)
+        body = encode(self._version, limits, step)
+        connection.pipe.request(FETCH, self._version, [body], len(body), partial(self._answered, connection))
+        return True
+
+    def _adopt(self, connection: Connection) -> None:
+        taps = self.take_all()
+        self._connection = connection
+        self._version = connection.version(FETCH)
+        self._by_id = self._version >= FETCH_BY_TOPIC_ID
+        self._session = FetchSession()
+        self.size = FetchSize()
+        self.taps = {self.key(tap): tap for tap in taps}
+
+    def _connect(self) -> None:
+        self.busy = self.connecting = True
+        task = asyncio.get_running_loop().create_task(self.link.get())
+        task.add_done_callback(self._connected)
+
+    def _connected(self, task: asyncio.Task[Connection]) -> None:
+        self.busy = self.connecting = False
+        if task.cancelled():
+            return
+        if isinstance(task.exception(), EnvironmentFault):
+            self._feed.failed(self, self._backoff.next_s())
+        else:
+            task.result()
+            self._backoff.reset()
+            self._feed.pump()
+
+    def _answered(self, connection: Connection, end: Frame | ConnectionLost) -> None:
+        self.busy = False
+        self._source.budget.settle(self._promised)
+        stats = self._source.view.fetches
+        if isinstance(end, ConnectionLost):
+            stats.failed(NETWORK, len(self.taps))
+            self._feed.failed(self, self._backoff.next_s(), too_large(end))
+            return
+        try:
+            response = decode(self._version, end.reader())
+        except WireError as error:
+            connection.pipe.close(str(error), error)
+            self._feed.failed(self, self._backoff.next_s())
+            return
+        size, now = end.end - end.start, time.monotonic()
+        if now - self._asked > self._wait_s + SLOW_S:
+            self._source.local_starts.suspect(self.taps.values(), empty=False)
+        self.size.answered(self._asked_bytes, size, now - self._asked)
+        brought = self._hand_out(response, end)
+        self.throttle.told(response.throttle_ms, connection.pipe)
+        if not response.throttle_ms:
+            self.heard = now  # with a wait comes an empty answer, whatever there is (KafkaApis.handleFetchRequest)
+        if brought:
+            stats.took(now - self._asked)
+        self._feed.came_round(self, brought=brought)
+
+    def _hand_out(self, response: FetchResponse, frame: Frame) -> bool:
+        """Give each tap its part; whether there were any records."""
+        if not self._session.answered(response):
+            frame.release()
+            return False
+        held = self._source.budget.hold(frame)
+        buffer = frame.buffer
+        now = time.monotonic()
+        hot_until = asyncio.get_running_loop().time() + HOT_S
+        brought = False
+        for fetched in response.partitions:
+            if fetched.error:
+                self._source.view.fetches.failed(fetched.error)
+            tap = self.taps.get((fetched.topic, fetched.partition))
+            if tap is None or tap.wish is None:
+                continue
+            if fetched.error == OUT_OF_RANGE:
+                self._feed.drop(tap)
+                passed(tap)
+                find_bounds(self._source.asks, tap, tap.wish)
+                continue
+            tap.source_end = -1 if fetched.error else fetched.high_watermark
+            tap.heard = now
+            if not fetched.error:
+                tap.source_start = fetched.log_start_offset
+                tap.stable.note(fetched.last_stable_offset, fetched.high_watermark, now)
+            prefer(self._source.view.alias, tap, fetched.preferred_read_replica)
+            if fetched.records_end > fetched.records_start:
+                tap.hot_until = hot_until
+                tap.batch_bytes = first_batch_bytes(buffer, fetched.records_start)
+                held.count((fetched.records_end - fetched.records_start) // max(tap.batch_bytes, HEADER_LENGTH))
+                brought = True
+            elif not fetched.error and fetched.diverging_end < 0 and fetched.high_watermark == tap.high_watermark:
+                continue  # every partition that is new to a session is in the answer; the wish remains
+            wish, tap.wish = tap.wish, None
+            passed(tap)
+            tap.high_watermark = fetched.high_watermark
+            self._feed.drop(tap)
+            tap.deliver(
+                Chunk(
+                    wish.question,
+                    fetched.error,
+                    fetched.high_watermark,
+                    fetched.last_stable_offset,
+                    fetched.log_start_offset,
+                    fetched.aborted,
+                    buffer,
+                    fetched.records_start,
+                    fetched.records_end,
+                    held,
+                    fetched.diverging_epoch,
+                    fetched.diverging_end,
+                )
+            )
+        if len(buffer) >= LEAST_REQUEST_BYTES:  # smaller ones say nothing about a large one
+            self._growth = min(MOST_GROWTH, 1 + held.beside_bytes / len(buffer))
+        return brought

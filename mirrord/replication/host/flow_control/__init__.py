@@ -1,0 +1,1 @@
+"""How much is fetched, when and from where. A first reader may skip this folder."""

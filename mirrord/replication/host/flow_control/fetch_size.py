@@ -1,0 +1,89 @@
+"""How many bytes one fetch request brings: more from a distant broker, to keep the connection busy.
+
+A lane's next fetch can only be sent when the previous one has been answered, so a lane brings one fetch per round trip
+plus transfer time. Near brokers are asked for as much as all lanes have room for. A distant broker is asked for as much
+as it sends in several round trips, if there is that much room, so that something is in flight most of the time.
+"""
+
+from collections.abc import Sized
+
+from mirrord.kafka.client.request_pipeline import FRAME_LIMIT
+from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.lane.flow_control.byte_window import FAR_S
+
+REQUEST_BYTES = 8 << 20
+MOST_REQUEST_BYTES = FRAME_LIMIT // 2
+"""With a request of this size, only a single batch can make a response too large
+(`mirrord.replication.host.flow_control.oversized_fetch`)."""
+LEAST_REQUEST_BYTES = 64 << 10
+LEAST_LANE_BYTES = 1 << 20
+ROUND_TRIPS = 4
+"""A request asks for as much as is sent in this number of round trips, so that a fifth of the time is spent waiting."""
+_NEW_SHARE = 0.25
+"""Weight of the newest response in the rate."""
+_LEAST_DRAIN = 0.1
+"""Smallest share of a response's time that counts as its transfer."""
+
+
+class FetchSize:
+    """What is known of the connection to one broker."""
+
+    __slots__ = ("_rate", "_soonest_s")
+
+    def __init__(self) -> None:
+        self._soonest_s = float("inf")
+        self._rate = 0.0
+        """Bytes per second while a response is in flight."""
+
+    @property
+    def is_far(self) -> bool:
+        """Whether requests should be larger than usual."""
+        return FAR_S <= self._soonest_s < float("inf")
+
+    def wanted(self, usual_bytes: int, most_bytes: int) -> int:
+        """Return how many bytes the next request should bring."""
+        if not self.is_far:
+            return usual_bytes
+        return max(usual_bytes, min(most_bytes, int(ROUND_TRIPS * self._rate * self._soonest_s)))
+
+    def answered(self, asked_bytes: int, size: int, took_s: float) -> None:
+        """Record the requested bytes, the received bytes and the time taken. Only a full response reveals the rate."""
+        self._soonest_s = min(self._soonest_s, took_s)
+        if 2 * size < asked_bytes or took_s <= 0:
+            return
+        rate = size / max(took_s - self._soonest_s, _LEAST_DRAIN * took_s)
+        self._rate += (rate - self._rate) * (_NEW_SHARE if self._rate else 1.0)
+
+
+class Room:
+    """The bytes that requests to several brokers may bring together."""
+
+    __slots__ = ("_brokers", "_budget")
+
+    def __init__(self, budget: Budget, brokers: Sized) -> None:
+        self._budget = budget
+        self._brokers = brokers
+
+    @property
+    def request_bytes(self) -> int:
+        """The bytes that one request may bring, so that all requests together leave room for records in transit."""
+        share = self._budget.limit_bytes // (8 * max(len(self._brokers), 1))
+        return max(LEAST_REQUEST_BYTES, min(REQUEST_BYTES, share, self._budget.most_bytes))
+
+    @property
+    def far_bytes(self) -> int:
+        """The same for a distant broker, where two responses are processed at the same time."""
+        share = self._budget.limit_bytes // (4 * max(len(self._brokers), 1))
+        return min(MOST_REQUEST_BYTES, share, self._budget.most_bytes)
+
+
+def lane_bytes(tap: Tap, size: int, asking: int, *, is_far: bool) -> int:
+    """Return how much of a request of `size` bytes, shared by `asking` lanes, is for this lane.
+
+    A few lanes that catch up must not fill the request. The result is at least the default batch limit of Kafka
+    (`message.max.bytes`), because a broker cuts off what does not fit.
+    """
+    most = max(tap.lane_bytes, tap.far_batches * tap.batch_bytes) if is_far else tap.lane_bytes
+    # Records that retention is about to delete are fetched in one piece.
+    return min(size, most, size if tap.urgency.is_near else max(size // max(asking, 1), LEAST_LANE_BYTES))

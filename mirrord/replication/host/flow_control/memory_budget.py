@@ -1,0 +1,162 @@
+"""Limits how many bytes of records a replicator holds, and how fast it may take more.
+
+Received frames count until their last batch is answered. Python's overhead for the batches in them counts as well,
+and so do the bytes that fetches in flight may bring.
+
+A caller that was refused is served before those that ask later: a broker whose partitions catch up must not keep the
+partitions of other brokers from making progress.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from mirrord.kafka.client.receive_buffers import Frame
+
+BATCH_BYTES = 384
+"""Size of Python's objects for one batch. This is more than the size of a batch that holds a single small record."""
+
+
+class Rate:
+    """Allows a number of bytes per second.
+
+    The rate is exact in the long run; after a pause, one second's worth is allowed at once.
+    """
+
+    def __init__(self, bytes_per_s: int, now: Callable[[], float] = time.monotonic) -> None:
+        self.bytes_per_s = float(bytes_per_s)
+        self._now = now
+        self._left = self.bytes_per_s
+        self._at = now()
+
+    def spend(self, size: int) -> None:
+        """Count these bytes as passed. If they exceed the remaining bytes, the following ones wait longer."""
+        self._fill()
+        self._left -= size
+
+    def wait_s(self) -> float:
+        """Return the number of seconds until more bytes may pass; 0 means now."""
+        self._fill()
+        return max(0.0, -self._left / self.bytes_per_s)
+
+    def _fill(self) -> None:
+        now = self._now()
+        self._left = min(self.bytes_per_s, self._left + (now - self._at) * self.bytes_per_s)
+        self._at = now
+
+
+class Budget:
+    """Counts bytes. A caller that wants to fetch asks for permission first."""
+
+    def __init__(self, limit_bytes: int, rate_bytes_per_s: int | None = None) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        """Bytes of frames in use."""
+        self.promised_bytes = 0
+        """Bytes that requests in flight may bring."""
+        self.on_room: Callable[[], None] | None = None
+        """Called when bytes become free after a caller was refused. It must not fetch at once, because a lane may be
+        deciding something at that moment."""
+        self._waiting: dict[object, None] = {}
+        """The callers that were refused, in that order."""
+        self._whole_rate = rate_bytes_per_s
+        self._rate = None if rate_bytes_per_s is None else Rate(rate_bytes_per_s)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        """Largest number of bytes that one request should bring: one second's worth."""
+        return self.limit_bytes if self._rate is None else int(self._rate.bytes_per_s)
+
+    def share(self, parts: int) -> None:
+        """Divide the flow's rate among this number of replicators."""
+        if self._rate is not None and self._whole_rate is not None:
+            self._rate.bytes_per_s = self._whole_rate / max(parts, 1)
+
+    def promise(self, size: int, who: object) -> bool:
+        """Return whether a request for this number of bytes may be sent; if so, they are counted until `settle`.
+
+        A caller that is refused keeps its place until it asks again or calls `leave` because it no longer wants
+        anything.
+        """
+        fits = self._fits(size)
+        if next(iter(self._waiting), who) is not who:
+            self._waiting[who] = None
+            if fits:
+                self._tell()  # the first caller takes the bytes, or leaves
+            return False
+        if not fits:
+            self._waiting[who] = None
+            return False
+        self.promised_bytes += size
+        self.leave(who)
+        return True
+
+    def _fits(self, size: int) -> bool:
+        taken = self.held_bytes + self.promised_bytes
+        if taken and taken + size > self.limit_bytes:
+            return False
+        wait_s = 0.0 if self._rate is None else self._rate.wait_s()
+        if wait_s > 0 and self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._came_back)
+        return wait_s <= 0
+
+    def leave(self, who: object) -> None:
+        """Give up the caller's place, because it wants nothing now or has got its bytes."""
+        if who in self._waiting:
+            del self._waiting[who]
+            self._tell()
+
+    def settle(self, size: int) -> None:
+        """Release the bytes that were promised to a request that has ended."""
+        self.promised_bytes -= size
+        self._tell()
+
+    def hold(self, frame: Frame) -> "HeldFrame":
+        """Count a frame's bytes for as long as anything refers to the returned object."""
+        self.held_bytes += len(frame.buffer)
+        if frame.pool is not None:
+            # Buffers that are kept for later use occupy memory as well.
+            frame.pool.keep_within(max(0, self.limit_bytes - self.held_bytes))
+        if self._rate is not None:
+            self._rate.spend(frame.end - frame.start)
+        return HeldFrame(frame, self)
+
+    def give_back(self, size: int) -> None:
+        """Release the bytes of a frame that is free again."""
+        self.held_bytes -= size
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._waiting and self.on_room is not None:
+            self.on_room()
+
+    def _came_back(self) -> None:
+        self._timer = None
+        self._tell()
+
+
+class HeldFrame:
+    """A received frame in use. Its buffer returns to the pool when the last batch in it is released.
+
+    That is why a batch refers to its frame, and why a produce request refers to its batches until it is answered: the
+    transport may still be reading the bytes.
+    """
+
+    __slots__ = ("_budget", "beside_bytes", "frame")
+
+    def __init__(self, frame: Frame, budget: Budget) -> None:
+        self.frame = frame
+        self.beside_bytes = 0
+        """Bytes held for the batches in the frame, in addition to the buffer."""
+        self._budget = budget
+
+    def count(self, batches: int) -> None:
+        """Count the approximate number of batches in the frame."""
+        size = batches * BATCH_BYTES
+        self.beside_bytes += size
+        self._budget.held_bytes += size
+
+    def __del__(self) -> None:
+        self._budget.give_back(len(self.frame.buffer) + self.beside_bytes)
+        self.frame.release()

@@ -1,0 +1,57 @@
+"""Partitions whose response is larger than a connection accepts.
+
+A response holds at most half of what a frame may hold, except for its first batch, which is sent whole (KIP-74). So a
+single batch is to blame, but the frame is refused before any of it is read, and all partitions of the request are
+affected. Each of them is then fetched alone once. A partition that gets a response is fetched together with the others
+again. The partition with the large batch makes no progress, and is fetched alone again from time to time.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.protocol.errors import Oversize
+from mirrord.replication.host.partition_fetch import Tap
+
+RETRY_S = 30.0
+"""Pause before the partition is fetched again. By then the batch may be deleted, or the lane may be moved past it."""
+
+log = structlog.get_logger()
+
+
+def too_large(lost: ConnectionLost) -> str:
+    """Return the error of a frame that was too large; empty if the connection ended for another reason."""
+    return str(lost.__cause__) if isinstance(lost.__cause__, Oversize) else ""
+
+
+class Apart:
+    """Finds the partitions whose batches are too large."""
+
+    def __init__(self, cluster: str, place: Callable[[Tap], None]) -> None:
+        """`place` sends a tap's fetch request to the right broker connection."""
+        self._cluster = cluster
+        self._place = place
+
+    def blame(self, taps: Sequence[Tap], reason: str) -> Sequence[Tap]:
+        """Handle a response for these taps that was too large. Return the taps to fetch again at once, each alone."""
+        for tap in taps:
+            tap.apart = True
+        if len(taps) != 1:
+            return taps
+        (tap,) = taps
+        if not tap.too_large:
+            where = f"{tap.partition.topic}-{tap.partition.partition}"
+            log.warning(
+                "fetch_too_large", cluster=self._cluster, partition=where, offset=tap.position.offset, reason=reason
+            )
+        tap.too_large = reason
+        tap.feed = None
+        tap.timer = asyncio.get_running_loop().call_later(RETRY_S, self._place, tap)
+        return ()
+
+
+def passed(tap: Tap) -> None:
+    """Record that a response for this tap was read."""
+    tap.apart, tap.too_large = False, ""

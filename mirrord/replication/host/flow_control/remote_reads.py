@@ -1,0 +1,153 @@
+"""Fetching what lies in a broker's remote storage (tiered storage, KIP-405).
+
+A fetch that needs remote storage is answered when that storage has answered, or when time is up: the request's max wait
+before Kafka 3.8, the broker's `remote.fetch.max.wait.ms` since then. Meanwhile every other partition in the request
+waits too. So these partitions never share a request with others: each is fetched alone, on separate connections, with a
+long max wait.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Sized
+from functools import partial
+from typing import Generic, Protocol, TypeVar
+
+from mirrord.kafka.client.partition_queries import Asks
+from mirrord.kafka.client.range_reader import LOOK_S
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.replication.host.partition_fetch import Tap
+
+CONNECTIONS = 4
+"""To one broker. It handles one request of a connection at a time, so this many remote reads run in parallel."""
+SHARE = 2
+"""A remote request may bring this fraction of what another request may bring."""
+LOOK_PATIENCE_S = 0.25
+"""A fetch waits at most this long for the broker to say where the local part of the log begins."""
+EMPTY_PAUSE_S = 0.1
+"""After an empty answer from remote storage."""
+UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION)
+
+
+class RemoteChannel(Protocol):
+    """A connection with at most one request in progress."""
+
+    busy: bool
+    connecting: bool
+
+    @property
+    def taps(self) -> Sized:
+        """What the request in progress asks for."""
+        ...
+
+    def ask(self, taps: set[Tap], wait_ms: int) -> bool:
+        """Send a request; False when there is no room or no connection yet."""
+        ...
+
+    def drop(self, tap: Tap) -> None:
+        """Ignore what comes for it."""
+        ...
+
+
+AnyChannel = TypeVar("AnyChannel", bound=RemoteChannel)
+
+
+class LocalStarts:
+    """Finds out which taps want records that lie in remote storage."""
+
+    def __init__(self, asks: Asks, place: Callable[[Tap], None]) -> None:
+        """`place` sends a tap's wish to where it belongs."""
+        self._asks = asks
+        self._place = place
+        self._loop = asyncio.get_running_loop()
+        self._waiting: dict[Tap, asyncio.TimerHandle] = {}
+        self._has_remote = False
+        """A remote partition was found."""
+
+    def locate(self, tap: Tap, position: int) -> bool:
+        """Set `tap.is_remote`. False when the broker has to be asked first: the tap is placed again afterwards.
+
+        Until a remote partition is found, no fetch waits for that answer: most clusters have none.
+        """
+        if tap.is_remote and position >= tap.local_start:
+            tap.local_start = -1  # local retention may have moved it by now
+        if tap.local_start < 0:
+            if self._has_remote:
+                tap.is_remote = False
+                patience = self._loop.call_later(LOOK_PATIENCE_S, self._told, tap, False, 0, 0)
+                tap.timer = self._waiting[tap] = patience
+                self._look(tap, empty=False)
+                return False
+            tap.local_start = 0
+            self._look(tap, empty=False)
+        tap.is_remote = position < tap.local_start
+        self._has_remote = self._has_remote or tap.is_remote
+        return True
+
+    def came_empty(self, tap: Tap) -> None:
+        """Remote storage has brought nothing in time: look the tap up again, after a pause."""
+        tap.is_remote, tap.local_start = False, -1
+        tap.timer = self._loop.call_later(EMPTY_PAUSE_S, self._place, tap)
+
+    def suspect(self, taps: Iterable[Tap], *, empty: bool) -> None:
+        """Look up those that are not known to be at the end of their log. `empty`: they got nothing."""
+        now = self._loop.time()
+        for tap in [tap for tap in taps if now >= tap.look_after and not tap.is_at_end and not tap.is_remote]:
+            self._look(tap, empty=empty)
+
+    def _look(self, tap: Tap, *, empty: bool) -> None:
+        tap.look_after = self._loop.time() + LOOK_S
+        self._asks.local_start(tap.partition, partial(self._told, tap, empty))
+
+    def _told(self, tap: Tap, empty: bool, error: int, local_start: int) -> None:
+        wish, timer = tap.wish, self._waiting.pop(tap, None)
+        if not error:
+            tap.local_start = max(local_start, 0)
+        elif error == UNSUPPORTED and empty and wish is not None:
+            tap.local_start = wish.position + 1  # the broker cannot say: try it for one fetch
+        else:
+            tap.local_start = max(tap.local_start, 0)
+        if wish is None:
+            return
+        if timer is not None and tap.timer is timer:
+            timer.cancel()
+            self._place(tap)
+        elif tap.feed is not None and not tap.is_remote and wish.position < tap.local_start:
+            tap.feed.drop(tap)
+            self._place(tap)
+
+
+class RemoteReads(Generic[AnyChannel]):
+    """Fetches the remote partitions of one broker."""
+
+    def __init__(self, connect: Callable[[int], AnyChannel], leave: Callable[[AnyChannel], None]) -> None:
+        """`connect` makes the channel of a number; `leave` gives up a channel's place in the queue for memory."""
+        self.channels: list[AnyChannel] = []
+        self.waiting: dict[Tap, None] = {}
+        """Wishes that no request has carried yet, the oldest first."""
+        self._connect = connect
+        self._leave = leave
+
+    def drop(self, tap: Tap) -> None:
+        """Stop fetching it."""
+        self.waiting.pop(tap, None)
+        for channel in self.channels:
+            channel.drop(tap)
+
+    def pump(self, wait_ms: int) -> None:
+        """Send what can be sent."""
+        free = [channel for channel in self.channels if not channel.busy and not channel.taps]
+        connecting = sum(channel.connecting for channel in self.channels)
+        while len(self.waiting) > connecting:
+            if not free:
+                if len(self.channels) == CONNECTIONS:
+                    return
+                free.append(self._connect(len(self.channels)))
+                self.channels.append(free[0])
+            channel, tap = free.pop(0), next(iter(self.waiting))
+            if channel.ask({tap}, wait_ms):
+                del self.waiting[tap]
+            elif channel.busy:
+                connecting += 1
+            else:
+                return  # there is no room
+        for channel in free:
+            self._leave(channel)

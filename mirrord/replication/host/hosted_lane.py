@@ -1,0 +1,102 @@
+"""A lane and what its replicator keeps for it."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+from msgspec.structs import replace
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.ledger.facts.core import Progress
+from mirrord.replication.host.flow_control.fetch_size import LEAST_LANE_BYTES
+from mirrord.replication.host.flow_control.oversized_fetch import RETRY_S
+from mirrord.replication.host.move_trace import Journey
+from mirrord.replication.host.partition_fetch import Tap
+from mirrord.replication.host.producer import Outlet
+from mirrord.replication.lane.assignment import LaneAssignment, Parting
+from mirrord.replication.lane.signals import Input, LaneRecord
+from mirrord.replication.lane.state import FAR, NEAR, Lane, Limits
+
+LANE_FETCH_BYTES = 4 << 20
+"""What one fetch brings for one lane at most."""
+FAR_BATCHES = 4_096
+"""From a broker that is far away it may bring more, but not more batches: they are walked through at once, in 50 ms."""
+SHAPED_FETCH_BYTES = LEAST_LANE_BYTES
+"""The same of a lane whose records go through policies: each is decoded and asked about before the event loop goes on,
+so many small ones hold up whatever else the process does, the lease too."""
+
+
+def limits_of(in_flight_bytes: int, request_timeout_s: float) -> Limits:
+    """What one lane may hold of what the replicator may: several lanes are to have room beside each other."""
+    held = max(1 << 20, min(NEAR.bytes, in_flight_bytes // 8))
+    near, far = replace(NEAR, bytes=held), replace(FAR, bytes=min(FAR.bytes, 3 * held))
+    return Limits(near=near, far=far, request_timeout_s=request_timeout_s)
+
+
+class Hosted:
+    """A lane and what the shell keeps for it."""
+
+    def __init__(
+        self,
+        tell: "Callable[[Hosted, Input], None]",
+        assignment: LaneAssignment,
+        lane: Lane,
+        replicator: str,
+        *,
+        is_shaped: bool,
+    ) -> None:
+        """`is_shaped`: its records go through policies."""
+        self.assignment = assignment
+        self.lane = lane
+        self.tell: Callable[[Input], None] = partial(tell, self)
+        self.replicator = replicator
+        """Names this attempt."""
+        key = assignment.key
+        self.source = PartitionId(assignment.source_topic, key.source_topic_id, key.partition)
+        self.target = PartitionId(assignment.target_topic, key.target_topic_id, key.partition)
+        fetch_bytes, far_batches = (SHAPED_FETCH_BYTES, 0) if is_shaped else (LANE_FETCH_BYTES, FAR_BATCHES)
+        self.tap = Tap(self.source, fetch_bytes, self.tell, far_batches=far_batches)
+        self.outlet: Outlet | None = None
+        self.outlet_round = -1
+        self.connections = 0
+        self.started = self.forgotten = False
+        self.ledger_trouble = ""
+        """Why the last append to the ledger failed; empty when it succeeded."""
+        self.saved: Progress | None = None
+        """What the state topic is known to hold."""
+        self.unread_note = ""
+        """One line for people while a comparison cannot be read."""
+        self.touched = True  # told something, or saved, since it was last found to be as it is saved
+        self.journey = Journey(lane.id) if assignment.former == "left" else None
+        self.left: asyncio.Future[Parting] = asyncio.get_running_loop().create_future()
+        """Set when the lane has come to its end here."""
+
+    @property
+    def record(self) -> LaneRecord:
+        """What the ledger knows of the lane."""
+        if self.lane.record is None:
+            raise RuntimeError("a lane that the ledger does not know asks what stands in its logs")
+        return self.lane.record
+
+    def note(self, source: str, target: str) -> str:
+        """Why it waits: for its ledger, or by a setting of one of these clusters: a quota, or a replica selector of the
+        source. Empty: for none of these. May be asked from another thread.
+        """
+        if (replica := self.tap.preferred_replica) >= 0:
+            return (
+                f"the leader at {source} sends consumers to replica {replica} and gives no records itself: "
+                "replica.selector.class of its brokers has to choose the leader for clients without a rack"
+            )
+        if self.tap.too_large:
+            return (
+                f"the batch at offset {self.tap.position.offset} of {source} is too large to be fetched, and it is "
+                f"tried again every {RETRY_S:g} s: {self.tap.too_large}"
+            )
+        outlet, feed = self.outlet, self.tap.feed
+        if self.ledger_trouble:
+            return f"its ledger takes nothing now, and it tries again: {self.ledger_trouble}"
+        if outlet is not None and self.lane.buffered_bytes and (wait_s := outlet.throttle.left_s):
+            return f"a quota of {target} is used up: its broker takes nothing for {wait_s:.1f} s"
+        if feed is not None and (wait_s := feed.throttled_s(self.tap)):
+            return f"a quota of {source} is used up: its broker gives nothing for {wait_s:.1f} s"
+        return ""

@@ -1,0 +1,492 @@
+"""Drives lanes: every observation goes through `lane.step`, every effect is performed here.
+
+Nothing here decides what a lane does. A fault in this program halts the lane that met it and no other.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+import structlog
+from msgspec.structs import replace
+
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.protocol.producer_ids import ActiveProducer
+from mirrord.ledger.facts.core import Entry
+from mirrord.ledger.state import LaneState
+from mirrord.ledger.store.append_queue import Bound as BoundFacts
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import MirrordError
+from mirrord.model.names import LaneId
+from mirrord.replication.host.batch_relocation import Relocation
+from mirrord.replication.host.batch_verification import Comparison, in_front_of
+from mirrord.replication.host.cleanup_policy import Cleanup
+from mirrord.replication.host.fetcher import Source
+from mirrord.replication.host.flow_control.memory_budget import Budget
+from mirrord.replication.host.hanging_transactions import OpenTransactions
+from mirrord.replication.host.hosted_lane import Hosted, limits_of
+from mirrord.replication.host.mm2_takeover import Sides
+from mirrord.replication.host.origin_lookup import provenance_of
+from mirrord.replication.host.producer import Target
+from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.refused_records import Refusals
+from mirrord.replication.host.retried_reads import read_and_tell
+from mirrord.replication.host.start_position import Starts
+from mirrord.replication.host.superseded_lookup import Lookups
+from mirrord.replication.host.target_reads import may_be_cleaned, own_batches, parting
+from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, LaneReport, Parting
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.lane_report import describe, differs, progress
+from mirrord.replication.lane.ledger_signals import concerned, news
+from mirrord.replication.lane.signals import (
+    Append,
+    AppendFailed,
+    AskCheck,
+    AskEnd,
+    AskOrigins,
+    AskParting,
+    AskProducerId,
+    AskProducers,
+    AskRebuild,
+    AskScan,
+    AskStart,
+    AskVisible,
+    Bound,
+    Checked,
+    Drain,
+    Drained,
+    Effect,
+    EndTold,
+    Fenced,
+    FetchFrom,
+    Gone,
+    Halted,
+    Input,
+    Lost,
+    PartingTold,
+    Produce,
+    ProducerEntry,
+    ProducerIdTold,
+    ProducersTold,
+    Relocated,
+    SaveProgress,
+    Scanned,
+    Start,
+    StopFetch,
+    TargetMoved,
+    VisibleTold,
+    Wake,
+    Woken,
+)
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.step import STILL, step
+from mirrord.replication.lane.target import unconfirmed_limit
+from mirrord.runtime.clock import Clock
+from mirrord.runtime.tasks import tell_failure
+from mirrord.topics.rules.incarnations import Lately
+
+BEAT_S = 1.0
+TIMER_GRAIN_S = 0.002
+
+log = structlog.get_logger()
+
+
+class Host:
+    """The lanes of one replicator, all on one event loop."""
+
+    def __init__(
+        self,
+        setup: FlowSetup,
+        clock: Clock,
+        store: LedgerStore,
+        may_write: Callable[[], bool],
+        source: ClusterView,
+        target: ClusterView,
+    ) -> None:
+        self._setup, self._clock, self._store = setup, clock, store
+        self._source_view, self._target_view = source, target
+        self._loop = asyncio.get_running_loop()
+        self._read_committed = setup.flow.isolation == "read_committed"
+        self._source_asks = Asks(source, read_committed=self._read_committed)
+        self._target_asks = Asks(target, read_committed=False)
+        self._source_stretches = Stretches(source, setup.request_timeout_s)
+        self._target_stretches = Stretches(target, setup.request_timeout_s)
+        self.provenance = provenance_of(setup, clock)
+        sides = (self._source_asks, self._source_stretches), (self._target_asks, self._target_stretches)
+        self._starts = Starts(setup, Sides(source, *sides[0]), Sides(target, *sides[1]), self.provenance.copies)
+        self._open = OpenTransactions(self._source_asks, clock, setup.flow.transaction_alarm_ms / 1000)
+        self._shaping = Shaping(setup.flow)
+        self._lookups = Lookups(setup, *sides, self._shaping, self._begin)
+        self.budget = budget = Budget(setup.flow.limits.in_flight_bytes, setup.flow.limits.rate_bytes_per_s)
+        self._source = Source(source, self._source_asks, budget, read_committed=self._read_committed)
+        self._target = Target(target, may_write, setup.runtime.request_timeout_ms)
+        self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
+        self._lanes, self._former = dict[LaneId, Hosted](), Lately()
+        self._unsaved: set[Hosted] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._last_saves: set[asyncio.Task[None]] = set()
+        self._end_subscription = store.on_entry(self._folded)
+        target.on_change.append(self._look_for_moves)
+        self._beat = self._loop.call_later(BEAT_S, self._look_round)
+        self._refusals = Refusals(setup, store, self._begin)
+        self._perform: dict[type[Effect], Callable[[Hosted, Any], object]] = {
+            Produce: self._target.produce,
+            FetchFrom: self._fetch,
+            StopFetch: self._stop_fetch,
+            Append: self._append,
+            AskEnd: self._ask_end,
+            AskParting: self._ask_parting,
+            AskProducers: self._ask_producers,
+            AskVisible: self._ask_visible,
+            AskProducerId: self._ask_producer_id,
+            AskStart: self._ask_start,
+            AskScan: self._scan,
+            AskCheck: self._check,
+            AskRebuild: self._relocate,
+            **self._lookups.performs,
+            AskOrigins: self.provenance.ask,
+            AskCleanup: Cleanup(setup.source, setup.request_timeout_s, self._begin).ask,
+            **self._refusals.performs,
+            Wake: self._wake,
+            SaveProgress: self._save_progress,
+            Halted: self._halted,
+            Lost: self._lost,
+            Drained: self._drained,
+            Gone: self._gone,
+        }
+
+    # lanes
+
+    def add(self, assignment: LaneAssignment, replicator: str) -> Hosted | None:
+        """Host a lane; `start` follows. None when it is hosted already."""
+        known = self._lanes.get(assignment.lane)
+        if known is not None and known.lane.phase is not Phase.GONE:
+            return None
+        flow, where = self._setup.flow, (assignment.source_topic, assignment.target_topic, assignment.key.partition)
+        shaped = self._shaping.concerns(assignment.source_topic)
+        policy = self._shaping.fingerprint if shaped else flow.isolation
+        reads = (policy, self._read_committed, self._shaping.rebuilder(assignment.source_topic), self._limits)
+        lane = Lane(assignment.lane, *where, *reads, self._setup.mode, flow.on_loss, flow.on_reject, shaped=shaped)
+        hosted = Hosted(self.tell, assignment, lane, replicator, is_shaped=shaped)
+        lane.origins = self.provenance.origins(hosted)
+        self._lanes[assignment.lane] = hosted
+        self._source_view.watch(hosted.source.topic, hosted.source.topic_id)
+        self._target_view.watch(hosted.target.topic, hosted.target.topic_id)
+        return hosted
+
+    def expect_expiry(self, producer_expiry_ms: int) -> None:
+        """How long the target remembers a producer, from now on; 0: not known, so no lane is protected."""
+        if producer_expiry_ms != self._limits.producer_expiry_ms:
+            self._limits = replace(self._limits, producer_expiry_ms=producer_expiry_ms)
+            for hosted in self._lanes.values():
+                hosted.lane.limits = self._limits
+
+    def start(self, hosted: Hosted) -> None:
+        """Let a lane begin. The ledger was read to its end since it was added, or the last holder's word is enough."""
+        record = self._record(hosted)
+        former = hosted.assignment.former_under(record.grant if record is not None else 0)
+        hosted.started = True
+        hosted.lane.limits = self._limits
+        known = (record, self._store.state.progress.get(hosted.lane.id))
+        holder, left = record.times if record is not None else (0, 0), former == "left"
+        barrier_s, times = self._setup.barrier_s(former, holder), self._setup.times(former, holder)
+        hosted.tell(Start(*known, hosted.replicator, barrier_s, left, hosted.assignment.word if left else None, times))
+
+    def hosted(self, lane: LaneId) -> Hosted | None:
+        """A lane that is here, or was and is gone."""
+        return self._lanes.get(lane)
+
+    def lane_ids(self) -> list[LaneId]:
+        """All of them."""
+        return list(self._lanes)
+
+    def drain(self, hosted: Hosted) -> None:
+        """Let a lane come to its end; `hosted.left` tells when."""
+        if hosted.lane.phase is Phase.GONE and not hosted.left.done():
+            hosted.left.set_result(NOT_LEFT)
+        hosted.tell(Drain())
+
+    def remove(self, hosted: Hosted) -> None:
+        """Host a lane no longer; what is on its way for it is forgotten."""
+        hosted.tell(Fenced())
+        self._forget(hosted)
+        if self._lanes.get(hosted.lane.id) is hosted:
+            del self._lanes[hosted.lane.id]
+
+    async def until_saved(self, deadline_s: float) -> None:
+        """Until the last marks of lanes that were left are saved, or time is up."""
+        if self._last_saves:
+            await asyncio.wait(self._last_saves, timeout=deadline_s)
+
+    def reports(self) -> tuple[LaneReport, ...]:
+        """The lanes as they are now. May be called from another thread."""
+        return tuple(self._report(hosted) for hosted in list(self._lanes.values()))
+
+    def _report(self, hosted: Hosted) -> LaneReport:
+        while True:
+            try:
+                report = describe(hosted.lane, hosted.tap.told(), self._clock.wall_ms())
+                break
+            except IndexError:  # asked from another thread, while the lane took a batch from a queue
+                continue
+        if (transaction := self._open.of(hosted.lane.id)) is not None:
+            report = replace(report, open_transaction=transaction)
+        if report.note:
+            return report
+        for view, partition in ((self._source_view, hosted.source), (self._target_view, hosted.target)):
+            if view.gone(partition.topic_id):
+                note = f"{view.alias} has no topic {partition.topic} of that id any more: deleted, or created anew"
+                return replace(report, note=note)
+        note = hosted.unread_note or hosted.note(self._source_view.alias, self._target_view.alias)
+        return replace(report, note=unconfirmed_limit.line(hosted.lane) or note) if note else report
+
+    def hurry(self, lanes: Collection[LaneId]) -> None:
+        """Fetch these first, and what is seen here to be urgent. May be called from another thread."""
+        for hosted in list(self._lanes.values()):
+            hosted.tap.urgency.tell(near=hosted.lane.id in lanes)
+
+    def fence(self) -> None:
+        """The flow belongs to another daemon: no lane writes any more."""
+        for hosted in list(self._lanes.values()):
+            hosted.tell(Fenced())
+
+    async def close(self) -> None:
+        """End everything here; the lanes were drained or are given up."""
+        self._beat.cancel()
+        self._end_subscription()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(self.provenance.close(), self._refusals.close())
+        self._source_asks.close()
+        self._target_asks.close()
+        self._source.close()
+        self._target.close()
+
+    # the one door
+
+    def tell(self, hosted: Hosted, signal: Input) -> None:
+        """Tell a lane something, and do what it wants."""
+        hosted.touched = True
+        try:
+            for effect in step(hosted.lane, self._loop.time(), signal):
+                self._perform[type(effect)](hosted, effect)
+            if hosted.journey is not None and not hosted.journey.follow(hosted.lane, signal):
+                hosted.journey = None
+        except Exception:
+            log.exception("lane_failed", lane=str(hosted.lane), signal=type(signal).__name__)
+            self._halt(hosted)
+
+    def _halt(self, hosted: Hosted) -> None:
+        lane = hosted.lane
+        if lane.phase in STILL:
+            return
+        line = "an error inside mirrord; the log has its traceback"
+        for effect in halt(lane, "internal", line, lane.position, lane.position):
+            self._perform[type(effect)](hosted, effect)
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._last_saves.discard)
+        task.add_done_callback(tell_failure("host_task_failed"))
+        return task
+
+    def _record(self, hosted: Hosted) -> LaneState | None:
+        return self._store.state.lanes.get(hosted.lane.id)
+
+    # source
+
+    def _fetch(self, hosted: Hosted, effect: FetchFrom) -> None:
+        self._source.want(hosted.tap, effect)
+
+    def _stop_fetch(self, hosted: Hosted, _effect: StopFetch) -> None:
+        self._source.stop(hosted.tap)
+
+    def _ask_parting(self, hosted: Hosted, effect: AskParting) -> None:
+        read = partial(parting, self._source_stretches, hosted.source, effect)
+        self._begin(read_and_tell(hosted, effect.question, read, partial(PartingTold, effect.question)))
+
+    def _ask_start(self, hosted: Hosted, effect: AskStart) -> None:
+        names = (hosted.source.topic, hosted.target.topic)
+        before = self._former.of(self._store.state).before(hosted.assignment.key, *names)
+        self._begin(self._starts.find(effect, hosted.lane.id, hosted.source, hosted.target, hosted.tell, before))
+
+    # target
+
+    def _ask_end(self, hosted: Hosted, effect: AskEnd) -> None:
+        def told(error: int, leader_epoch: int, end: int) -> None:
+            hosted.tell(EndTold(effect.question, error, leader_epoch, end))
+
+        self._target_asks.end(hosted.target, told)
+
+    def _ask_producers(self, hosted: Hosted, effect: AskProducers) -> None:
+        def told(error: int, known: ActiveProducer | None) -> None:
+            entry = None
+            if known is not None:
+                entry = ProducerEntry(known.last_sequence, self._clock.wall_ms() - known.last_timestamp_ms)
+            hosted.tell(ProducersTold(effect.question, error, entry))
+
+        self._target_asks.producer(hosted.target, effect.producer_id, told)
+
+    def _ask_visible(self, hosted: Hosted, effect: AskVisible) -> None:
+        def told(error: int, high_watermark: int, log_start: int) -> None:
+            hosted.tell(VisibleTold(effect.question, error, high_watermark, log_start))
+
+        self._target_asks.bounds(hosted.target, effect.leader_epoch, told)
+
+    def _ask_producer_id(self, hosted: Hosted, effect: AskProducerId) -> None:
+        def told(error: int, producer_id: int, producer_epoch: int) -> None:
+            hosted.tell(ProducerIdTold(effect.question, error, producer_id, producer_epoch))
+
+        self._target_asks.producer_id(told)
+
+    def _scan(self, hosted: Hosted, effect: AskScan) -> None:
+        async def scan() -> Scanned:
+            own, others = await own_batches(self._target_stretches, hosted.target, effect)
+            asks = may_be_cleaned(effect, own, others)
+            compacts = await self._lookups.compacts(hosted.target.topic) if asks else False
+            return Scanned(effect.question, 0, effect.purpose, effect.start, effect.end, own, others, compacts)
+
+        failed = partial(Scanned, effect.question, purpose=effect.purpose, start=effect.start, end=effect.end, own=())
+        self._begin(read_and_tell(hosted, effect.question, scan, failed))
+
+    def _check(self, hosted: Hosted, effect: AskCheck) -> None:
+        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        record, changing = hosted.record, self._shaping.changing(hosted.source.topic)
+
+        async def check() -> Checked:
+            in_front = await in_front_of(self._source_stretches, self._source_asks, hosted.source, effect.position)
+            source = await bounds(self._source_asks, hosted.source)
+            found = await Comparison(*sides, record, effect, changing).run(source)
+            told = (effect.first, effect.last, found.outcome, found.note, *in_front, found.gone, found.equal_until)
+            return Checked(effect.question, 0, *told)
+
+        failed = partial(Checked, effect.question, first=effect.first, last=effect.last, outcome="unverifiable")
+        self._begin(read_and_tell(hosted, effect.question, check, failed))
+
+    def _relocate(self, hosted: Hosted, effect: AskRebuild) -> None:
+        record = hosted.record
+        sides = (self._source_stretches, self._target_stretches, hosted.source, hosted.target)
+        copies = self.provenance.copies if hosted.lane.origins is not None else None
+        if hosted.lane.shaped:
+            trouble = "its records go through a policy, so what they hold does not tell where they come from"
+            self._loop.call_soon(hosted.tell, Relocated(effect.question, 0, (), None, trouble))
+            return
+        search = Relocation(*sides, self._source_asks, copies, read_committed=self._read_committed)
+        run = partial(search.run, record, effect, partial(self._lookups.compacts, hosted.target.topic))
+        failed = partial(Relocated, effect.question, own=(), located=None)
+        self._begin(read_and_tell(hosted, effect.question, run, failed))
+
+    def _look_for_moves(self) -> None:
+        for hosted in list(self._lanes.values()):
+            leader = self._target_view.leader(hosted.target)
+            if leader is not None and leader.epoch > hosted.lane.end_epoch >= 0:
+                hosted.tell(TargetMoved(leader.epoch))
+
+    def _wake(self, hosted: Hosted, effect: Wake) -> None:
+        if effect.refresh:
+            self._target_view.refresh()
+        # A timer of uvloop may fire half a millisecond early, and a lane that is woken too early is not woken again.
+        self._loop.call_at(effect.at + TIMER_GRAIN_S, hosted.tell, Woken(effect.question))
+
+    # ledger
+
+    def _append(self, hosted: Hosted, effect: Append) -> None:
+        async def append() -> None:
+            try:
+                bound = await self._store.append(self._setup.lease_epoch, effect.facts)
+            except MirrordError as error:
+                hosted.ledger_trouble = str(error)
+                hosted.tell(AppendFailed(effect.tag, self._record(hosted)))
+            else:
+                hosted.ledger_trouble = ""
+                hosted.tell(Bound(effect.tag, bound, self._record(hosted)))
+
+        self._begin(append())
+
+    def _folded(self, _offset: int, entry: Entry, bound: BoundFacts) -> None:
+        for fact, binds in zip(entry.facts, bound, strict=True):
+            hosted = self._lanes.get(concerned(fact)) if binds else None
+            if hosted is not None and hosted.started and (told := news(fact, hosted.replicator)) is not None:
+                hosted.tell(told)
+
+    def _save_progress(self, hosted: Hosted, _effect: SaveProgress) -> None:
+        if not self._unsaved:
+            self._loop.call_soon(self._save_unsaved)
+        self._unsaved.add(hosted)
+
+    def _save_unsaved(self) -> None:
+        hosted, self._unsaved = self._unsaved, set()
+        self._begin(self._save(hosted))
+
+    def _look_round(self) -> None:
+        """Once per beat: save what moved, and ask where the logs end that nobody fetches from."""
+        self._beat = self._loop.call_later(BEAT_S, self._look_round)
+        self._open.look(self._lanes.values())
+        moved = [hosted for hosted in self._lanes.values() if hosted.touched and self._has_moved(hosted)]
+        if moved:
+            self._begin(self._save(moved))
+        for hosted in self._lanes.values():
+            # While a lane copies only an answer to its own fetches counts: what is asked beside them may be older.
+            if hosted.started and (hosted.lane.phase is not Phase.COPYING or hosted.lane.doubt is not None):
+                self._source.ask_end(hosted.tap)
+
+    def _has_moved(self, hosted: Hosted) -> bool:
+        moved = differs(hosted.lane, self._setup.lease_epoch, hosted.saved)
+        hosted.touched = moved is not False
+        return bool(moved)
+
+    async def _save(self, lanes: Iterable[Hosted]) -> None:
+        at_ms = self._clock.wall_ms()
+        marks = {
+            hosted: known
+            for hosted in lanes
+            if hosted.lane.grant > 0 and hosted.lane.phase is not Phase.GONE
+            if (known := progress(hosted.lane, self._setup.lease_epoch, at_ms)) is not None
+        }
+        # A mark of a process that was silent for too long could come after `mirrord rebuild`, and contradict it.
+        if not marks or not self._target.may_write():
+            return
+        try:
+            await self._store.save(*marks.values())
+        except MirrordError as error:
+            log.debug("progress_not_saved", lanes=len(marks), error=str(error))  # the next beat tries again
+        else:
+            for hosted, mark in marks.items():
+                hosted.saved = mark
+                hosted.touched = True
+
+    # ends
+
+    def _halted(self, hosted: Hosted, effect: Halted) -> None:
+        log.error("lane_halted", lane=hosted.lane.id, line=effect.line)
+
+    def _lost(self, hosted: Hosted, effect: Lost) -> None:
+        log.error("records_lost", lane=hosted.lane.id, line=effect.line)
+
+    def _drained(self, hosted: Hosted, effect: Drained) -> None:
+        word = progress(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
+        if not hosted.left.done():
+            hosted.left.set_result(NOT_LEFT if word is None else Parting(clean=True, word=word))
+        self._last_saves.add(self._begin(self._save([hosted])))
+
+    def _gone(self, hosted: Hosted, effect: Gone) -> None:
+        log.info("lane_gone", lane=hosted.lane.id, why=effect.why)
+        self._forget(hosted)
+        if not hosted.left.done():
+            hosted.left.set_result(NOT_LEFT)
+
+    def _forget(self, hosted: Hosted) -> None:
+        if hosted.forgotten:
+            return
+        hosted.forgotten = True
+        self._source.stop(hosted.tap)
+        self._target.forget(hosted)
+        self._source_view.unwatch(hosted.source.topic_id)
+        self._target_view.unwatch(hosted.target.topic_id)

@@ -1,0 +1,160 @@
+"""What MirrorMaker 2 wrote down of its own progress: Kafka Connect's source offsets, in a topic of the target cluster.
+
+A key is JSON, `["MirrorSourceConnector",{"cluster":"eu","partition":0,"topic":"orders"}]`, with a connector name that
+can be chosen where Connect is not MirrorMaker 2's own; the value is `{"offset":1233}`, the last record that was copied.
+The newest value of a key counts, no value takes it back
+(org.apache.kafka.connect.mirror.MirrorUtils, org.apache.kafka.connect.storage.ConnectorOffsetBackingStore).
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from functools import partial
+from typing import Annotated, Any, cast
+
+import msgspec
+from aiokafka.errors import GroupAuthorizationFailedError
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadFailed, Stretches
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.topic_admin import Admin
+from mirrord.kafka.protocol.api_versions import METADATA
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.metadata import Topic
+from mirrord.kafka.protocol.metadata import decode as decode_metadata
+from mirrord.kafka.protocol.metadata import encode as encode_metadata
+from mirrord.kafka.protocol.record_batch import CONTROL
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import Alias, TopicId, TopicPartition
+
+LEADERS_S = 10.0
+_LOOK_S = 0.05
+
+
+class _Partition(msgspec.Struct):
+    cluster: str
+    partition: int
+    topic: str
+
+
+class _Offset(msgspec.Struct):
+    offset: Annotated[int, msgspec.Meta(ge=0)]
+
+
+_KEYS = msgspec.json.Decoder(tuple[str, _Partition])
+_VALUES = msgspec.json.Decoder(_Offset)
+
+
+class NotAllowed(EnvironmentFault):
+    """A right is missing without which nobody knows; it says which."""
+
+
+def default_topic(source: Alias) -> str:
+    """The name that MirrorMaker 2 gives the topic by itself (MirrorMakerConfig.workerConfig)."""
+    return f"mm2-offsets.{source}.internal"
+
+
+def workers_group(source: Alias) -> str:
+    """The group of MirrorMaker 2's workers for flows from a cluster (MirrorMakerConfig.workerConfig)."""
+    return f"{source}-mm2"
+
+
+def positions(records: list[tuple[bytes | None, bytes | None]], source: Alias) -> dict[TopicPartition, int]:
+    """The source offset behind the last copied one, by topic and partition; what is something else is left out."""
+    found: dict[TopicPartition, int] = {}
+    for key, value in records:
+        try:
+            _, where = _KEYS.decode(key or b"")
+            offset = _VALUES.decode(value).offset if value is not None else None
+        except msgspec.MsgspecError:
+            continue
+        if where.cluster != source:
+            continue
+        place = TopicPartition(where.topic, where.partition)
+        if offset is None:
+            found.pop(place, None)
+        else:
+            found[place] = offset + 1
+    return found
+
+
+async def read_positions(
+    view: ClusterView, asks: Asks, stretches: Stretches, topic: str, source: Alias
+) -> dict[TopicPartition, int] | None:
+    """All of a cluster's positions; None without the topic. Raises NotAllowed, ReadFailed, EnvironmentFault."""
+    found = await _look_up(view, topic)
+    if found is None:
+        return None
+    topic_id = TopicId(found.id)
+    view.watch(topic, topic_id)
+    try:
+        records: list[tuple[bytes | None, bytes | None]] = []
+        for partition in sorted(each.partition for each in found.partitions):
+            where = PartitionId(topic, topic_id, partition)
+            await _await_leader(view, where)
+            end, begin = await bounds(asks, where)
+            async for batch in stretches.read(where, begin, end, committed=True):
+                if batch.aborted or batch.header.attributes & CONTROL:
+                    continue
+                try:
+                    records += [(each.key, each.value) for each in decode(batch.buffer, batch.start, batch.end)]
+                except ValueError as error:
+                    raise EnvironmentFault(f"{topic}-{partition} cannot be read: {error}") from error
+    except ReadFailed as failed:
+        if failed.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            raise _may_not_be_read(topic) from failed
+        raise
+    finally:
+        view.unwatch(topic_id)
+    return positions(records, source)
+
+
+async def active_workers(target: ClusterConfig, group: str, timeout_s: float) -> int:
+    """How many workers MirrorMaker 2 has in this group at present; 0 also when there is no such group.
+
+    Raises NotAllowed, EnvironmentFault.
+    """
+    may_not = NotAllowed(f"whether MirrorMaker 2 still copies may not be seen: allow DESCRIBE on the group {group}")
+    async with Admin(target, timeout_s) as admin:
+        try:
+            # The client's answers come without types.
+            (answer,) = cast(Any, await admin.describe_consumer_groups([group]))
+        except GroupAuthorizationFailedError:
+            raise may_not from None  # by the broker that was asked for the coordinator
+    error, _, _, _, _, members, *_ = answer.groups[0]
+    if error == ErrorCode.GROUP_AUTHORIZATION_FAILED:
+        raise may_not
+    return 0 if error else len(members)
+
+
+def _may_not_be_read(topic: str) -> NotAllowed:
+    return NotAllowed(f"{topic}, which would tell whether MirrorMaker 2 wrote them, may not be read: allow READ there")
+
+
+async def _look_up(view: ClusterView, topic: str) -> Topic | None:
+    connection = await view.any_broker()
+    version = connection.version(METADATA)
+    body = encode_metadata(version, [topic])
+    told = await ask(connection, METADATA, body, version, partial(decode_metadata, version))
+    found = next((each for each in told.topics if each.name == topic), None)
+    if found is None or found.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        return None
+    if found.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        raise _may_not_be_read(topic)
+    if found.error:
+        raise EnvironmentFault(f"{topic}: {ErrorCode.name_of(found.error)}")
+    return found
+
+
+async def _await_leader(view: ClusterView, partition: PartitionId) -> None:
+    try:
+        async with asyncio.timeout(LEADERS_S):
+            while view.leader(partition) is None:
+                view.refresh()
+                await asyncio.sleep(_LOOK_S)
+    except TimeoutError:
+        raise EnvironmentFault(f"{partition.topic}-{partition.partition} has no leader") from None

@@ -1,0 +1,199 @@
+"""Finds out, for lanes without a history of their own, where MirrorMaker 2 left off
+(`mirrord.replication.lane.mm2_position`)."""
+
+import asyncio
+from typing import NamedTuple
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.client.record_digest import digest
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, LOG_APPEND_TIME
+from mirrord.ledger.facts.core import CopyInherited
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.replication.host.mm2_positions import (
+    NotAllowed,
+    active_workers,
+    default_topic,
+    read_positions,
+    workers_group,
+)
+from mirrord.replication.lane.mm2_position import Ending, Row, Tail
+
+MOST_RANGES = 1_000
+"""Of what is doubled or missing; one fact must not grow without bound."""
+_AT_ONCE = 2
+"""Searches at a time: each holds the digests of some ten thousand records."""
+_STALE_S = 5.0
+
+
+class Legacy(NamedTuple):
+    """What there is to take over in a partition: nothing, a beginning, or a reason not to begin."""
+
+    inherited: CopyInherited | None = None
+    trouble: str = ""
+    """Without a beginning it passes by itself, or when somebody does what it says."""
+
+
+NO_LEGACY = Legacy()
+
+
+class _Word(NamedTuple):
+    """What MirrorMaker 2 told of all partitions, and when that was read."""
+
+    at: float
+    positions: dict[TopicPartition, int] | None
+    """None: it never copied from there, or not into this cluster."""
+    workers: int
+
+
+class Sides(NamedTuple):
+    """One cluster's ways to be asked and read."""
+
+    view: ClusterView
+    asks: Asks
+    stretches: Stretches
+
+
+class Inheritance:
+    """Of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, target_config: ClusterConfig, source: Sides, target: Sides, timeout_s: float
+    ) -> None:
+        self._flow = flow
+        self._config = target_config
+        self._source = source
+        self._target = target
+        self._timeout_s = timeout_s
+        self._topic = flow.from_mm2.offsets_topic or default_topic(flow.source)
+        self._group = flow.from_mm2.workers_group or workers_group(flow.source)
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._reading = asyncio.Lock()
+        self._word: _Word | None = None
+
+    async def of(self, lane: LaneId, source: PartitionId, target: PartitionId) -> Legacy:
+        """What a lane takes over. Raises ReadFailed, EnvironmentFault: then it is to be asked for again."""
+        if self._flow.from_mm2.takeover == "off":
+            return NO_LEGACY
+        end, begin = await bounds(self._target.asks, target)
+        if end == 0:
+            return NO_LEGACY
+        try:
+            word = await self._told()
+        except NotAllowed as fault:
+            return Legacy(None, f'the target has records, and {fault}, or set from_mm2.takeover = "off"')
+        if word.positions is None:
+            return NO_LEGACY
+        said = word.positions.get(TopicPartition(source.topic, source.partition))
+        if word.workers:
+            what = f"{word.workers} workers of MirrorMaker 2 still copy (group {self._group} at the target): stop them"
+            return Legacy(None, what)
+        if self._flow.from_mm2.takeover == "trust":
+            return NO_LEGACY if said is None else Legacy(CopyInherited(lane, 0, said, said, end, 0, "trusted"))
+        # A crash before it first wrote a position down makes it begin anew. What it copied stands there all the same.
+        position = (await bounds(self._source.asks, source))[1] if said is None else said
+        async with self._slots:
+            ending, looked_at = await self._search(position, source, target, begin, end)
+        if said is None and ending.found != "verified":
+            return NO_LEGACY
+        if (await bounds(self._target.asks, target))[0] != end:
+            return Legacy(None, "somebody else writes to the target, which grew while it was looked at")
+        doubled, missing = ending.doubled[:MOST_RANGES], ending.missing[:MOST_RANGES]
+        found = CopyInherited(lane, 0, position, ending.position, end, looked_at, ending.found, doubled, missing)
+        return Legacy(found, _strange(found) if ending.found == "strange" else "")
+
+    async def has_copied(self, topic: str) -> bool:
+        """Whether MirrorMaker 2 has copied any partition of this source topic. Raises ReadFailed, EnvironmentFault."""
+        if self._flow.from_mm2.takeover == "off":
+            return False
+        try:
+            word = await self._told()
+        except NotAllowed:
+            return False
+        return any(each.topic == topic for each in word.positions or ())
+
+    async def _told(self) -> _Word:
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if self._word is None or now > self._word.at + _STALE_S:
+                positions = await read_positions(*self._target, self._topic, self._flow.source)
+                told = positions is not None
+                workers = await active_workers(self._config, self._group, self._timeout_s) if told else 0
+                self._word = _Word(asyncio.get_running_loop().time(), positions, workers)
+            return self._word
+
+    async def _search(
+        self, said: int, source: PartitionId, target: PartitionId, begin: int, end: int
+    ) -> tuple[Ending, int]:
+        depth = self._flow.from_mm2.verify_records
+        copies, timed, whole = await self._copies(target, max(begin, end - depth), end)
+        tail = Tail(said, copies, whole=whole)
+        if copies:
+            await self._originals(tail, said, source, end - begin + depth, timed=timed)
+        return tail.result(), len(copies)
+
+    async def _copies(self, target: PartitionId, start: int, end: int) -> tuple[list[Row], bool, bool]:
+        """The records, whether their times are those of the source, and whether none was removed between them."""
+        by_time: dict[bool, list[Row]] = {True: [], False: []}
+        timed, held = True, 0
+        async for batch in self._target.stretches.read(target, start, end):
+            header = batch.header
+            if header.attributes & CONTROL:
+                held += 1
+                continue
+            timed = timed and not header.attributes & LOG_APPEND_TIME
+            for record in _decode(batch):
+                if record.offset >= start:
+                    for kind, rows in by_time.items():
+                        rows.append(Row(record.offset, digest(record, timed=kind)))
+        copies = by_time[timed]
+        return copies, timed, bool(copies) and len(copies) + held >= end - copies[0].offset
+
+    async def _originals(self, tail: Tail, said: int, source: PartitionId, most: int, *, timed: bool) -> None:
+        high_watermark, begin = await bounds(self._source.asks, source)
+        stable = high_watermark
+        if self._flow.isolation == "read_committed":
+            stable = min(stable, await _end_of_stable(self._source.asks, source))
+        start = max(begin, said - self._flow.from_mm2.verify_records)
+        end = min(high_watermark, max(said, start) + most)
+        parts = ((start, min(stable, end), True), (max(stable, start), end, False))
+        for first, last, committed in parts:
+            async for batch in self._source.stretches.read(source, first, last, committed=committed):
+                if batch.header.attributes & CONTROL:
+                    continue
+                for record in _decode(batch):
+                    row = Row(record.offset, digest(record, timed=timed), batch.aborted)
+                    if first <= record.offset < last and not tail.take(row):
+                        return
+
+
+async def _end_of_stable(asks: Asks, partition: PartitionId) -> int:
+    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, offset: int) -> None:
+        if not answer.done():
+            answer.set_result((error, offset))
+
+    asks.start(partition, "latest", told)
+    error, offset = await answer
+    if error:
+        raise ReadFailed(error)
+    return offset
+
+
+def _decode(batch: ReadBatch) -> list[Record]:
+    try:
+        return decode(batch.buffer, batch.start, batch.end)
+    except ValueError:
+        return []  # it agrees with nothing
+
+
+def _strange(found: CopyInherited) -> str:
+    return (
+        f"MirrorMaker 2 had copied up to source offset {found.said}, but the last {found.looked_at:,} records of the "
+        'target are others: from_mm2.takeover = "trust" goes on there all the same, "off" begins like a new topic'
+    )

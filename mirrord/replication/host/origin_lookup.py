@@ -1,0 +1,139 @@
+"""Which lanes write into the partitions that a replicator reads: told by the ledgers on the source's cluster.
+
+Every ledger that is found there counts, of whichever daemon and configuration the flow is. They are found when a lane
+first asks, and read along from then on. A question is answered by a look at the topics and a reading to the ends that
+both began after it was asked, so what stood there when a batch became visible is known
+(`mirrord.replication.lane.source.loop_detection`). Questions that come meanwhile share the next look.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import ReadFailed
+from mirrord.kafka.client.topic_admin import KafkaTopicAdmin, TopicAdmin
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record_batch import HeaderTuple
+from mirrord.ledger.facts.core import Progress
+from mirrord.ledger.state import LaneState
+from mirrord.ledger.store.all_ledgers import ClusterLedgers, Marks
+from mirrord.ledger.store.kafka_log import KafkaLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import MirrordError
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.signals import AskOrigins, OriginsTold, Writer
+from mirrord.replication.lane.source.loop_detection import Origin, Origins
+from mirrord.runtime.clock import Clock
+
+LOOK_TIMEOUT_S = 10.0
+LEAST_PAUSE_S = 0.05
+"""Between two looks, however many producers are new."""
+
+log = structlog.get_logger()
+
+Tell = Callable[[tuple[Writer, ...], str], None]
+"""Gets the lanes that write into a partition, or why that is not known."""
+
+
+class Provenance:
+    """For the lanes of one replicator."""
+
+    def __init__(
+        self,
+        cluster: str,
+        admin: TopicAdmin,
+        open_ledger: Callable[[str, bool], LedgerStore],
+    ) -> None:
+        """`cluster` is the source's alias; `open_ledger` as in `ClusterLedgers`."""
+        self._ledgers = ClusterLedgers(cluster, admin, open_ledger)
+        self._waiting: list[tuple[PartitionId, Tell]] = []
+        self._task: asyncio.Task[None] | None = None
+        self.trouble = ""
+        """Why lanes cannot go on; empty while the ledgers can be read."""
+
+    def origins(self, hosted: Hosted) -> Origins | None:
+        """What a lane tells copies by; None for one whose copies have another name, so that its names tell."""
+        return Origins() if hosted.source.topic == hosted.target.topic else None
+
+    def ask(self, hosted: Hosted, effect: AskOrigins) -> None:
+        """Answer a lane's question, together with others."""
+
+        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+            hosted.tell(OriginsTold(effect.question, writers, trouble))
+
+        self._find(hosted.source, told)
+
+    async def copies(self, partition: PartitionId, headers: Sequence[HeaderTuple]) -> set[int]:
+        """Which of these batches of the source are copies; they were read before this is asked. Raises ReadFailed."""
+        answer: asyncio.Future[tuple[tuple[Writer, ...], str]] = asyncio.get_running_loop().create_future()
+
+        def told(writers: tuple[Writer, ...], trouble: str) -> None:
+            if not answer.done():
+                answer.set_result((writers, trouble))
+
+        self._find(partition, told)
+        writers, trouble = await answer
+        known, origins = {writer.producer_id for writer in writers}, Origins()
+        origins.learn(writers, -1)
+        found = {at: origins.judge(header) for at, header in enumerate(headers) if header[9] in known}
+        if trouble or Origin.UNKNOWN in found.values():
+            raise ReadFailed(int(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return {at for at, origin in found.items() if origin is Origin.COPY}
+
+    def _find(self, partition: PartitionId, tell: Tell) -> None:
+        self._waiting.append((partition, tell))
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._serve())
+
+    async def close(self) -> None:
+        """End all reading."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._ledgers.close()
+
+    async def _serve(self) -> None:
+        while self._waiting:
+            asked, self._waiting = self._waiting, []
+            trouble = ""
+            marks: dict[str, Marks] = {}
+            try:
+                marks = await self._ledgers.read()
+            except MirrordError as error:
+                trouble = str(error)
+            except Exception:
+                log.exception("provenance_failed")
+                trouble = "where records come from cannot be told; the log has the reason"
+            if trouble and trouble != self.trouble:
+                log.warning("copies_not_told_apart", reason=trouble)
+            self.trouble = trouble
+            for partition, tell in asked:
+                tell(() if trouble else self._writers(partition, marks), trouble)
+            await asyncio.sleep(LEAST_PAUSE_S)
+
+    def _writers(self, partition: PartitionId, marks: dict[str, Marks]) -> tuple[Writer, ...]:
+        return tuple(
+            _writer(flow, lane, marks[flow].get(lane.key.id))
+            for flow, _, lane in self._ledgers.lanes()
+            if lane.key.target_topic_id == partition.topic_id and lane.partition == partition.partition
+        )
+
+
+def _writer(flow: str, lane: LaneState, mark: Progress | None) -> Writer:
+    # A copy: the lane follows what it was told, and the ledger goes on.
+    runs = lane.target_runs.copy()
+    at = (mark.ordinal, mark.target_offset, mark.leader_epoch) if mark is not None else ()
+    return Writer(flow, lane.producer_id, lane.producer_epoch, runs, *at)
+
+
+def provenance_of(setup: FlowSetup, clock: Clock) -> Provenance:
+    """For a replicator of this flow."""
+
+    def ledger(flow: str, alone: bool) -> LedgerStore:
+        return LedgerStore(KafkaLog(flow, setup.source, alone=alone), clock, memory=run_memory(setup.flow))
+
+    return Provenance(setup.flow.source, KafkaTopicAdmin(setup.source, LOOK_TIMEOUT_S), ledger)

@@ -1,0 +1,359 @@
+"""Producing: one connection to each target broker, requests pipelined, several lanes in each.
+
+A lane's batches of one round go over one connection, in order. When that is lost, what was sent is answered with
+NETWORK_EXCEPTION (it may or may not be in the log) and what was not sent with NOT_LEADER_OR_FOLLOWER (it is not); what
+the lane still sends in that round is refused the same way, because only a new round begins with a window of one.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.connection import Connection
+from mirrord.kafka.client.quota_throttle import Throttle
+from mirrord.kafka.client.receive_buffers import Frame
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.protocol.api_versions import PRODUCE, PRODUCE_BY_TOPIC_ID
+from mirrord.kafka.protocol.errors import ErrorCode, WireError
+from mirrord.kafka.protocol.produce import Entry, ProducedPartition, decode, encode
+from mirrord.model.errors import EnvironmentFault
+from mirrord.replication.lane.flow_control.byte_window import ByteWindow
+from mirrord.replication.lane.flow_control.read_coalescing import Owed
+from mirrord.replication.lane.flow_control.request_packing import Packer
+from mirrord.replication.lane.signals import Answer, Batch, Input, Produce, Taken, TargetFar
+from mirrord.replication.lane.state import Lane
+
+WRITE_BYTES = 1 << 20
+"""Requests are put into one system call up to this size. The lease is looked at right before."""
+UNKNOWN = int(ErrorCode.NETWORK_EXCEPTION)
+_UNTOLD = ProducedPartition("", -1, UNKNOWN, -1, -1, -1)
+"""What is taken for a fate where the broker said nothing of a batch."""
+NOT_SENT = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+LEASE_POLL_S = 0.05
+LATEST_S = 0.1
+"""An answer that came is looked at within so long, though more are waited for."""
+_LINGER_S = 1.0
+
+
+class Sender(Protocol):
+    """A lane as the target side needs it."""
+
+    lane: Lane
+    tell: Callable[[Input], None]
+    target: PartitionId
+    outlet: "Outlet | None"
+    """Where the present round's batches go."""
+    outlet_round: int
+    connections: int
+    """Which connection of the outlet they go over, counted from its first."""
+
+
+Item = tuple[Sender, int, Batch]
+"""A lane's batch of a round."""
+
+
+class Target:
+    """All producing of one replicator."""
+
+    def __init__(self, view: ClusterView, may_write: Callable[[], bool], request_timeout_ms: int) -> None:
+        self.view = view
+        self.may_write = may_write
+        """Asked right before each write: whether the lease holds."""
+        self.request_timeout_ms = request_timeout_ms
+        self._outlets: dict[int, Outlet] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def produce(self, sender: Sender, effect: Produce) -> None:
+        """Send a lane's batches; each is answered exactly once, in order, later."""
+        if sender.outlet_round != effect.round:
+            self._bind(sender, effect.round)
+        outlet = sender.outlet
+        if outlet is None or sender.connections != outlet.connections:
+            self._loop.call_soon(self.refuse, [(sender, effect.round, batch) for batch in effect.batches])
+        else:
+            outlet.add(sender, effect.round, effect.batches)
+
+    def forget(self, sender: Sender) -> None:
+        """The lane is hosted no longer."""
+        for outlet in self._outlets.values():
+            outlet.forget(sender)
+
+    def close(self) -> None:
+        """End all connections."""
+        for outlet in self._outlets.values():
+            outlet.link.close()
+
+    def refuse(self, items: Sequence[Item]) -> None:
+        """Answer batches that were not sent."""
+        for sender, number, batch in items:
+            sender.tell(Answer(number, batch, NOT_SENT, -1))
+
+    def _bind(self, sender: Sender, number: int) -> None:
+        sender.outlet_round = number
+        sender.outlet = None
+        leader = self.view.leader(sender.target)
+        # The round learnt where the log ends from the leader of one epoch; another leader may have another log.
+        if leader is None or leader.epoch != sender.lane.end_epoch:
+            self.view.refresh()
+            return
+        outlet = self._outlets.get(leader.node)
+        if outlet is None:
+            outlet = self._outlets[leader.node] = Outlet(self, leader.node)
+        sender.outlet, sender.connections = outlet, outlet.connections
+
+
+class Outlet:
+    """The connection to one target broker."""
+
+    def __init__(self, target: Target, node: int) -> None:
+        self.link = target.view.link(node, "produce")
+        self.connections = 0
+        """Grows when a connection is given up: who was bound to it has to begin a new round."""
+        self._target = target
+        self.took = target.view.produces.took
+        """Counts how long a request took."""
+        self._loop = asyncio.get_running_loop()
+        self._packer: Packer[Item] = Packer()
+        self.answering = False
+        """Answers are being taken in; what they lead to is sent behind the last of them."""
+        self._taken: dict[Sender, Taken] = {}
+        """What of these answers is a success, by lane: each lane is told of its batches in one step."""
+        self._scheduled = False
+        self._opening = False
+        self._connection: Connection | None = None
+        self._window = ByteWindow()
+        self._owed = Owed()
+        self._hurries = False
+        self._version = 0
+        self._awaiting_lease = False
+        self.throttle = Throttle(target.view.produces)
+
+    def add(self, sender: Sender, number: int, batches: Sequence[Batch]) -> None:
+        """Send batches with what else comes in this tick."""
+        add = self._packer.add
+        for batch in batches:
+            add(sender, batch.end - batch.start, (sender, number, batch))
+        self._flush_soon()
+
+    def forget(self, sender: Sender) -> None:
+        """Nothing of this lane will be added again."""
+        self._packer.forget(sender)
+
+    def _flush_soon(self) -> None:
+        """Once per tick; while answers are being taken in, right behind the last of them."""
+        if not self._scheduled:
+            self._scheduled = True
+            if not self.answering:
+                self._loop.call_soon(self._flush)
+
+    def _answers_taken(self) -> None:
+        self._tell_taken()
+        self.answering = False
+        if self._scheduled:
+            self._flush()
+        self._mind_owed()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        connection = self._connection
+        if connection is None or connection.pipe.lost is not None:
+            self._open()
+            return
+        pipe, packer, window = connection.pipe, self._packer, self._window
+        waiting = packer.waiting
+        while waiting and window.is_open and pipe.writable:
+            if not self._target.may_write():
+                self._await_lease()
+                return
+            if self.link.overdue(connection):
+                # Answers come in the order of the batches: what waits is refused when nothing is on its way.
+                if pipe.in_flight == 0:
+                    self._give_up()
+                return
+            pipe.hold()
+            size = 0
+            while waiting and window.is_open and size < WRITE_BYTES:
+                size += self._send(connection, packer.take())
+            pipe.send_held()
+        self._mind_owed()
+
+    def _mind_owed(self) -> None:
+        """Wake for several answers at once, but soon: the last of them may be long in coming."""
+        if self._owed.moved():
+            self._set_mark()
+            if self._owed.mark_bytes > 1 and not self._hurries:
+                self._hurries = True
+                self._loop.call_later(LATEST_S, self._hurry)
+
+    def _hurry(self) -> None:
+        self._hurries = False
+        if self._owed.mark_bytes > 1:
+            self._owed.mark_bytes = 1
+            self._set_mark()
+
+    def _set_mark(self) -> None:
+        if self._connection is not None and self._connection.pipe.lost is None:
+            self._connection.pipe.wake_for(self._owed.mark_bytes)
+
+    def _await_lease(self) -> None:
+        """What waits is old when the lease holds again: it is refused then, and the lanes look at the log anew."""
+        if not self._awaiting_lease:
+            self._awaiting_lease = True
+            self._loop.call_later(LEASE_POLL_S, self._look_at_lease)
+
+    def _look_at_lease(self) -> None:
+        self._awaiting_lease = False
+        connection = self._connection
+        if connection is None or not self._packer:
+            return
+        if self._target.may_write() and connection.pipe.in_flight == 0:
+            self._give_up()
+        else:
+            self._await_lease()
+
+    def _send(self, connection: Connection, items: list[Item]) -> int:
+        by_id = self._version >= PRODUCE_BY_TOPIC_ID
+        entries: list[Entry] = []
+        sent: list[Item] = []
+        viewed, view = b"", memoryview(b"")
+        for item in items:
+            sender, number, batch = item
+            # A lane that has begun another round since does not want these any more.
+            if number == sender.lane.round:
+                topic, topic_id, partition = sender.target
+                if batch.buffer is not viewed:  # mostly all are of one answer
+                    viewed, view = batch.buffer, memoryview(batch.buffer)
+                entries.append((topic_id if by_id else topic, partition, view[batch.start : batch.end]))
+                sent.append(item)
+        if not sent:
+            return 0
+        parts, size = encode(self._version, self._target.request_timeout_ms, entries)
+        pending = _Pending(self, connection, self._version, sent, (self._window, size, self._owed))
+        connection.pipe.request(PRODUCE, self._version, parts, size, pending)
+        return size
+
+    def _open(self) -> None:
+        if not self._opening and self._packer:
+            self._opening = True
+            self._loop.create_task(self.link.get()).add_done_callback(self._opened)
+
+    def _opened(self, task: asyncio.Task[Connection]) -> None:
+        self._opening = False
+        if task.cancelled():
+            return
+        if isinstance(task.exception(), EnvironmentFault):
+            self._give_up()
+            return
+        self._connection = connection = task.result()
+        self._window = ByteWindow()
+        self._owed = Owed()
+        self._version = connection.version(PRODUCE)
+        connection.pipe.on_writable = self._flush
+        connection.pipe.on_read = self._answers_taken
+        connection.pipe.on_lost = self._lost
+        if connection.pipe.lost is not None:
+            self._give_up()
+        else:
+            self._flush()
+
+    def _lost(self, lost: ConnectionLost) -> None:  # noqa: ARG002 -- the links' view of it is enough
+        self._target.view.refresh()
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Whoever is bound to this connection needs a new round; what was not sent will not be."""
+        self._tell_taken()
+        self.connections += 1
+        self.answering = self._scheduled = False
+        self._connection = None  # the link opens another one if this one is lost or overdue
+        packer = self._packer
+        waiting = [item for _ in range(len(packer)) for item in packer.take()]
+        self._target.refuse(waiting)
+
+    def answered(self, items: Sequence[Item], fates: Sequence[ProducedPartition]) -> None:
+        """Tell the lanes, of successes when the last of the answers that came together is taken in, and send what this
+        made room for."""
+        taken = self._taken
+        for (sender, number, batch), fate in zip(items, fates, strict=True):
+            error, base_offset = fate.error, fate.base_offset
+            told = taken.get(sender)
+            if error:
+                self._target.view.produces.failed(error)
+                if told is not None:
+                    sender.tell(taken.pop(sender))
+                sender.tell(Answer(number, batch, error, base_offset))
+            elif told is not None and told.round == number:
+                told.batches.append(batch)
+                told.base_offsets.append(base_offset)
+            else:
+                if told is not None:
+                    sender.tell(told)
+                taken[sender] = Taken(number, [batch], [base_offset])
+        if self._packer:
+            self._flush_soon()
+
+    def _tell_taken(self) -> None:
+        taken, self._taken = self._taken, {}
+        is_far = self._window.is_far
+        for sender, told in taken.items():
+            if sender.lane.is_far is not is_far:
+                sender.tell(TargetFar(is_far))
+            sender.tell(told)
+
+
+class _Pending:
+    """A request without an answer. It keeps its batches, and so the buffers that the transport is reading, alive."""
+
+    __slots__ = ("_connection", "_items", "_outlet", "_owed", "_sent", "_size", "_told", "_version", "_window")
+
+    def __init__(
+        self,
+        outlet: Outlet,
+        connection: Connection,
+        version: int,
+        items: list[Item],
+        load: tuple[ByteWindow, int, Owed],
+    ) -> None:
+        """`load`: the window that its bytes count in, how many they are, and what its answer counts in."""
+        self._outlet = outlet
+        self._connection = connection
+        self._version = version
+        self._items = items
+        self._window, self._size, self._owed = load
+        self._owed.sent(len(items))
+        self._told = self._window.sent(self._size)
+        self._sent = time.monotonic()
+
+    def __call__(self, end: Frame | ConnectionLost) -> None:
+        items = self._items
+        if isinstance(end, ConnectionLost):
+            # uvloop closes an aborted transport one turn of the loop later: until then it may read these buffers.
+            asyncio.get_running_loop().call_later(_LINGER_S, list[Item], items)
+            self._outlet.answered(items, [_UNTOLD] * len(items))
+            return
+        self._outlet.answering = True
+        self._owed.answered(len(items))
+        took_s = time.monotonic() - self._sent
+        self._window.answered(self._size, took_s, self._told)
+        self._outlet.took(took_s)
+        try:
+            response = decode(self._version, end.reader())
+        except WireError as error:
+            # First these, then all behind them: a lane is answered in the order of its batches.
+            self._outlet.answered(items, [_UNTOLD] * len(items))
+            self._connection.pipe.close(str(error), error)
+            return
+        self._outlet.throttle.told(response.throttle_ms, self._connection.pipe)
+        partitions = response.partitions
+        if len(items) == 1 and len(partitions) == 1:
+            self._outlet.answered(items, partitions)
+            return
+        told = {(each.topic, each.partition): each for each in partitions}
+        by_id = self._version >= PRODUCE_BY_TOPIC_ID
+        fates: list[ProducedPartition] = []
+        for sender, _, _ in items:
+            topic, topic_id, partition = sender.target
+            fates.append(told.get((topic_id if by_id else topic, partition), _UNTOLD))
+        self._outlet.answered(items, fates)

@@ -1,0 +1,99 @@
+"""Record policies on the second path: which records of a batch are copied, and what becomes of them.
+
+A batch is made anew as ever (`mirrord.kafka.client.record_codec`). What a filter leaves out is told as verdicts
+`filtered`, with the exact offsets; ordinals count only what is copied. The lane binds which offset is which ordinal in
+the ledger before it writes (`mirrord.replication.lane.intake`), and asks no filter again about what is bound: so the
+map is right whatever a policy answers the next time.
+"""
+
+import re
+from collections.abc import Callable
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.record_codec import read
+from mirrord.kafka.protocol.record import Record
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.model.errors import ConfigError, PolicyFault
+from mirrord.replication.host.batch_rebuild import build, rebuild
+from mirrord.replication.lane.state import PolicyRefused, Rebuild, Rebuilder, Rebuilt
+from policies.flows import record_filter_of, record_transform_of
+from policies.guarded_records import GuardedFilter, GuardedTransform
+
+
+class Shaping:
+    """The policies of one flow."""
+
+    def __init__(self, flow: FlowConfig) -> None:
+        self._config = flow.records
+        self._topics = [re.compile(pattern) for pattern in flow.records.topics]
+        self._filter: GuardedFilter | None = None
+        self._transform: GuardedTransform | None = None
+        self._fault = ""
+        self.fingerprint = flow.isolation
+        """Of what decides which records lanes of shaped topics see."""
+        if flow.records.is_on:
+            rules = flow.records
+            parts = (rules.filter, rules.filter_settings, rules.transform, rules.transform_settings)
+            self.fingerprint += f" {parts!r}"
+        try:
+            self._filter, self._transform = record_filter_of(flow), record_transform_of(flow)
+        except ConfigError as fault:
+            self._fault = str(fault)
+
+    def concerns(self, source_topic: str) -> bool:
+        """Whether records of this topic go through policies."""
+        return self._config.is_on and any(pattern.fullmatch(source_topic) for pattern in self._topics)
+
+    def rebuilder(self, source_topic: str) -> Rebuilder:
+        """How batches of a topic are made anew."""
+        return self.rebuild if self.concerns(source_topic) else rebuild
+
+    def changing(self, source_topic: str) -> Callable[[Record], Record] | None:
+        """What becomes of a record of the topic, where something does."""
+        return self._changed if self._transform is not None and self.concerns(source_topic) else None
+
+    def rebuild(self, request: Rebuild) -> Rebuilt | None:
+        """A `Rebuilder` that asks the policies. Raises PolicyRefused for the first record without an answer."""
+        if self._fault:
+            raise PolicyRefused(f"a policy cannot be used here: {self._fault}", request.from_offset)
+        codec, records = read(request.buffer, request.start, request.end)
+        kept: list[Record] = []
+        offsets: list[int] = []
+        left_out: list[Verdict] = []
+        for record in records:
+            if record.offset < request.from_offset:
+                continue
+            if len(kept) == request.most or record.offset >= request.until_offset:
+                break
+            known = request.decided.keeps(record.offset)
+            try:
+                if not (self._keeps(record) if known is None else known):
+                    _leave_out(left_out, record.offset, "filtered")
+                    continue
+                kept.append(self._changed(record))
+            except PolicyFault as fault:
+                if self._config.on_error == "halt" or known:
+                    raise PolicyRefused(str(fault), record.offset) from fault
+                _leave_out(left_out, record.offset, "rejected")
+                continue
+            offsets.append(record.offset)
+        if not kept:
+            return Rebuilt(bytearray(), (), -1, tuple(left_out)) if left_out else None
+        made = build(codec, kept, offsets, request)
+        return Rebuilt(made.data, made.pieces, made.newest_ms, tuple(left_out))
+
+    def _keeps(self, record: Record) -> bool:
+        return self._filter is None or self._filter.keeps(record)
+
+    def _changed(self, record: Record) -> Record:
+        if self._transform is None:
+            return record
+        made = self._transform.changed(record)
+        return Record(record.offset, made.time_ms, made.key, made.value, made.headers)
+
+
+def _leave_out(verdicts: list[Verdict], offset: int, reason: Reason) -> None:
+    if verdicts and verdicts[-1].end == offset and verdicts[-1].reason == reason:
+        verdicts[-1] = Verdict(verdicts[-1].start, offset + 1, reason)
+    else:
+        verdicts.append(Verdict(offset, offset + 1, reason))

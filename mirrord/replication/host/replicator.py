@@ -1,0 +1,269 @@
+"""A replicator: hosts the lanes of one flow that supervision gives it, on one event loop."""
+
+import asyncio
+import gc
+import os
+import socket
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import psutil
+import structlog
+
+from mirrord.kafka.client.cluster_metadata import ClusterView
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.producer_expiry import ProducerExpiry
+from mirrord.kafka.client.receive_buffers import BufferPool, keep_large_memory_apart
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import Holder
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.ledger.store.spill_file import run_memory
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import MirrordError
+from mirrord.model.names import LaneId
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.lane_host import Host
+from mirrord.replication.host.lane_preparation import prepare
+from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
+from mirrord.replication.lane.fast_handoff import is_last
+from mirrord.runtime.clock import Clock, SystemClock
+from mirrord.runtime.tasks import tell_failure
+
+LOOP_BEAT_S = 0.1
+SHARE_S = 5.0
+"""How often the flow's rate is divided anew."""
+_RETRY_S = 0.5
+
+log = structlog.get_logger()
+
+
+class Replicator:
+    """Serves one flow. All methods but `report` belong on the event loop that it was opened on."""
+
+    def __init__(self, name: str, setup: FlowSetup, topics: LedgerLog, clock: Clock | None = None) -> None:
+        """`name` is of this replicator and no other, ever: it stands in the ledger."""
+        self.name = name
+        self._setup = setup
+        self._clock = clock or SystemClock()
+        self._store = LedgerStore(topics, self._clock, memory=run_memory(setup.flow))
+        holder = Holder(socket.gethostname(), os.getpid(), name, "")
+        self._lease = LeaseKeeper(self._store, holder, setup.runtime.lease_ttl_ms, self._clock)
+        self._process = psutil.Process()
+        self._attempts = 0
+        self._expiry: ProducerExpiry | None = None
+        self._expiry_known: asyncio.Task[None] | None = None
+        """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._came_round = time.monotonic()
+        self._host: Host | None = None
+        self._source: ClusterView | None = None
+        self._target: ClusterView | None = None
+
+    async def open(self) -> None:
+        """Read the ledger and keep the lease renewed; what else has to be known of the clusters is asked meanwhile.
+
+        Raises what opening the ledger raises: LedgerMissing, LedgerUnavailable, LedgerCorrupt, LedgerWentBack.
+        """
+        setup = self._setup
+        _settle_collector()
+        keep_large_memory_apart()
+        source, target = self._views()
+        expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
+        self._expiry_known = asyncio.create_task(expiry.until_known())
+        self._keep(self._expiry_known)
+        await self._store.open(create=False)
+        await self._lease.join(setup.lease_epoch)
+        self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
+        follow = expiry.follow(self._host.expect_expiry)
+        for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
+            self._keep(asyncio.create_task(work))
+
+    def _views(self) -> tuple[ClusterView, ClusterView]:
+        """The two clusters, being looked at from now on."""
+        setup = self._setup
+        request_s, ttl_s = setup.runtime.request_timeout_ms / 1000, setup.runtime.lease_ttl_ms / 1000
+        pool = BufferPool(setup.flow.limits.in_flight_bytes)
+        options = ConnectionOptions(client_id=f"mirrord-{setup.flow.name}", request_timeout_s=request_s)
+        source = self._source = ClusterView(setup.flow.source, setup.source, pool, options, setup.source_cluster_id)
+        # What `FlowSetup.barrier_s` says of a former holder must hold for this one: the kernel neither retransmits for
+        # longer than a request may take nor delivers anything once the connection is closed.
+        options = ConnectionOptions(
+            client_id=f"mirrord-{setup.flow.name}",
+            request_timeout_s=request_s,
+            user_timeout_s=min(ttl_s, request_s),
+            reset_on_close=True,
+        )
+        target = self._target = ClusterView(setup.flow.target, setup.target, pool, options, setup.target_cluster_id)
+        source.start()
+        target.start()
+        return source, target
+
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Make ready for lanes to come."""
+        if self._source is not None and self._target is not None:
+            await prepare(self._source, self._target, lanes)
+
+    async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Host these lanes; they start by themselves. One that is hosted already is left as it is."""
+        if self._host is None or self._lease.lost.is_set():
+            return
+        added: list[Hosted] = []
+        for assignment in lanes:
+            self._attempts += 1
+            hosted = self._host.add(assignment, f"{self.name}/{self._attempts}")
+            if hosted is not None:
+                added.append(hosted)
+        if added:
+            self._keep(asyncio.create_task(self._start(self._host, added)))
+
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
+        """Drain lanes and host them no longer; for each whether it was left cleanly: nothing of it is on its way, and
+        its mark is saved."""
+        host = self._host
+        hosted = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
+        partings = await self.part_with(lanes, deadline_s)
+        if host is not None:
+            await host.until_saved(deadline_s)
+        marks = {lane: each.saved for lane, each in hosted.items() if each is not None and each.saved is not None}
+        saved = {lane for lane, mark in marks.items() if mark.state == "drained"}
+        return {lane: parting.clean and lane in saved for lane, parting in partings.items()}
+
+    async def part_with(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
+        """Drain lanes and host them no longer; for each how it was left."""
+        host = self._host
+        found = {lane: host.hosted(lane) for lane in lanes} if host is not None else {}
+        leaving = {lane: hosted for lane, hosted in found.items() if hosted is not None}
+        partings = dict.fromkeys(lanes, NOT_LEFT)
+        if host is None or not leaving:
+            return partings
+        began = time.monotonic()
+        for hosted in leaving.values():
+            host.drain(hosted)
+        await asyncio.wait([hosted.left for hosted in leaving.values()], timeout=deadline_s)
+        drain_ms = round((time.monotonic() - began) * 1000, 1)
+        for lane, hosted in leaving.items():
+            if hosted.left.done():
+                partings[lane] = hosted.left.result()
+            host.remove(hosted)
+            log.info("lane_left", lane=lane, clean=partings[lane].clean, drain_ms=drain_ms)
+        return partings
+
+    def hurry(self, lanes: Collection[LaneId]) -> None:
+        """Fetch these lanes first, until told otherwise. May be called from another thread."""
+        if self._host is not None:
+            self._host.hurry(lanes)
+
+    def report(self) -> ReplicatorReport:
+        """How it is doing now. Cheap; may be called from another thread."""
+        process = self._process
+        cpu = process.cpu_times()
+        return ReplicatorReport(
+            name=self.name,
+            pid=process.pid,
+            host=socket.gethostname(),
+            loop_age_ms=(time.monotonic() - self._came_round) * 1000,
+            cpu_seconds=cpu.user + cpu.system,
+            rss_bytes=process.memory_info().rss,
+            lanes=self._host.reports() if self._host is not None else (),
+            source_error=self._source.error if self._source is not None else "",
+            target_error=self._target.error if self._target is not None else "",
+            lease_valid_s=max(0.0, self._lease.valid_until - self._clock.monotonic()),
+            lost=self._lease.lost.is_set(),
+            requests=(self._source.fetches.told(), self._target.produces.told())
+            if self._source and self._target
+            else (),
+            remark=self._host.provenance.trouble if self._host is not None else "",
+        )
+
+    @property
+    def has_lanes(self) -> bool:
+        """Whether it hosts a lane that nobody else has taken."""
+        return self._host is not None and any(lane.phase != "gone" for lane in self._host.reports())
+
+    async def close(self, deadline_s: float) -> None:
+        """Drain all lanes, then end everything."""
+        if self._host is not None:
+            await self.release(self._host.lane_ids(), deadline_s)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._host is not None:
+            await self._host.close()
+        for view in (self._source, self._target):
+            if view is not None:
+                await view.close()
+        await self._lease.close()
+        await self._store.close()
+
+    def _may_write(self) -> bool:
+        return self._lease.is_valid
+
+    async def _start(self, host: Host, added: Sequence[Hosted]) -> None:
+        """What former holders wrote down must be known before a lane begins."""
+        if self._expiry is not None and self._expiry_known is not None:
+            await asyncio.shield(self._expiry_known)
+            host.expect_expiry(self._expiry.shortest_ms)
+        at_once = [hosted for hosted in added if self._knows(hosted)]
+        self._start_now(host, at_once)
+        late = [hosted for hosted in added if hosted not in at_once]
+        while late:
+            try:
+                await self._store.read_to_end()
+                break
+            except LedgerUnavailable:
+                await self._clock.sleep(_RETRY_S)
+            except MirrordError:
+                return  # the ledger has ended, and so has the lease
+        self._start_now(host, late)
+
+    def _knows(self, hosted: Hosted) -> bool:
+        """Whether the ledger has nothing to add to what the lane's last holder said."""
+        assignment, record = hosted.assignment, self._store.state.lanes.get(hosted.lane.id)
+        return assignment.former == "left" and is_last(assignment.word, record)
+
+    def _start_now(self, host: Host, lanes: Sequence[Hosted]) -> None:
+        for hosted in lanes:
+            if hosted.journey is not None:
+                hosted.journey.passes("ledger")
+            host.start(hosted)
+
+    async def until_lost(self) -> None:
+        """Until the lease is somebody else's: there is nothing left to do for this replicator, ever."""
+        await self._lease.lost.wait()
+
+    async def _watch_lease(self) -> None:
+        await self._lease.lost.wait()
+        if self._host is not None:
+            self._host.fence()
+
+    async def _beat(self) -> None:
+        while True:
+            self._came_round = time.monotonic()
+            await asyncio.sleep(LOOP_BEAT_S)
+
+    async def _share_rate(self, host: Host) -> None:
+        """Who else has lanes under this lease stands in the ledger."""
+        while self._setup.flow.limits.rate_bytes_per_s is not None:
+            lanes = self._store.state.lanes.values()
+            mine = f".g{self._setup.lease_epoch}."
+            holders = {lane.replicator.rpartition("/")[0] for lane in lanes if mine in lane.replicator}
+            host.budget.share(len(holders | {self.name}))
+            await asyncio.sleep(SHARE_S)
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure("replicator_task_failed", replicator=self.name))
+
+
+def _settle_collector() -> None:
+    """Everything that was loaded stays, and hardly anything of the hot path is part of a cycle.
+
+    With Python's own settings the collector looks at a hundred thousand objects of libraries again and again, and takes
+    about a twentieth of the hot path's time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)

@@ -1,0 +1,61 @@
+"""Reads what a lane has asked for, repeatedly if the lane copies meanwhile and would not ask again.
+
+While such a comparison cannot be read, the lane's mark does not move, so a failure that lasts is reported.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from mirrord.kafka.client.range_reader import ReadFailed
+from mirrord.kafka.client.reconnecting_link import Backoff
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.signals import Input
+from mirrord.replication.lane.state import Phase
+
+REPORT_AFTER_S = 10.0
+"""A failure that lasts longer is more than a leader change."""
+
+log = structlog.get_logger()
+
+
+async def read_and_tell(
+    hosted: Hosted, question: int, read: Callable[[], Awaitable[Input]], failed: Callable[[int], Input]
+) -> None:
+    """Give the lane what `read` returns, or what `failed` makes of its error."""
+    backoff, began = Backoff(), asyncio.get_running_loop().time()
+    while True:
+        try:
+            told = await read()
+        except ReadFailed as failure:
+            if _is_repeated(hosted, question, failure):
+                if asyncio.get_running_loop().time() - began >= REPORT_AFTER_S:
+                    _report(hosted, failure)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            told = failed(failure.error)
+        if hosted.unread_note:
+            hosted.unread_note = ""
+            log.info("comparison_ended", lane=hosted.lane.id)
+        hosted.tell(told)
+        return
+
+
+def _is_repeated(hosted: Hosted, question: int, failure: ReadFailed) -> bool:
+    lane = hosted.lane
+    copies = question in lane.questions and lane.phase is Phase.COPYING and not lane.confirming
+    return copies and failure.error != ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def _report(hosted: Hosted, failure: ReadFailed) -> None:
+    ordinal = mark(hosted.lane).ordinal
+    error = ErrorCode.name_of(failure.error)
+    if not hosted.unread_note:
+        log.error("comparison_not_readable", lane=hosted.lane.id, error=error, ordinal=ordinal)
+    hosted.unread_note = (
+        f"records from ordinal {ordinal} on cannot be read for their comparison with the source ({error}): a restart "
+        "would begin there"
+    )

@@ -1,0 +1,183 @@
+"""Looks up by their keys the records that a compacted copy lacks
+(`mirrord.replication.lane.target.superseded_records`)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+from functools import partial
+from typing import Any
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.partition_queries import Asks, bounds
+from mirrord.kafka.client.range_reader import ReadBatch, ReadFailed, Stretches
+from mirrord.kafka.client.record_codec import decode
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
+from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.model.errors import PolicyFault
+from mirrord.replication.host.cleanup_policy import Begin, TargetCleanup
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.host.record_policies import Shaping
+from mirrord.replication.host.retried_reads import read_and_tell
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.source_epochs import UNKNOWN, cut_within, is_of_later_epoch, standing
+from mirrord.replication.lane.target.scan_result import Missing
+from mirrord.replication.lane.target.superseded_records import (
+    AskShared,
+    AskSuperseded,
+    Judge,
+    SharedTold,
+    SupersededTold,
+)
+
+NEAR = 10_000
+"""Stretches of the source that are so many offsets apart are read in one go."""
+
+
+Side = tuple[Asks, Stretches]
+
+
+class Lookups:
+    """Answers what lanes ask about compacted copies."""
+
+    def __init__(self, setup: FlowSetup, source: Side, target: Side, shaping: Shaping, begin: Begin) -> None:
+        self._source, self._target = source, target
+        self._shaping = shaping
+        self._begin = begin
+        self.compacts = TargetCleanup(setup.target, setup.request_timeout_s).compacts
+        self.performs: dict[type[Any], Callable[[Hosted, Any], object]] = {
+            AskShared: self._ask_shared,
+            AskSuperseded: self._look_up,
+        }
+
+    def _ask_shared(self, hosted: Hosted, effect: AskShared) -> None:
+        def told(error: int, epoch: int, end: int) -> None:
+            hosted.tell(SharedTold(effect.question, error, epoch, end))
+
+        self._target[0].shared(hosted.target, effect.epoch, told)
+
+    def _look_up(self, hosted: Hosted, effect: AskSuperseded) -> None:
+        sides = (self._source[1], hosted.source), (self._target[1], hosted.target)
+        asks = self._source[0], self._target[0]
+        search = Superseding(*sides, asks, hosted.record, self._shaping.changing(hosted.source.topic))
+        failed = partial(SupersededTold, effect.question)
+        self._begin(read_and_tell(hosted, effect.question, partial(search.run, effect), failed))
+
+
+class Superseding:
+    """One look-up for a lane."""
+
+    def __init__(
+        self,
+        source: tuple[Stretches, PartitionId],
+        target: tuple[Stretches, PartitionId],
+        asks: tuple[Asks, Asks],
+        record: LaneRecord,
+        changing: Callable[[Record], Record] | None,
+    ) -> None:
+        """`asks` are of the source and of the target. `changing`: what a policy of the flow makes of a record; it may
+        raise PolicyFault."""
+        self._source, self._source_partition = source
+        self._target, self._target_partition = target
+        self._source_asks, self._target_asks = asks
+        self._record = record
+        self._changing = changing
+
+    async def run(self, asked: AskSuperseded) -> SupersededTold:
+        """What is to be copied again. Raises ReadFailed when a side cannot be read at present."""
+        judge = Judge(asked)
+        try:
+            await self._expect(judge, asked.missing)
+            await self._see(judge, asked)
+        except PolicyFault as fault:
+            return SupersededTold(asked.question, 0, trouble=str(fault))
+        except ValueError as error:
+            return SupersededTold(asked.question, 0, trouble=f"records cannot be read: {error}")
+        return judge.told()
+
+    async def _expect(self, judge: Judge, missing: Iterable[Missing]) -> None:
+        wanted = await self._wanted(judge, missing)
+        for first, last in _stretches(sorted(wanted)):
+            async for batch in self._source.read(self._source_partition, first, last):
+                records = [] if batch.header.attributes & CONTROL else await _decoded(batch)
+                epoch = UNKNOWN if batch.is_old else batch.header.leader_epoch
+                for record in records:
+                    for each, ordinal in wanted.pop(record.offset, ()):
+                        if each.kind == "last" and is_of_later_epoch(self._record, ordinal, epoch):
+                            continue
+                        changed = record if self._changing is None else self._changing(record)
+                        judge.expect(each, ordinal, changed.key, record.time_ms)
+        for places in wanted.values():
+            for each, ordinal in places:
+                judge.gone(each, ordinal, by_retention=False)
+
+    async def _wanted(self, judge: Judge, missing: Iterable[Missing]) -> dict[int, list[tuple[Missing, int]]]:
+        """What the source may still have, by source offset."""
+        end, begin = await bounds(self._source_asks, self._source_partition)
+        wanted: dict[int, list[tuple[Missing, int]]] = {}
+        for each in missing:
+            for ordinal in cut_within(self._record, each.first, each.last):
+                judge.gone(each, ordinal, by_retention=False)
+            for ordinal, offset, length in standing(self._record, each.first, each.last):
+                for at in range(length):
+                    if offset + at < begin:
+                        judge.gone(each, ordinal + at, by_retention=True)
+                    elif offset + at < end:
+                        wanted.setdefault(offset + at, []).append((each, ordinal + at))
+        return wanted
+
+    async def _see(self, judge: Judge, asked: AskSuperseded) -> None:
+        # What a later leader took may stand anywhere.
+        is_lost = any(each.kind == "lost" for each in asked.missing)
+        start = 0 if is_lost else min(each.above for each in asked.missing)
+        _, begin = await bounds(self._target_asks, self._target_partition)
+        start, end = max(start, begin), asked.end
+        # While it was read the cleaner may have removed what superseded a record, for something that came later.
+        while start < end:
+            async for batch in self._committed_ones(start, min(await self._last_stable(), end), end):
+                header = batch.header
+                is_own = header.producer_id == self._record.producer_id and header.base_sequence >= 0
+                for record in await _decoded(batch):
+                    at = (header.base_sequence + record.offset - header.base_offset) % SEQUENCES if is_own else -1
+                    judge.see(record.offset, record.key, record.time_ms, header.leader_epoch, at)
+            start = end
+            end, _ = await bounds(self._target_asks, self._target_partition)
+
+    async def _last_stable(self) -> int:
+        answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+        def told(error: int, offset: int) -> None:
+            if not answer.done():
+                answer.set_result((error, offset))
+
+        self._target_asks.last_stable(self._target_partition, told)
+        error, offset = await answer
+        if error:
+            raise ReadFailed(error)
+        return offset
+
+    async def _committed_ones(self, start: int, stable: int, end: int) -> AsyncIterator[ReadBatch]:
+        """Batches of records that count: not those of transactions that were aborted or are open."""
+        if start < stable:
+            async for batch in self._target.read(self._target_partition, start, stable, committed=True):
+                if not batch.aborted and not batch.header.attributes & CONTROL:
+                    yield batch
+        async for batch in self._target.read(self._target_partition, max(start, stable), end):
+            if not batch.header.attributes & (CONTROL | TRANSACTIONAL) and batch.header.base_offset >= stable:
+                yield batch
+
+
+async def _decoded(batch: ReadBatch) -> list[Record]:
+    await asyncio.sleep(0)  # a long look-up must not hold up the lanes
+    return decode(batch.buffer, batch.start, batch.end)
+
+
+def _stretches(offsets: list[int]) -> list[tuple[int, int]]:
+    """Stretches [start, end) that hold all of the ascending offsets."""
+    found: list[tuple[int, int]] = []
+    for offset in offsets:
+        if found and offset - found[-1][1] <= NEAR:
+            found[-1] = (found[-1][0], offset + 1)
+        else:
+            found.append((offset, offset + 1))
+    return found

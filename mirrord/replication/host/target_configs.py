@@ -1,0 +1,114 @@
+"""Reads, and first syncs, the settings of target topics that have refused a record, for the lanes of one replicator."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+import structlog
+
+from mirrord.kafka.client.admin_requests import NotOffered
+from mirrord.kafka.client.config_admin import KafkaUpkeepAdmin, Settings, UpkeepAdmin
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import AnyFact
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import EnvironmentFault
+from mirrord.replication.host.hosted_lane import Hosted
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+from mirrord.topics.config_sync import SettingsSync
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+DECIDING = (
+    "cleanup.policy",
+    "compression.type",
+    "max.message.bytes",
+    "message.format.version",
+    "message.timestamp.after.max.ms",
+    "message.timestamp.before.max.ms",
+    "message.timestamp.difference.max.ms",
+    "message.timestamp.type",
+    "segment.bytes",
+)
+"""Settings that decide which records a topic takes."""
+
+log = structlog.get_logger()
+
+
+class _Facts:
+    """Writes facts under the lease of a replicator."""
+
+    def __init__(self, store: LedgerStore, lease_epoch: int) -> None:
+        self._store = store
+        self._lease_epoch = lease_epoch
+
+    async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
+        """False: they could not be written. The settings are altered all the same."""
+        told: Sequence[AnyFact] = tuple(facts)
+        try:
+            if told:
+                await self._store.append(self._lease_epoch, told)
+        except LedgerUnavailable as error:
+            log.warning("settings_change_not_recorded", error=str(error))
+            return False
+        return True
+
+
+class SettingsLook:
+    """Connects when the first record is refused."""
+
+    def __init__(
+        self, setup: FlowSetup, store: LedgerStore, begin: Callable[[Coroutine[Any, Any, None]], object]
+    ) -> None:
+        """`begin` runs a task until its owner ends."""
+        self._begin = begin
+        self._source: UpkeepAdmin = KafkaUpkeepAdmin(setup.source, setup.request_timeout_s)
+        self._target: UpkeepAdmin = KafkaUpkeepAdmin(setup.target, setup.request_timeout_s)
+        self._facts = _Facts(store, setup.lease_epoch)
+        self._sync = SettingsSync(setup.flow, self._source, self._target)
+        self._turn = asyncio.Lock()
+
+    def ask(self, hosted: Hosted, effect: AskSettings) -> None:
+        """Answer a lane."""
+        self._begin(self._answer(hosted, effect))
+
+    async def close(self) -> None:
+        """End the connections."""
+        await asyncio.gather(self._source.close(), self._target.close())
+
+    async def _answer(self, hosted: Hosted, effect: AskSettings) -> None:
+        assigned = hosted.assignment
+        planned = PlannedLane(assigned.source_topic, assigned.key, assigned.target_topic)
+        try:
+            async with self._turn:
+                told = await self._look(planned, effect)
+        except NotOffered as error:
+            told = SettingsTold(effect.question, "", str(error))
+        except EnvironmentFault as error:
+            told = SettingsTold(effect.question, "", str(error), may_pass=True)
+        hosted.tell(told)
+
+    async def _look(self, lane: PlannedLane, effect: AskSettings) -> SettingsTold:
+        trouble = ""
+        if effect.sync:
+            await self._sync.round([lane], self._facts)
+            trouble = self._trouble(lane.source_topic)
+        seen = await self._target.settings([lane.target_topic])
+        settings = seen.topics.get(lane.target_topic)
+        digest = "" if settings is None else digest_of(settings)
+        return SettingsTold(effect.question, digest, trouble, may_pass="AUTHORIZATION" in trouble)
+
+    def _trouble(self, topic: str) -> str:
+        """Why settings that decide which records are taken may still differ."""
+        fault = self._sync.topics.faults.get(topic, "")
+        drift = self._sync.topics.drift.get(topic, ())
+        differ = [line for line in drift if line.partition(":")[0] in DECIDING]
+        if drift and not differ:
+            return ""
+        return f"{fault} ({', '.join(differ)})" if differ else fault
+
+
+def digest_of(settings: Settings) -> str:
+    """Equal for settings that take the same records."""
+    values = [(name, settings[name].value) for name in DECIDING if name in settings]
+    return hashlib.blake2b(repr(values).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,47 @@
+"""Reads that a lane asks for: its own batches at the target, and where the source's log diverges."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from mirrord.kafka.client.cluster_metadata import PartitionId
+from mirrord.kafka.client.range_reader import Stretches
+from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.model.intervals import Interval
+from mirrord.replication.lane.signals import AskParting, AskScan, OwnBatch, PartingTold
+
+
+async def own_batches(
+    target: Stretches, partition: PartitionId, asked: AskScan
+) -> tuple[tuple[OwnBatch, ...], tuple[Interval, ...]]:
+    """The lane's own batches in the offsets asked for, in log order, and where others' stand. Raises ReadFailed.
+
+    A batch counts with all the ordinals that it was written with: what a cleaner has removed since was there.
+    """
+    own: list[OwnBatch] = []
+    others: list[Interval] = []
+    async for batch in target.read(partition, asked.start, asked.end):
+        header = batch.header
+        if header.producer_id == asked.producer_id:
+            count = header.last_offset_delta + 1
+            where = (header.base_offset, count, header.base_sequence)
+            own.append(OwnBatch(*where, batch.records_crc, header.leader_epoch))
+        elif not batch.is_old:
+            behind = header.base_offset + header.last_offset_delta + 1
+            begun = others.pop()[0] if others and others[-1][1] == header.base_offset else header.base_offset
+            others.append((begun, behind))
+    return tuple(own), tuple(others)
+
+
+def may_be_cleaned(asked: AskScan, own: Sequence[OwnBatch], others: Sequence[Interval]) -> bool:
+    """Whether the outcome of a scan depends on whether the topic is compacted: something is missing in the log, or
+    others write there too."""
+    held = sum(batch.count for batch in own)
+    follows = all(
+        (first.base_sequence + first.count - second.base_sequence) % SEQUENCES == 0 for first, second in pairwise(own)
+    )
+    return bool(others) or not own or not follows or held < asked.end - max(asked.start, own[0].base_offset)
+
+
+async def parting(source: Stretches, partition: PartitionId, asked: AskParting) -> PartingTold:
+    """Whether the source's log is still the one that was read. Raises ReadFailed."""
+    return PartingTold(asked.question, 0, *await source.parting(partition, asked.position, asked.epoch))

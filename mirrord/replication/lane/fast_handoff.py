@@ -1,0 +1,107 @@
+"""Fast handoff: resume a cleanly drained lane from the checkpoint that its previous holder passed on.
+
+All questions are asked at once, while the lane is being taken, and the first records are fetched meanwhile. That is
+safe because no one can have written since: the former holder has nothing in flight, and any other writer takes a grant
+first. So the answers count if the lane's own grant directly follows that of the handoff checkpoint, and if all answers
+match the checkpoint: the same leader epoch, so that the log cannot have gone back; the same end, so that nothing comes
+after the acknowledged records, which are committed; and a broker that remembers the lane's last record. In any other
+case the lane resumes normally (`mirrord.replication.lane.resuming`).
+"""
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import Progress
+from mirrord.replication.lane import resuming
+from mirrord.replication.lane.correlation import answers, ask
+from mirrord.replication.lane.signals import (
+    AskEnd,
+    AskProducers,
+    Chunk,
+    Effects,
+    EndTold,
+    FetchFrom,
+    LaneRecord,
+    ProducersTold,
+    StopFetch,
+)
+from mirrord.replication.lane.state import Handed, Lane, Phase, Stage
+
+
+def is_last(word: Progress | None, record: LaneRecord | None) -> bool:
+    """Return whether the checkpoint is from the last holder in the ledger that was read: then it is the newest mark."""
+    return word is not None and record is not None and word.grant == record.grant and word.state == "drained"
+
+
+def begin(lane: Lane, word: Progress, record: LaneRecord) -> Effects:
+    """Ask everything now, if the checkpoint is enough to resume from; it has become the lane's mark."""
+    position = record.source_runs.offset_of(word.ordinal)
+    if position is None or not word.protected or word.ordinal == 0:
+        return []
+    if record.halted is not None or lane.differs is not None:
+        return []
+    epoch = lane.seen.before(position)
+    fetch = FetchFrom(ask(lane), lane.round, position, epoch)
+    lane.handed = Handed(record.grant, fetch.question, position, epoch)
+    return [AskEnd(ask(lane)), AskProducers(ask(lane), record.producer_id), fetch]
+
+
+def told(lane: Lane, now: float, answer: EndTold | ProducersTold) -> Effects:
+    """Handle an answer from the target."""
+    handed = lane.handed
+    if handed is None:
+        return []
+    if isinstance(answer, EndTold):
+        handed.end = answer
+    else:
+        handed.producers, lane.entry = answer, answer.entry
+    if answer.error != NONE or not agrees(lane, answer):
+        return _resume(lane, now)
+    return go_on(lane)
+
+
+def agrees(lane: Lane, answer: EndTold | ProducersTold) -> bool:
+    """Return whether the target's answer matches the checkpoint."""
+    mark = lane.mark
+    if isinstance(answer, EndTold):
+        return (answer.leader_epoch, answer.end) == (mark.leader_epoch, mark.target_offset)
+    return resuming.remembers(lane) and resuming.next_by_entry(lane) == mark.ordinal
+
+
+def bound(lane: Lane, now: float, grant: int) -> Effects:
+    """Handle the binding of the lane's own grant."""
+    lane.phase, lane.stage = Phase.RESUMING, Stage.HANDED
+    if lane.handed is None or grant != lane.handed.grant + 1:
+        return _resume(lane, now)
+    return go_on(lane)
+
+
+def fetched(lane: Lane, chunk: Chunk) -> Effects:
+    """Keep records that came early until it is known that they may be copied."""
+    if lane.handed is not None and answers(lane, chunk.question):
+        lane.handed.chunk = chunk
+    return []
+
+
+def go_on(lane: Lane) -> Effects:
+    """Copy as soon as the lane is ours and the target has answered everything."""
+    handed = lane.handed
+    if handed is None or lane.phase is not Phase.RESUMING or handed.end is None or handed.producers is None:
+        return []
+    lane.end_epoch, lane.end = handed.end.leader_epoch, handed.end.end
+    effects = resuming.decide(lane)
+    early = (lane.position, lane.epoch) == (handed.position, handed.epoch)
+    wish = next((each for each in effects if isinstance(each, FetchFrom)), None)
+    if early and wish is not None:
+        effects.remove(wish)
+        lane.questions.discard(wish.question)
+        return effects
+    lane.questions.discard(handed.fetch)
+    lane.handed = None
+    return effects
+
+
+def _resume(lane: Lane, now: float) -> Effects:
+    if lane.phase is Phase.RESUMING:
+        return resuming.begin(lane, now)
+    lane.handed = None
+    lane.questions.clear()
+    return [StopFetch()]

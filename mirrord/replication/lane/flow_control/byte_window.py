@@ -1,0 +1,96 @@
+"""Limits on the data in flight to one broker: enough to keep it busy, but not so much that other batches have to wait.
+
+A connection's requests are answered one after the other, so a request waits for all requests that were sent before it.
+A batch that waits here instead can be overtaken (`mirrord.replication.lane.flow_control.request_packing`). The limit in
+bytes is what the broker accepts in the time of its fastest answer plus a tenth of a second; a small request then waits
+no longer than that. The limit in requests is twice the number that the broker answers in the time of its fastest
+answer. Batches of a partition go into separate requests, so a distant broker is busy only if many requests are in
+flight. For a broker that is near, more requests would only wait.
+"""
+
+LEAST_BYTES = 4 << 20
+"""A few full requests: some are processed while others are in transit."""
+MOST_BYTES = 64 << 20
+LEAST_REQUESTS = 32
+MOST_REQUESTS = 1_024
+WAIT_S = 0.1
+ROUND_TRIPS = 2
+FAR_S = 0.02
+"""A broker whose fastest answer took at least this long is far away."""
+_NEW_SHARE = 0.125
+"""Largest weight of the newest answer in a rate."""
+_LATE_SHARE = 0.25
+"""Total weight of late answers in one round trip. If the rate followed them fully, a broker that pauses for a moment
+would run out of requests when it continues, and the window grows at most twofold per round trip."""
+
+
+class ByteWindow:
+    """The window of one connection. Times are in seconds."""
+
+    __slots__ = (
+        "_answered",
+        "_answered_bytes",
+        "_rate",
+        "_request_rate",
+        "_soonest_s",
+        "in_flight",
+        "in_flight_bytes",
+        "limit_bytes",
+        "limit_requests",
+    )
+
+    def __init__(self) -> None:
+        self.limit_bytes = LEAST_BYTES
+        self.limit_requests = LEAST_REQUESTS
+        self.in_flight = 0
+        """Requests without an answer."""
+        self.in_flight_bytes = 0
+        self._answered = 0
+        self._answered_bytes = 0
+        self._rate = 0.0
+        """Bytes per second that the broker accepts while it always has some waiting."""
+        self._request_rate = 0.0
+        """Requests per second that the broker answers while it always has as many as allowed."""
+        self._soonest_s = float("inf")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another request may be sent. A request that is larger than the window goes alone."""
+        return self.in_flight_bytes < self.limit_bytes and self.in_flight < self.limit_requests
+
+    @property
+    def is_far(self) -> bool:
+        """Whether even the fastest answer takes long."""
+        return FAR_S <= self._soonest_s < float("inf")
+
+    def sent(self, size: int) -> tuple[int, int]:
+        """Note a request of this many bytes as sent; return the values that `answered` needs for it."""
+        self.in_flight += 1
+        self.in_flight_bytes += size
+        return self._answered_bytes, self._answered
+
+    def answered(self, size: int, took_s: float, told: tuple[int, int]) -> None:
+        """Note the request as answered after `took_s` seconds; `told` is the return value of `sent`."""
+        was_full = 2 * self.in_flight_bytes > self.limit_bytes
+        were_many = 2 * self.in_flight > self.limit_requests
+        self.in_flight -= 1
+        self.in_flight_bytes -= size
+        self._answered += 1
+        self._answered_bytes += size
+        if took_s <= 0:
+            return
+        soonest_s = self._soonest_s = min(self._soonest_s, took_s)
+        if was_full:
+            self._rate = self._learnt(self._rate, (self._answered_bytes - told[0]) / took_s)
+            self.limit_bytes = min(MOST_BYTES, max(LEAST_BYTES, int(self._rate * (soonest_s + WAIT_S))))
+        if were_many:
+            self._request_rate = rate = self._learnt(self._request_rate, (self._answered - told[1]) / took_s)
+            self.limit_requests = min(MOST_REQUESTS, max(LEAST_REQUESTS, int(ROUND_TRIPS * rate * soonest_s)))
+
+    def _learnt(self, known: float, newest: float) -> float:
+        """Return a rate, updated with another answer."""
+        if not known:
+            return newest
+        late = newest < known and self.in_flight
+        share = min(_NEW_SHARE, _LATE_SHARE / self.in_flight) if late else _NEW_SHARE
+        return known + (newest - known) * share

@@ -1,0 +1,121 @@
+"""The retention forecast: how long until the source deletes what a lane has not copied.
+
+Retention deletes whole segments, so a log start stands still and then jumps. What it has done over the last hour is
+what it is taken to go on doing; the lane's own pace over the same time tells whether it is reached. Beside that the
+topic's settings tell what may be deleted before the log start shows it: records that grow too old
+(`retention.ms`), by the newest time in the batch that is copied next, and records with too much behind them
+(`retention.bytes`), by the size of those copied so far. What is not known says nothing; of the rest the soonest counts.
+"""
+
+from collections import deque
+from collections.abc import Collection
+from typing import NamedTuple
+
+from mirrord.model.names import LaneId
+from mirrord.replication.lane.assignment import LaneReport
+from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
+
+WINDOW_S = 3600.0
+GRAIN_S = 60.0
+"""A point is kept each minute: sixty for a lane that is behind, none for one that is not."""
+
+
+class Point(NamedTuple):
+    """A lane at a moment."""
+
+    at: float
+    start: int
+    """Where the source's log begins."""
+    offset: int
+    """Where the lane stands."""
+    end: int = -1
+    next_ms: int = -1
+    """The newest time in the batch at that offset, or -1."""
+
+
+class Approach:
+    """How the start of one log comes nearer to whoever reads it."""
+
+    __slots__ = ("points",)
+
+    def __init__(self) -> None:
+        self.points: deque[Point] = deque()
+
+    def note(self, point: Point) -> None:
+        """Take in where both stand now."""
+        seen = self.points
+        if seen and (point.start < seen[-1].start or point.offset < seen[-1].offset):
+            seen.clear()  # the source, or the reader, went back
+        if len(seen) > 1 and point.at - seen[-2].at < GRAIN_S:
+            seen.pop()
+        seen.append(point)
+        while point.at - seen[0].at > WINDOW_S:
+            seen.popleft()
+
+    def left_s(self) -> float | None:
+        """Seconds until the log's start reaches the reader's position; None when it does not come nearer."""
+        seen = self.points
+        if len(seen) < 2 or seen[-1].at <= seen[0].at:
+            return None
+        first, last = seen[0], seen[-1]
+        if last.offset <= last.start > first.start:
+            return 0.0
+        nearer = (last.start - first.start) - (last.offset - first.offset)
+        return None if nearer <= 0 else max(0, last.offset - last.start) * (last.at - first.at) / nearer
+
+    def ages_out_s(self, limit_ms: int, wall_ms: int) -> float | None:
+        """Until what is copied next is older than the limit, as its age has grown; None when it does not grow."""
+        first = next((point for point in self.points if point.next_ms >= 0), None)
+        last = self.points[-1] if self.points else None
+        if first is None or last is None or last.next_ms < 0 or last.at <= first.at:
+            return None
+        seconds = last.at - first.at
+        aged_s = seconds - (last.next_ms - first.next_ms) / 1000
+        left_s = (limit_ms - (wall_ms - last.next_ms)) / 1000
+        return None if aged_s <= 0 else max(0.0, left_s) * seconds / aged_s
+
+    def grows_out_s(self, limit_bytes: int, record_bytes: float) -> float | None:
+        """Until more than the limit stands at the position and behind it, as that has grown; None when it does not."""
+        if len(self.points) < 2 or self.points[-1].at <= self.points[0].at:
+            return None
+        first, last = self.points[0], self.points[-1]
+        grown = (last.end - last.offset) - (first.end - first.offset)
+        left = limit_bytes / record_bytes - (last.end - last.offset)
+        return None if grown <= 0 else max(0.0, left) * (last.at - first.at) / grown
+
+
+class Headroom:
+    """Of all lanes of a flow."""
+
+    def __init__(self) -> None:
+        self._seen: dict[LaneId, Approach] = {}
+        self._sizes: dict[LaneId, float] = {}
+        """How large records were so far."""
+
+    def note(self, report: LaneReport, now: float) -> None:
+        """Take in a report. A lane without lag has nothing to lose."""
+        if report.copied_records > 0:
+            self._sizes[report.lane] = report.copied_bytes / report.copied_records
+        if report.source_start < 0 or report.source_end <= report.source_offset:
+            self._seen.pop(report.lane, None)
+            return
+        point = Point(now, report.source_start, report.source_offset, report.source_end, report.next_record_ms)
+        self._seen.setdefault(report.lane, Approach()).note(point)
+
+    def left_s(self, lane: LaneId, retention: Retention = NOTHING_KNOWN, wall_ms: int = 0) -> float | None:
+        """Seconds until the source deletes what is not copied; None when nothing that is known comes nearer."""
+        seen = self._seen.get(lane)
+        if seen is None:
+            return None
+        found = [seen.left_s()]
+        if retention.ms is not None:
+            found.append(seen.ages_out_s(retention.ms, wall_ms))
+        if retention.bytes is not None and self._sizes.get(lane):
+            found.append(seen.grows_out_s(retention.bytes, self._sizes[lane]))
+        return min((each for each in found if each is not None), default=None)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget all others."""
+        for known in (self._seen, self._sizes):
+            for lane in known.keys() - set(lanes):
+                del known[lane]

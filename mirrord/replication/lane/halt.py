@@ -1,0 +1,81 @@
+"""Halting a lane: the ledger records why, a line reports it, and nothing is skipped."""
+
+from mirrord.ledger.facts.core import LaneFact, LaneHalted
+from mirrord.replication.lane.correlation import answers, append, ask, new_round, settles
+from mirrord.replication.lane.signals import AppendFailed, Bound, Effects, Gone, Halted, Input, StopFetch, Wake, Woken
+from mirrord.replication.lane.state import Lane, Phase
+
+
+def drop(lane: Lane) -> None:
+    """Forget everything that was fetched or sent; the next round begins from the target log."""
+    refused = [] if lane.failure is None else [lane.failure[1]]
+    for batch in [*refused, *lane.in_flight, *lane.ready][:1]:
+        lane.dropped = (batch.offset, batch.newest_ms)
+    lane.ready.clear()
+    lane.in_flight.clear()
+    lane.ready_bytes = lane.in_flight_bytes = 0
+    lane.fetching = False
+    lane.unproven = lane.left = None
+    lane.confirming = False
+
+
+def halt(lane: Lane, reason: str, line: str, start: int, end: int) -> Effects:
+    """Halt only this lane. [start, end) are the source offsets concerned. The lane's name is added to the line."""
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return stand_still(lane, (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),))
+
+
+def stand_still(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    """Halt and record these facts."""
+    return [*wait_here(lane), *tell(lane, facts), Halted(lane.halt_line)]
+
+
+def wait_here(lane: Lane) -> Effects:
+    """Halt without recording it yet."""
+    new_round(lane)
+    lane.phase = Phase.HALTED
+    drop(lane)
+    lane.halt_facts = ()
+    return [StopFetch()]
+
+
+def tell(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    """Append the facts to the ledger; the append is retried until it binds."""
+    lane.halt_facts = facts
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def tell_again(lane: Lane, now: float, signal: Input) -> Effects:
+    """Retry an append that failed. The ledger must contain the halt, and containing it twice does no harm."""
+    match signal:
+        case Bound() | AppendFailed() if not settles(lane, signal.tag):
+            return []
+        case Bound():
+            if not all(signal.bound):
+                return leave(lane, "another replicator took the lane")
+            # Facts from before the halt count for a lane that resumes.
+            lane.notes.discard(signal.tag)
+            for intent in [each for each in lane.intents if each[0] == signal.tag]:
+                lane.intents.remove(intent)
+            return []
+        case AppendFailed() if signal.tag == lane.facts_tag:
+            return [Wake(ask(lane), now + lane.limits.retry_s)]
+        case AppendFailed():
+            lane.untold = True
+            return []
+        case Woken() if answers(lane, signal.question) and lane.halt_facts:
+            effect = append(lane, lane.halt_facts)
+            lane.facts_tag = effect.tag
+            return [effect]
+        case _:
+            return []
+
+
+def leave(lane: Lane, why: str) -> Effects:
+    """Leave the lane, because another replicator owns it: drop everything and write nothing."""
+    new_round(lane)
+    lane.phase = Phase.GONE
+    drop(lane)
+    return [StopFetch(), Gone(why)]

@@ -1,0 +1,294 @@
+"""Batches in flight to the target: the window, the answers, and settling when an answer is in doubt.
+
+Two pieces of evidence confirm that a batch is where it must be: the broker accepted its sequence, and the base offset
+in the answer is the recorded end of the target log.
+"""
+
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.rules.error_policy import NONE, Produced, produced
+from mirrord.ledger.facts.core import SourceRun, TargetRun
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane import intake, quarantine, quiescing, resuming, seek
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.signals import (
+    Answer,
+    AskCheck,
+    AskEnd,
+    AskScan,
+    Batch,
+    Drained,
+    Effects,
+    EndTold,
+    Produce,
+    SaveProgress,
+    StopFetch,
+    Taken,
+)
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.target import in_doubt, mark_rewind
+
+CORRUPT = 2
+
+
+def window(lane: Lane) -> int:
+    """Return how many batches may be in flight: one until an acknowledgement came on this connection and leader epoch.
+
+    Otherwise a refused first batch followed by an accepted second one would be a silent loss, because a broker without
+    state for the producer id accepts any sequence.
+    """
+    return lane.reach.batches if lane.pipelined and lane.mode == "sequence" else 1
+
+
+def explained_below(lane: Lane) -> int | None:
+    """Intent before gap: return the ordinal below which batches may be produced, or None if the ledger explains all of
+    them."""
+    return lane.intents[0][1] if lane.intents else None
+
+
+def send(lane: Lane) -> Effects:
+    """Produce the batches that may be produced now."""
+    if not lane.ready or lane.phase is not Phase.COPYING or lane.confirming:
+        return []
+    limit, bound = window(lane), explained_below(lane)
+    ready, flying = lane.ready, lane.in_flight
+    batches: list[Batch] = []
+    size = 0
+    room = lane.reach.bytes - lane.in_flight_bytes
+    while ready and len(flying) < limit and (size < room or not flying):
+        batch = ready[0]
+        if bound is not None and batch.first + batch.count > bound:
+            break
+        ready.popleft()
+        flying.append(batch)
+        batches.append(batch)
+        size += batch.end - batch.start
+    if not batches:
+        return []
+    lane.in_flight_bytes += size
+    lane.ready_bytes -= size
+    if lane.confirm_end:
+        # Only the log itself shows whether bytes of a dead connection arrived since the resume.
+        ready.extendleft(reversed(batches))
+        flying.clear()
+        lane.ready_bytes += size
+        lane.in_flight_bytes -= size
+        lane.confirming = True
+        return [AskEnd(ask(lane))]
+    lane.sent = True
+    lane.given = max(lane.given, batches[-1].first + batches[-1].count)
+    return [Produce(lane.round, batches)]
+
+
+def confirmed(lane: Lane, now: float, told: EndTold) -> Effects:
+    """Handle the end of the log, asked for again just before the first produce."""
+    if told.error != NONE or told.leader_epoch != lane.end_epoch or told.end < lane.expected:
+        return resuming.begin(lane, now, lane.limits.retry_s if told.error else 0.0)
+    if told.end > lane.expected:
+        return [AskScan(ask(lane), "confirm", lane.producer_id, lane.expected, told.end)]
+    return go(lane, told.end)
+
+
+def go(lane: Lane, end: int) -> Effects:
+    """Send, now that the end is confirmed."""
+    lane.confirm_end = lane.confirming = False
+    lane.expected = end
+    lane.resumed_at = Mark(lane.resumed_at.ordinal, end, lane.end_epoch)
+    return send(lane)
+
+
+def answered(lane: Lane, now: float, answer: Answer) -> Effects:
+    """Handle the target's answer for a batch in flight.
+
+    Answers come in order on one connection. Only a batch that was never sent, because the lease had run out, is
+    answered before its turn; that is a failure, and all answers before it are still waited for.
+    """
+    if answer.round != lane.round or not lane.in_flight:
+        return []
+    batch = answer.batch
+    if lane.in_flight[0] is batch:
+        lane.in_flight.popleft()
+    elif any(each is batch for each in lane.in_flight):
+        lane.in_flight.remove(batch)
+    else:
+        return []
+    size = batch.end - batch.start
+    lane.in_flight_bytes -= size
+    base_offset = answer.base_offset
+    if answer.error == NONE and lane.failure is None and base_offset >= lane.expected:
+        effects: Effects = leapt(lane, batch, base_offset) if base_offset > lane.expected else []
+        count = batch.count
+        lane.expected = base_offset + count
+        lane.acked = batch.first + count
+        lane.copied_records += count
+        lane.copied_bytes += size
+        lane.last_record_ms = batch.newest_ms
+        if not lane.pipelined:
+            effects += _first_acknowledgement(lane, batch, base_offset, told=bool(effects))
+        if lane.phase is Phase.COPYING:
+            return _go_on(lane, now, effects)
+    else:
+        effects = _doubted(lane, now, batch, answer, produced(answer.error))
+    if not lane.in_flight:
+        effects += _settled(lane, now)
+    return effects
+
+
+def taken(lane: Lane, now: float, told: Taken) -> Effects:
+    """Handle several accepted batches: count those that are as expected together, and continue once after them.
+
+    The first batch that is not as expected, and all batches after it, go to `answered`.
+    """
+    if told.round != lane.round:
+        return []
+    flying, expected = lane.in_flight, lane.expected
+    usual = lane.pipelined and lane.failure is None and lane.phase is Phase.COPYING
+    count = records = size = 0
+    batch = None
+    for each, base_offset in zip(told.batches, told.base_offsets, strict=True) if usual else ():
+        if base_offset != expected or not flying or flying[0] is not each:
+            break
+        batch = flying.popleft()
+        expected += batch.count
+        records += batch.count
+        size += batch.end - batch.start
+        count += 1
+    effects: Effects = []
+    if batch is not None:
+        lane.in_flight_bytes -= size
+        lane.expected = expected
+        lane.acked = batch.first + batch.count
+        lane.copied_records += records
+        lane.copied_bytes += size
+        lane.last_record_ms = batch.newest_ms
+    if count == len(told.batches):
+        return _go_on(lane, now, effects)
+    for each, base_offset in zip(told.batches[count:], told.base_offsets[count:], strict=True):
+        effects += answered(lane, now, Answer(told.round, each, NONE, base_offset))
+    return effects
+
+
+def _go_on(lane: Lane, now: float, effects: Effects) -> Effects:
+    """Send and fetch as much as there is room for now."""
+    if lane.sought and seek.is_due(lane):
+        return effects + quiescing.wait(lane, now)
+    if lane.ready:
+        effects += send(lane)
+    if not lane.fetching:
+        effects += intake.want_more(lane)
+    if lane.blocked is not None and not lane.ready and not lane.in_flight:
+        effects += blocked(lane)
+    return effects
+
+
+def leapt(lane: Lane, batch: Batch, base_offset: int) -> Effects:
+    """The second piece of evidence: the batch is above the recorded end, so another client wrote there in between."""
+    effects = note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
+    if not lane.protected:
+        # These may be the lane's own batches from a former holder: only the broker's memory would rule that out.
+        lane.unread = lane.unread or Mark(batch.first, lane.expected, lane.end_epoch)
+        lane.gaps += 1
+        effects.append(AskScan(ask(lane), "gap", lane.producer_id, lane.expected, base_offset))
+    return effects
+
+
+def _first_acknowledgement(lane: Lane, batch: Batch, base_offset: int, *, told: bool) -> Effects:
+    lane.pipelined, lane.trouble = True, ""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    # Runs after this ordinal belong to a log that went back: the new fact supersedes them.
+    stale = runs.offset_of(batch.first) != base_offset or runs.after(batch.first) is not None
+    effects: Effects = [SaveProgress()]
+    if stale and not told:
+        effects += note(lane, (TargetRun(lane.id, lane.grant, batch.first, base_offset, lane.end_epoch),))
+    if lane.check_first_ack:
+        lane.check_first_ack = False
+        last = batch.first + batch.count - 1
+        stretch = (batch.first, last, base_offset, base_offset + batch.count)
+        epochs = source_epochs.known_epochs(lane, batch.first)
+        effects.append(AskCheck(ask(lane), lane.producer_id, *stretch, epochs=epochs))
+    return effects
+
+
+def _doubted(lane: Lane, now: float, batch: Batch, answer: Answer, outcome: Produced) -> Effects:
+    if lane.failure is None:
+        lane.failure = (answer.error, batch)
+        if lane.phase is Phase.COPYING:
+            lane.phase = Phase.SETTLING
+        if outcome is Produced.DONE:
+            lane.suspicious = True  # acknowledged below the recorded end: the log went back, or it is a repeat
+            if lane.mark.ordinal == 0 and 0 <= answer.base_offset < lane.mark.target_offset:
+                # Nothing below this mark is the lane's, so nothing else leads the next reading to that batch.
+                lane.mark = Mark(0, answer.base_offset, lane.mark.leader_epoch)
+    elif outcome is Produced.DONE:
+        lane.suspicious = True  # a success after a failure is a hole
+    if outcome is Produced.UNKNOWN:
+        in_doubt.leave(lane, now, batch.first + batch.count)
+    return []
+
+
+def _settled(lane: Lane, now: float) -> Effects:
+    if lane.phase is Phase.DRAINING:
+        return drained(lane, now)
+    if lane.failure is None:
+        return []
+    error, batch = lane.failure
+    outcome = produced(error)
+    if error == CORRUPT and lane.corrupt_at != batch.first:
+        lane.corrupt_at = batch.first
+        return resuming.begin(lane, now)
+    if outcome is Produced.REFUSED and not lane.suspicious:
+        return quarantine.refused(lane, now, error, batch)
+    lane.trouble = f"the target takes nothing now and it tries again: {ErrorCode.name_of(error)}" if error else ""
+    if outcome is Produced.DENIED:
+        return resuming.begin(lane, now, lane.limits.denied_s)
+    return resuming.begin(lane, now, lane.limits.retry_s if error else 0.0, refresh=True)
+
+
+def blocked(lane: Lane) -> Effects:
+    """Wait before the batch that cannot be read, now that everything before it is in the target."""
+    why, start, end = lane.blocked or ("", lane.position, lane.position)
+    return quarantine.park(lane, "unreadable", 0, f"source offsets [{start}, {end}) hold {why}", start, end)
+
+
+def drain(lane: Lane, now: float) -> Effects:
+    """Send nothing new; `Drained` follows when all batches in flight are answered."""
+    if lane.phase in {Phase.DRAINING, Phase.DRAINED}:
+        return []
+    if lane.phase in {Phase.HALTED, Phase.GONE}:
+        return [Drained(clean=False)]
+    effects: Effects = [StopFetch(), *_tell_passed(lane)]
+    lane.ready.clear()
+    lane.ready_bytes = 0
+    lane.fetching = False
+    lane.handed = lane.unproven = None
+    if lane.in_flight or lane.notes:
+        lane.phase = Phase.DRAINING
+        return effects
+    return [*effects, *drained(lane, now)]
+
+
+def _tell_passed(lane: Lane) -> Effects:
+    """Record what was skipped after the last record, so that the ledger explains everything before the position."""
+    if lane.phase is not Phase.COPYING or lane.ready or lane.plan or lane.intents or lane.blocked is not None:
+        return []
+    if not lane.skipped or lane.declared >= 0 or lane.next_ordinal < lane.limbo:
+        return []  # facts that the ledger already has must not be superseded
+    told, lane.skipped = tuple(lane.skipped), []
+    run = Run(lane.next_ordinal, lane.position)
+    epochs, regiven = source_epochs.take_new(lane, run.ordinal), in_doubt.was_given(lane, run.ordinal)
+    rewound = mark_rewind.tell(lane, (run,), mark(lane))
+    return note(lane, (SourceRun(lane.id, lane.grant, (run,), told, epochs, regiven, rewound),))
+
+
+def drained(lane: Lane, now: float) -> Effects:
+    """Stop, once nothing is in flight and the ledger knows all that happened."""
+    if lane.notes:
+        return []
+    # Batches from a dead connection may still arrive: if so, the next holder has to wait for them.
+    lane.clean = lane.failure is None and not lane.suspicious and lane.phase is not Phase.OPENING
+    lane.clean = lane.clean and lane.unread is None and now >= lane.dirty_until
+    lane.clean = lane.clean and (lane.sent or lane.left_cleanly or lane.opened_here)
+    lane.phase = Phase.DRAINED
+    return [SaveProgress(), Drained(lane.clean)]

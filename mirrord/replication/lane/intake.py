@@ -1,0 +1,490 @@
+"""From a fetched chunk to ready batches: ordinals, runs, verdicts, and the choice between the raw and the second path.
+
+This is the hot path. Per batch on the raw path: one unpack of the 61-byte header, a handful of integer comparisons, one
+in-place patch that derives the new checksum from the old one (`mirrord.kafka.protocol.record_batch.patch`), one `Batch`
+object. Record bytes are neither read nor copied. Messages of formats 0 and 1 take the second path, in groups.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from heapq import heapify, heappop
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.kafka.protocol.errors import Malformed
+from mirrord.kafka.protocol.legacy_messages import group, is_old
+from mirrord.kafka.protocol.record_batch import (
+    CONTROL,
+    HEADER,
+    HEADER_LENGTH,
+    RAW_ATTRIBUTES,
+    TRANSACTIONAL,
+    HeaderTuple,
+    patch,
+)
+from mirrord.ledger.facts.core import Reason, SourceRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.intake_stops import Early, Parted, Unreadable, Vanished
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.signals import AskParting, Batch, Chunk, Effects, FetchFrom
+from mirrord.replication.lane.source import batch_splitting, offset_gaps, source_epochs
+from mirrord.replication.lane.source.loop_detection import Doubt, Origin
+from mirrord.replication.lane.state import ALL, NO_VERDICTS, Lane, PolicyRefused, Rebuild
+from mirrord.replication.lane.target import in_doubt, mark_rewind, unconfirmed_limit
+
+_MARKED = CONTROL | TRANSACTIONAL
+_GONE: tuple[Reason, ...] = ("compacted", "unexplained")
+SEQUENCE_MASK = 0x7FFFFFFF
+"""Sequences are ordinals modulo 2^31: after 2^31-1 comes 0 (Kafka's DefaultRecordBatch.incrementSequence)."""
+
+
+def take(lane: Lane, chunk: Chunk) -> tuple[Effects, Unreadable | None]:
+    """Turn a chunk's batches into ready batches, up to the first one that cannot be read."""
+    runs: list[Run] = []
+    unreadable = None
+    aborts = _Aborts([(first, producer) for producer, first in chunk.aborted], set())
+    heapify(aborts.ahead)
+    at, behind = -1, chunk.start
+    try:
+        while behind > at:
+            at = _walk(lane, chunk, behind, runs, aborts)
+            behind = _walk_old(lane, runs, chunk.buffer, at, chunk.end)
+    except Unreadable as fault:
+        unreadable = fault
+    lane.seen.reach(lane.position)
+    # A verdict travels with the run that follows it, so that one fact covers the gap and what comes after it. What is
+    # declared after this point was decided, and must not be superseded.
+    open_ended = not lane.plan and not (lane.shaped and lane.declared >= 0) and lane.next_ordinal >= lane.limbo
+    if open_ended and lane.skipped and (_are_many(lane, runs) or _ends_in_marker(lane, chunk)):
+        _begin_run(lane, runs, lane.position)
+    return _intend(lane, runs), unreadable
+
+
+def _are_many(lane: Lane, runs: list[Run]) -> bool:
+    """Return whether the skipped offsets without a record are numerous enough to record the lane's position."""
+    return not runs and sum(each.end - each.start for each in lane.skipped) >= lane.limits.skipped_offsets_noted
+
+
+def _ends_in_marker(lane: Lane, chunk: Chunk) -> bool:
+    """Return whether the chunk ends with records and the marker of their transaction, and nothing follows yet. Most
+    likely the next record follows right after: with its run recorded now, it need not wait for the ledger. If it comes
+    elsewhere, its run supersedes this one. At most once per record, however many markers follow it."""
+    end = chunk.last_stable if lane.read_committed and chunk.last_stable >= 0 else chunk.high_watermark
+    last = lane.skipped[-1]
+    is_end = last.reason == "control" and last.end == lane.position >= end and lane.declared < 0
+    return is_end and (lane.open_run is None or lane.open_run.ordinal < lane.next_ordinal)
+
+
+def want_more(lane: Lane) -> Effects:
+    """Ask for the next chunk if there is room for it and none is asked for."""
+    if lane.fetching or lane.blocked is not None or lane.buffered_bytes >= lane.reach.bytes:
+        return []
+    if lane.doubt is not None or lane.gap is not None or unconfirmed_limit.is_over(lane):
+        return []
+    if lane.plan and not lane.assured:
+        return assure(lane)
+    lane.fetching = True
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch)]
+
+
+def assure(lane: Lane) -> Effects:
+    """Ask whether the source still has what was copied after the part that is copied again. Its fetch would not show
+    it."""
+    if lane.parting in lane.questions:
+        return []
+    known = source_epochs.furthest(lane)
+    if known is None:
+        lane.assured = True
+        return want_more(lane)
+    lane.parting = ask(lane)
+    return [AskParting(lane.parting, *known)]
+
+
+def leap(lane: Lane, to: int, reason: Reason, *, expired_below: int = 0) -> Effects:
+    """Continue at a later source offset; the ledger learns at once why the offsets before it are not copied. The source
+    has deleted those below `expired_below`."""
+    runs: list[Run] = []
+    gone = max(min(expired_below, to), lane.position)
+    if lane.position < gone:
+        _skip(lane, lane.position, gone, "expired")
+    if gone < to:
+        _skip(lane, gone, to, reason)
+    source_epochs.leap(lane, to)
+    _begin_run(lane, runs, to)
+    return _intend(lane, runs)
+
+
+def leave_out(lane: Lane) -> Effects:
+    """Continue after the range to skip at the position, without reading it: the source may not be able to return it. If
+    it was to be copied again, the ledger learns under which ordinals the rest follows."""
+    if not lane.plan:
+        out = next((each for each in lane.left_out if each.start <= lane.position < each.end), None)
+        return [] if out is None else leap(lane, out.end, out.reason)
+    runs, pieces, gone = batch_splitting.without_left_out(lane)
+    if not gone:
+        return []
+    lane.plan.clear()
+    lane.plan.extend(runs[1:])
+    lane.open_run, lane.position = runs[0], runs[0].offset
+    lane.epoch = lane.seen.go_to(lane.position)
+    told = (tuple(gone), source_epochs.tell_anew(lane, pieces), in_doubt.was_given(lane, runs[0].ordinal))
+    effect = append(
+        lane, (SourceRun(lane.id, lane.grant, tuple(runs), *told, mark_rewind.tell(lane, runs, mark(lane))),)
+    )
+    lane.intents.append((effect.tag, runs[0].ordinal))
+    lane.unbound = NO_VERDICTS if lane.plan else (runs[0].ordinal, tuple(gone))
+    lane.declared = -1
+    return [effect]
+
+
+class _Aborts(NamedTuple):
+    """The aborted transactions of a chunk."""
+
+    ahead: list[tuple[int, int]]
+    """(first offset, producer) of those that have not begun yet, as a heap."""
+    begun: set[int]
+
+
+def _walk(  # noqa: C901, PLR0912 -- the hot path: a call per batch would cost more than it would clarify
+    lane: Lane, chunk: Chunk, at: int, runs: list[Run], aborts: _Aborts
+) -> int:
+    """Process batches up to the first message of an old format or the end of the whole ones; return that position."""
+    buffer, end, unpack = chunk.buffer, chunk.end, HEADER.unpack_from
+    (aborted_ahead, aborted), traced = aborts, lane.origins is not None
+    stop, whole_until, largest, strange = batch_splitting.bounds(lane)
+    looks = bool(lane.plan) or lane.told_epoch == source_epochs.UNKNOWN
+    while end - at >= HEADER_LENGTH:
+        header = unpack(buffer, at)
+        base, length, epoch, magic, _, attributes, last_delta, _, newest_ms, producer, _, _, count = header
+        batch_end = at + 12 + length
+        if magic != 2 or length < HEADER_LENGTH - 12 or last_delta < 0 or count < 0:
+            return _old_at(lane, buffer, at, end)
+        if batch_end > end:
+            break  # the broker cuts the last batch of a response; it comes whole with the next one
+        next_offset = base + last_delta + 1
+        position, left_out = lane.position, None
+        if next_offset <= position:
+            at = batch_end
+            continue
+        if looks or epoch != lane.epoch:
+            _look_at_epoch(lane, runs, epoch, base)
+        while aborted_ahead and aborted_ahead[0][0] <= base:
+            aborted.add(heappop(aborted_ahead)[1])
+        if base > position:
+            if not _passes(lane, position, base):
+                break
+            position = base
+        if attributes & _MARKED or count == 0 or (producer >= 0 and traced):
+            left_out = _left_out(lane, header, aborted)
+            if lane.doubt is not None:
+                lane.position = position
+                break
+        if left_out is not None:
+            _skip(lane, position, next_offset, left_out)
+        elif (
+            base == position
+            and count == last_delta + 1
+            and not attributes & strange
+            and lane.next_ordinal + count <= stop
+            and next_offset <= whole_until
+            and batch_end - at <= largest
+        ):
+            first, run = lane.next_ordinal, lane.open_run
+            if run is None or lane.declared >= 0 or base - first != run.offset - run.ordinal:
+                _follow(lane, runs, base, count)
+            patch(buffer, at, header, lane.producer_id, lane.producer_epoch, first & SEQUENCE_MASK)
+            lane.ready.append(Batch(first, count, base, next_offset, buffer, at, batch_end, newest_ms, chunk.frame))
+            lane.ready_bytes += batch_end - at
+            lane.next_ordinal = first + count
+            lane.raw_batches += 1
+        else:
+            why = "policy" if lane.shaped else _why(base, position, count, last_delta, attributes, strange)
+            whole_until = _in_pieces(lane, runs, buffer, at, batch_end, position, next_offset, why)
+        lane.position, at = next_offset, batch_end
+        if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
+            jump(lane)
+            return end
+    return at
+
+
+def _left_out(lane: Lane, header: HeaderTuple, aborted: set[int]) -> Reason | None:
+    """Return why nothing of this batch is copied, or None if it is. If that is not known yet, set `lane.doubt`."""
+    attributes, producer, count = header[5], header[9], header[12]
+    if attributes & CONTROL:
+        # The first marker of a producer with an aborted transaction in progress is that transaction's end.
+        aborted.discard(producer)
+        return "control"
+    if attributes & TRANSACTIONAL and producer in aborted and lane.read_committed:
+        return "aborted"
+    if lane.origins is not None:
+        origin = lane.origins.judge(header)
+        if origin is Origin.COPY:
+            return "copied-from-target"
+        if origin is Origin.UNKNOWN:
+            lane.doubt = Doubt(producer, header[0])
+            return None
+    lane.compacts = lane.compacts or count == 0
+    return "compacted" if count == 0 else None
+
+
+def _look_at_epoch(lane: Lane, runs: list[Run], epoch: int, base: int) -> None:
+    """Handle the source epoch of the next batch, which begins at offset `base`."""
+    if lane.plan and base <= lane.position and source_epochs.is_another(lane, epoch):
+        raise Parted(f"records of epoch {epoch}", lane.position, lane.position + 1)
+    if epoch != lane.epoch or (lane.told_epoch == source_epochs.UNKNOWN and epoch >= 0 and not lane.plan):
+        _new_epoch(lane, runs, epoch, max(base, lane.position))
+
+
+def _new_epoch(lane: Lane, runs: list[Run], epoch: int, offset: int) -> None:
+    """Handle a batch at this offset that has another source epoch, or is the first one while no epoch is known."""
+    if source_epochs.is_news(lane, epoch) and in_doubt.holds(lane, lane.next_ordinal):
+        raise Early(f"records of epoch {epoch}", lane.position, offset)
+    if epoch != lane.epoch:
+        lane.seen.note(lane.position, epoch)
+        lane.epoch = epoch
+    if source_epochs.tell(lane, epoch):
+        _begin_run(lane, runs, offset)
+
+
+def _old_at(lane: Lane, buffer: bytearray, at: int, end: int) -> int:
+    """Return the same position if a message of an old format is there. Raise Unreadable for anything else."""
+    if is_old(buffer, at, end):
+        return at
+    base, length, _, magic, *_ = HEADER.unpack_from(buffer, at)
+    start = max(base, lane.position)
+    raise Unreadable(f"a record batch of format {magic} with length {length}", start, start + 1)
+
+
+def _walk_old(lane: Lane, runs: list[Run], buffer: bytearray, at: int, end: int) -> int:
+    """Process messages of formats 0 and 1 from here; return where they end, or `end` if the plan jumps elsewhere."""
+    while is_old(buffer, at, end):
+        # A part that is copied again ends where batches ended when that was recorded.
+        most = lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK
+        try:
+            found = group(buffer, at, end, most)
+        except Malformed as fault:
+            raise Unreadable(str(fault), lane.position, lane.position + 1) from fault
+        if found is None:
+            break
+        at = found.end
+        position, next_offset = lane.position, found.last + 1
+        if next_offset <= position:
+            continue
+        _in_pieces(lane, runs, buffer, found.start, found.end, position, next_offset, "old-format")
+        if lane.epoch >= 0:
+            lane.seen.note(lane.position, -1)
+            lane.epoch = -1
+        lane.position = next_offset
+        if lane.plan and lane.next_ordinal >= lane.plan[0].ordinal:
+            jump(lane)
+            return end
+    return at
+
+
+def jump(lane: Lane) -> None:
+    """Continue where the plan says: part of the source is copied again, or has been copied already."""
+    run = lane.plan.popleft()
+    lane.open_run = run
+    lane.seen.reach(lane.position)
+    source_epochs.recall_copied(lane, run.offset)
+    lane.position = run.offset
+    lane.epoch = lane.seen.go_to(run.offset)
+    lane.assured = lane.assured and bool(lane.plan)  # time has passed since the source was asked
+    lane.skipped.clear()
+
+
+def _why(base: int, position: int, count: int, last_delta: int, attributes: int, strange: int) -> str:
+    if base < position:
+        return "inside-batch"
+    if count != last_delta + 1:
+        return "holes"
+    if attributes & ~RAW_ATTRIBUTES:
+        return "attributes"
+    return "codec" if attributes & strange else "split"
+
+
+def _skip(lane: Lane, start: int, end: int, reason: Reason) -> None:
+    # A former holder may have read records that a cleaner has removed since, and given one of them the next ordinal.
+    if reason in _GONE and in_doubt.holds(lane, lane.next_ordinal) and not _is_told(lane, end):
+        raise Early("records that are gone", start, end)
+    skipped = lane.skipped
+    if skipped and skipped[-1].reason == reason and skipped[-1].end == start:
+        skipped[-1] = Verdict(skipped[-1].start, end, reason)
+    else:
+        skipped.append(Verdict(start, end, reason))
+
+
+def _passes(lane: Lane, start: int, end: int) -> bool:
+    """Return whether it is known why the source has no batch for these offsets; if so, skip them."""
+    reason = offset_gaps.reason_of(lane, start, end)
+    if reason is not None:
+        _skip(lane, start, end, reason)
+    return reason is not None
+
+
+def _is_told(lane: Lane, offset: int) -> bool:
+    """Return whether the ledger maps the next ordinal to this source offset or a later one."""
+    if lane.declared != lane.next_ordinal or lane.record is None:
+        return False
+    told = lane.record.source_runs.offset_of(lane.next_ordinal)
+    return told is not None and told >= offset
+
+
+def _explain(lane: Lane, start: int, end: int, left_out: deque[Verdict]) -> None:
+    """Skip the offsets [start, end), of which nothing is copied: those that a policy skipped, and holes."""
+    while left_out and left_out[0].start < end:
+        verdict = left_out.popleft()
+        if start < verdict.start:
+            _clean(lane, start, verdict.start)
+        _skip(lane, verdict.start, verdict.end, verdict.reason)
+        start = verdict.end
+    if start < end:
+        _clean(lane, start, end)
+
+
+def _clean(lane: Lane, start: int, end: int) -> None:
+    """Skip records that a batch lacks. Brokers accept no such batch, so the cleaner has removed them."""
+    lane.compacts = True
+    _skip(lane, start, end, "compacted")
+
+
+def _follow(lane: Lane, runs: list[Run], offset: int, count: int) -> None:
+    """Map the next `count` ordinals to the offsets from `offset` on: extend the open run, or begin a new one."""
+    run = lane.open_run
+    first = lane.next_ordinal
+    declared = lane.declared
+    if declared >= 0 and first + count > declared:
+        if declared == first and lane.record is not None and lane.record.source_runs.offset_of(first) == offset:
+            # The ledger knows this run from an earlier attempt, so there is nothing to record.
+            lane.open_run = Run(first, offset)
+            lane.skipped.clear()
+            declare(lane, first)
+            return
+        _part(lane, runs, offset)
+        return
+    if run is None or offset - first != run.offset - run.ordinal:
+        _part(lane, runs, offset)
+
+
+def _part(lane: Lane, runs: list[Run], offset: int) -> None:
+    """Begin a run, because the next ordinal is not at the offset that the open run implies."""
+    if lane.next_ordinal < lane.limbo:
+        raise Early("other records than were sent", lane.position, offset)
+    _begin_run(lane, runs, offset)
+
+
+def declare(lane: Lane, ordinal: int) -> None:
+    """Find the next run that the ledger already declares after an ordinal."""
+    following = lane.record.source_runs.after(ordinal) if lane.record is not None else None
+    lane.declared = -1 if following is None else following.ordinal
+
+
+def _begin_run(lane: Lane, runs: list[Run], offset: int) -> None:
+    if lane.plan:
+        raise Vanished("other records than were to be copied again", lane.position, offset)
+    run = Run(lane.next_ordinal, offset)
+    if runs and runs[-1].ordinal == run.ordinal:
+        runs.pop()
+    runs.append(run)
+    lane.open_run = run
+    # A run supersedes all runs that were declared at its ordinal or later.
+    lane.declared = -1
+
+
+def _in_pieces(  # noqa: PLR0913, PLR0917 -- the cold twin of the raw branch above, with the same facts at hand
+    lane: Lane,
+    runs: list[Run],
+    buffer: bytearray,
+    start: int,
+    end: int,
+    position: int,
+    next_offset: int,
+    why: str,
+) -> int:
+    """Take a batch's records from a position on through the second path: in one batch, or in several that the target
+    accepts. Return the offset up to which later batches go unchanged."""
+    while position < next_offset and not (lane.plan and lane.next_ordinal >= lane.plan[0].ordinal):
+        piece = batch_splitting.next_piece(lane, position, next_offset)
+        if piece.left_out is not None:
+            _skip(lane, position, piece.end, piece.left_out)
+            position = piece.end
+        else:
+            position = _rebuild(lane, runs, Rebuild(buffer, start, end, position, *_producer(lane)), piece, why)
+        lane.position = position
+    return batch_splitting.whole_until(lane, next_offset)
+
+
+def _producer(lane: Lane) -> tuple[int, int, int]:
+    return lane.producer_id, lane.producer_epoch, lane.next_ordinal & SEQUENCE_MASK
+
+
+def _rebuild(lane: Lane, runs: list[Run], wanted: Rebuild, piece: batch_splitting.Piece, why: str) -> int:
+    """Rebuild one batch on the second path; return the source offset after it."""
+    position, end = wanted.from_offset, piece.end
+    most = min(lane.plan[0].ordinal - lane.next_ordinal if lane.plan else SEQUENCE_MASK, piece.most)
+    decided = ALL if lane.plan else lane.decided
+    try:
+        rebuilt = batch_splitting.rebuild(
+            lane, msgspec.structs.replace(wanted, most=most, until_offset=end, decided=decided)
+        )
+    except PolicyRefused as error:
+        if error.offset > position:  # the records before that one are copied first
+            return _rebuild(lane, runs, wanted, piece._replace(end=error.offset), why)
+        line = f"a record that a policy has no answer for ({error})"
+        raise Unreadable(line, error.offset, error.offset + 1) from error
+    except ValueError as error:
+        raise Unreadable(f"a batch whose records cannot be read ({error})", position, end) from error
+    left_out = deque(rebuilt.left_out if rebuilt is not None else ())
+    if rebuilt is None or not rebuilt.pieces:
+        _explain(lane, position, end, left_out)
+        return end
+    cursor = position
+    first = lane.next_ordinal
+    for offset, length in rebuilt.pieces:
+        _explain(lane, cursor, offset, left_out)
+        _follow(lane, runs, offset, length)
+        lane.next_ordinal += length
+        cursor = offset + length
+    data, count = rebuilt.data, lane.next_ordinal - first
+    # If the batch was cut short, more of it may follow.
+    behind = cursor if count >= most or rebuilt.is_cut else end
+    if not lane.plan:
+        _explain(lane, cursor, behind, left_out)
+    begin = rebuilt.pieces[0][0]
+    lane.ready.append(Batch(first, count, begin, behind, data, 0, len(data), rebuilt.newest_ms, None))
+    lane.ready_bytes += len(data)
+    lane.rebuilt_batches[why] = lane.rebuilt_batches.get(why, 0) + 1
+    return behind
+
+
+def _intend(lane: Lane, runs: list[Run]) -> Effects:
+    """Intent before gap: the ledger learns of new runs before the first of their records is produced."""
+    if not runs:
+        return []
+    # Verdicts after the last new run belong to the next one.
+    last = runs[-1].offset
+    at = bisect_right([verdict.start for verdict in lane.skipped], last - 1)
+    ahead, behind = lane.skipped[:at], lane.skipped[at:]
+    if ahead and ahead[-1].end > last:
+        # A new epoch also begins a run, and its first record may be skipped: after a resume it is judged again.
+        across = ahead.pop()
+        ahead.append(Verdict(across.start, last, across.reason))
+        behind.insert(0, Verdict(last, across.end, across.reason))
+    first = runs[0].ordinal
+    told, lane.skipped = (*_unbound(lane, first), *ahead), behind
+    lane.unbound = (first, told)
+    epochs, regiven = source_epochs.take_new(lane, first), in_doubt.was_given(lane, first)
+    rewound = mark_rewind.tell(lane, runs, mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), told, epochs, regiven, rewound),))
+    lane.intents.append((effect.tag, first))
+    return [effect]
+
+
+def _unbound(lane: Lane, ordinal: int) -> tuple[Verdict, ...]:
+    """Return the verdicts before this very ordinal that were appended to the ledger and are not bound yet.
+
+    If that entry were lost and the current one bound, nothing would show that these verdicts are missing.
+    """
+    return lane.unbound[1] if lane.intents and lane.intents[-1][1] == ordinal == lane.unbound[0] else ()

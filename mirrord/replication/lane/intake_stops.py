@@ -1,0 +1,22 @@
+"""Why the intake stops in front of a batch."""
+
+
+class Unreadable(Exception):
+    """The source returned something that this version cannot copy; the text says what, and [start, end) where."""
+
+    def __init__(self, why: str, start: int, end: int) -> None:
+        super().__init__(why)
+        self.start = start
+        self.end = end
+
+
+class Vanished(Unreadable):
+    """Records that were to be copied again are no longer there."""
+
+
+class Parted(Unreadable):
+    """The source has another record at an offset whose record was to be copied again."""
+
+
+class Early(Unreadable):
+    """What follows would reassign ordinals while batches that were sent with the former meaning may still arrive."""

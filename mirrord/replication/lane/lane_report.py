@@ -1,0 +1,138 @@
+"""A lane's reports: its progress mark for the state topic, and a line of the status."""
+
+from mirrord.ledger.facts.core import Progress
+from mirrord.replication.lane.assignment import LaneReport, SourceTold
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane, Mark, Phase
+
+
+def mark(lane: Lane) -> Mark:
+    """Return the position below which everything is known to be in the target log, once, below the high watermark."""
+    known = lane.mark
+    if lane.acked > known.ordinal:
+        known = Mark(lane.acked, lane.expected, lane.end_epoch)
+    if lane.unread is None and lane.check_from is None:
+        return known  # nearly always, and each lane is asked every second
+    limits = [each for each in (lane.unread, lane.check_from) if each is not None]
+    return min([*limits, known], key=lambda each: each.ordinal)
+
+
+def source_offset(lane: Lane) -> int:
+    """Return the source offset that is copied next; offsets that were skipped before it count as done."""
+    if lane.in_flight:
+        return lane.in_flight[0].offset
+    if lane.ready:
+        return lane.ready[0].offset
+    if lane.phase is Phase.COPYING:
+        return lane.position
+    # Batches that were fetched and then dropped are not done: the ledger maps the mark to its source offset.
+    known = lane.record.source_runs.offset_of(mark(lane).ordinal) if lane.record is not None else None
+    return known or 0
+
+
+def next_record_ms(lane: Lane) -> int:
+    """Return the newest record time in the batch that is copied next, or -1 if that is not known."""
+    for batches in (lane.in_flight, lane.ready):
+        if batches:
+            return batches[0].newest_ms
+    return lane.dropped[1] if lane.dropped[0] == source_offset(lane) else -1
+
+
+def state(lane: Lane) -> str:
+    """Return the lane's phase for the state topic: "drained" promises that none of its batches is in flight."""
+    return "unknown" if lane.phase is Phase.DRAINED and not lane.clean else lane.phase.value
+
+
+def progress(lane: Lane, lease_epoch: int, at_ms: int) -> Progress | None:
+    """Return the lane's mark as a record of the state topic. `at_ms` is wall time, for people only.
+
+    Return None while the ledger does not yet know where the records below the mark are, or which of them the source or
+    the target has lost.
+    """
+    if lane.notes or source_epochs.is_cut_untold(lane) or source_epochs.is_undone(lane):
+        return None
+    known, offset = mark(lane), source_offset(lane)
+    return Progress(
+        lane=lane.id,
+        lease_epoch=lease_epoch,
+        grant=lane.grant,
+        ordinal=known.ordinal,
+        target_offset=known.target_offset,
+        leader_epoch=known.leader_epoch,
+        source_offset=offset,
+        source_end=lane.source_end,
+        last_record_ms=lane.last_record_ms,
+        at_ms=at_ms,
+        protected=is_protected(lane, at_ms),
+        state=state(lane),
+        replicator=lane.replicator,
+        raw_batches=lane.raw_batches,
+        rebuilt_batches=sum(lane.rebuilt_batches.values()),
+        copied_bytes=lane.copied_bytes,
+        source_epoch=lane.seen.before(offset),
+        epochs_told=True,
+        settled=_is_settled(lane, known),
+        rewinds=len(lane.record.rewinds) if lane.record is not None else 0,
+    )
+
+
+def _is_settled(lane: Lane, known: Mark) -> bool:
+    if lane.phase is Phase.DRAINED:
+        return lane.clean and known.ordinal >= lane.given
+    held = lane.in_flight or lane.ready or lane.intents or lane.plan or (lane.shaped and lane.skipped)
+    return lane.phase is Phase.COPYING and not held and known.ordinal == lane.next_ordinal
+
+
+def differs(lane: Lane, lease_epoch: int, saved: Progress | None) -> bool | None:
+    """Return whether a mark must be saved that differs from `saved` in more than times; None if there may be one
+    later."""
+    if lane.phase in {Phase.GONE, Phase.DRAINED}:
+        return False
+    now = progress(lane, lease_epoch, 0 if saved is None else saved.at_ms)
+    return None if now is None else now != saved
+
+
+def is_protected(lane: Lane, at_ms: int) -> bool:
+    """Return whether the target broker remembers the lane's producer, by its own answer or by the age of the last
+    record.
+
+    A broker forgets by record time, so a batch that was just accepted protects for as long as its records are young.
+    """
+    if lane.mode == "at-least-once":
+        return False
+    if lane.pipelined:
+        return at_ms - lane.last_record_ms < lane.limits.producer_expiry_ms // 2
+    return lane.protected
+
+
+def _trouble(lane: Lane) -> str:
+    """Return why nothing arrives at the target now."""
+    tries = lane.phase in {Phase.WAITING, Phase.RESUMING, Phase.SETTLING} or bool(lane.in_flight)
+    return lane.trouble if tries else ""
+
+
+def describe(lane: Lane, source: SourceTold, at_ms: int) -> LaneReport:
+    """Return the lane as its replicator sees it, at a wall time; `source` is what the shell knows of the source."""
+    known = mark(lane)
+    return LaneReport(
+        lane=lane.id,
+        source_topic=lane.source_topic,
+        target_topic=lane.target_topic,
+        partition=lane.partition,
+        phase=lane.phase.value,
+        ordinal=known.ordinal,
+        source_offset=source_offset(lane),
+        source_end=source.end,
+        source_end_age_s=source.age_s,
+        source_start=source.start,
+        target_offset=known.target_offset,
+        protected=is_protected(lane, at_ms),
+        last_record_ms=lane.last_record_ms,
+        raw_batches=lane.raw_batches,
+        rebuilt=dict(lane.rebuilt_batches),
+        copied_records=lane.copied_records,
+        copied_bytes=lane.copied_bytes,
+        in_flight_bytes=lane.buffered_bytes,
+        next_record_ms=next_record_ms(lane),
+        note=lane.halt_line or lane.doubt_line or _trouble(lane),
+    )

@@ -1,0 +1,129 @@
+"""Where MirrorMaker 2 stopped in a partition: by its committed position, and by the records at the end of the target.
+
+MirrorMaker 2 copies in the order of the source and writes its position down from time to time (every
+`offset.flush.interval.ms`, 60 s by default). After a crash it copies again what it had copied after that position. So
+the position may be too low, and the last records may be in the target twice. But for each record in the target, all
+records that come before it in the source are in the target before it.
+
+A `Tail` receives the last records of the target, then the source's records in order, starting some way before the
+position, until it has seen enough. It holds only digests, of as many records as the tail has and some more.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from mirrord.ledger.facts.core import InheritedBy
+from mirrord.model.intervals import ranges
+
+MOST_AGREEING = 200
+"""This many records that agree leave no doubt; if all records are alike, more would not help either."""
+
+
+class Row(NamedTuple):
+    """A record: its offset, and a digest of its content."""
+
+    offset: int
+    content: bytes
+    aborted: bool = False
+    """The record's transaction was aborted. MirrorMaker 2 copies such records unless it is configured not to."""
+
+
+class Ending(NamedTuple):
+    """The result of the search."""
+
+    position: int
+    """The source offset at which a lane resumes; -1 if it cannot be determined."""
+    found: InheritedBy
+    doubled: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) whose records appear more than once among the target records that were read."""
+    missing: tuple[tuple[int, int], ...] = ()
+    """Source offsets [start, end) that the target lacks between others that it has."""
+
+
+class Tail:
+    """The search for one partition. `said` is the source offset after the last one that MirrorMaker 2 wrote down."""
+
+    def __init__(self, said: int, target: Sequence[Row], *, whole: bool = True) -> None:
+        """`whole`: no record was removed between those of the target, so a record that is missing there was never
+        copied."""
+        self._said = said
+        self._whole = whole
+        self._target = [row.content for row in target]
+        self._counts = Counter(self._target)
+        self._source: list[Row] = []
+        self._last_match = -1
+        """Index of the newest source record that is in the target, too."""
+
+    @property
+    def patience(self) -> int:
+        """Number of source records without a match after which no more matches are expected."""
+        return len(self._target)
+
+    def take(self, row: Row) -> bool:
+        """Take the source's next record; return False if no more are needed."""
+        self._source.append(row)
+        if row.content in self._counts:
+            self._last_match = len(self._source) - 1
+        quiet = len(self._source) - 1 - self._last_match
+        if self._last_match < 0 and quiet > 2 * self.patience:
+            del self._source[: self.patience]
+        return row.offset < self._said or self._last_match < 0 or quiet <= self.patience
+
+    def result(self) -> Ending:
+        """Return what the records so far show."""
+        matches = Counter(row.content for row in self._source)
+        last = self._end_of_target()
+        places = [at for at, row in enumerate(self._source) if row.content in self._counts]
+        for at in reversed(places):
+            if at <= last:
+                break
+            if matches[self._source[at].content] == 1:
+                last = at
+                break
+        in_front = [at for at, row in enumerate(self._source) if row.offset < self._said and not row.aborted]
+        if last < 0:
+            if in_front and self._target:
+                return Ending(-1, "strange")
+            return Ending(self._said, "unverifiable")
+        behind = self._source[last].offset + 1
+        found: InheritedBy = "behind" if in_front and last < in_front[-1] else "verified"
+        position = behind if found == "behind" else max(behind, self._said)
+        return Ending(position, found, self._doubled(matches), self._missing(matches, places, last))
+
+    def _end_of_target(self) -> int:
+        """Return the index of the record that the target ends with: the match with the most agreeing records before it.
+
+        If several agree equally far, choose the one right before MirrorMaker 2's position, or else the first: a
+        duplicate is better than a loss.
+        """
+        if not self._target:
+            return -1
+        best, longest = -1, 0
+        for at, row in enumerate(self._source):
+            if row.content != self._target[-1]:
+                continue
+            length = self._agreeing(at)
+            if length > longest or (length == longest and row.offset == self._said - 1):
+                best, longest = at, length
+        return best
+
+    def _agreeing(self, at: int) -> int:
+        length = 0
+        while (
+            length <= at
+            and length < min(len(self._target), MOST_AGREEING)
+            and self._source[at - length].content == self._target[~length]
+        ):
+            length += 1
+        return length
+
+    def _doubled(self, matches: Counter[bytes]) -> tuple[tuple[int, int], ...]:
+        return ranges([row.offset for row in self._source if self._counts[row.content] > matches[row.content]])
+
+    def _missing(self, matches: Counter[bytes], places: Sequence[int], last: int) -> tuple[tuple[int, int], ...]:
+        if not self._whole:
+            return ()
+        first = next((at for at in places if matches[self._source[at].content] == 1), last)
+        between = self._source[first : last + 1]
+        return ranges([row.offset for row in between if not row.aborted and row.content not in self._counts])

@@ -1,0 +1,29 @@
+"""Facts that a lane records about what has already happened, and the progress mark that waits for them."""
+
+from collections.abc import Sequence
+
+from mirrord.ledger.facts.core import LaneFact
+from mirrord.replication.lane.correlation import append
+from mirrord.replication.lane.signals import Effects
+from mirrord.replication.lane.state import Lane
+
+
+def note(lane: Lane, facts: Sequence[LaneFact]) -> Effects:
+    """Append facts. Only the progress mark waits for them: it must not exceed what the ledger explains."""
+    if not facts:
+        return []
+    effect = append(lane, facts)
+    lane.notes.add(effect.tag)
+    return [effect]
+
+
+def go_back_to_told(lane: Lane) -> None:
+    """Return to the last mark whose facts are in the ledger; what follows is read from the target log again."""
+    lane.notes.clear()
+    lane.mark = lane.told
+    if lane.undone is not None:
+        count, _, told, acknowledged = lane.undone
+        lane.undone = (count, told, told, acknowledged)
+    lane.suspicious = lane.suspicious or lane.unread is not None
+    lane.unread = None
+    lane.acked, lane.expected = lane.told.ordinal, lane.told.target_offset

@@ -1,0 +1,228 @@
+"""Opening a lane: producer id, grant and first source offset, each bound by the ledger.
+
+First fact wins: a `LaneOpened` or a `LaneTaken` counts only if it was read back from the ledger and no earlier one was
+there. A producer id that did not bind is never used.
+"""
+
+import msgspec
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import (
+    LaneFact,
+    LaneOpened,
+    LaneResumed,
+    LaneTaken,
+    PolicyChanged,
+    Progress,
+    SourceRun,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.runs import Run
+from mirrord.replication.lane import fast_handoff, resuming
+from mirrord.replication.lane.correlation import append, ask, new_round
+from mirrord.replication.lane.halt import drop, halt, leave
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.notes import go_back_to_told, note
+from mirrord.replication.lane.signals import (
+    AppendFailed,
+    AskProducerId,
+    AskStart,
+    Bound,
+    Effects,
+    LaneRecord,
+    ProducerIdTold,
+    Start,
+    StartTold,
+    StopFetch,
+    Wake,
+)
+from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.target import in_doubt, mark_rewind
+
+
+def start(lane: Lane, start: Start) -> Effects:
+    """Open the lane if the ledger does not know it, take it if it does. A lane begins once."""
+    if lane.replicator:
+        return []
+    lane.replicator = start.replicator
+    lane.barrier_s = start.barrier_s
+    lane.times = start.times
+    lane.left_cleanly = start.left_cleanly
+    lane.record = start.record
+    record = start.record
+    if record is not None:
+        _learn_difference(lane, record)
+    word = start.handed if start.left_cleanly and fast_handoff.is_last(start.handed, record) else None
+    progress = word or start.progress
+    if progress is not None and not _is_hearsay(lane, progress):
+        lane.begun = progress
+        _take_mark(lane, progress)
+        if lane.mark.ordinal == progress.ordinal:
+            # A mark that was held back because of a pending comparison does not show how much was sent.
+            lane.knows_sent = start.left_cleanly and progress.state == "drained" and progress.settled
+            lane.seen.begin(progress.source_offset, progress.source_epoch)
+            lane.epochs_told = progress.epochs_told
+    return _ask(lane) + (fast_handoff.begin(lane, word, record) if word is not None and record is not None else [])
+
+
+def _learn_difference(lane: Lane, record: LaneRecord) -> None:
+    check = record.last_check
+    lane.differs = check if check is not None and check.outcome == "different" else None
+    lane.halt_line = record.halted.line if lane.differs is not None and record.halted is not None else ""
+
+
+def _take_mark(lane: Lane, progress: Progress) -> None:
+    lane.mark, reached = mark_rewind.counts(progress, lane.record)
+    lane.told, lane.trusted, lane.given = lane.mark, lane.mark.ordinal, progress.ordinal
+    lane.acknowledged = ((reached, progress.leader_epoch),) if reached > 0 else ()
+
+
+def _learn_since_start(lane: Lane, record: LaneRecord) -> Effects:
+    """Process the facts that the former holder could still append until the grant was bound: that ordinals were
+    reassigned, that the target differs, that the map was rebuilt, that the lane is halted."""
+    begun, lane.begun = lane.begun, None
+    if begun is not None and mark_rewind.counts(begun, record)[0] != lane.mark:
+        _take_mark(lane, begun)
+        lane.knows_sent = lane.epochs_told = False
+        lane.seen, lane.handed = Epochs(), None
+    _learn_difference(lane, record)
+    if lane.differs is not None:
+        lane.handed = None
+    elif record.halted is not None:
+        return note(lane, (LaneResumed(lane.id, lane.grant),))
+    return []
+
+
+def _is_hearsay(lane: Lane, progress: Progress) -> bool:
+    """Return whether the mark is that of a holder that had opened the lane and wrote nothing.
+
+    Such a mark is valid only if no one else has written. If the lane was taken meanwhile and that holder did not know
+    it yet, its mark may have replaced the newer one.
+    """
+    return progress.ordinal == 0 and lane.record is not None and progress.grant < lane.record.grant
+
+
+def _ask(lane: Lane) -> Effects:
+    if lane.record is None:
+        return [AskProducerId(ask(lane))]
+    return _bind(lane, _taking(lane, lane.record))
+
+
+def _bind(lane: Lane, facts: tuple[LaneFact, ...]) -> Effects:
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def _taking(lane: Lane, record: LaneRecord) -> tuple[LaneFact, ...]:
+    grant = record.grant + 1
+    facts: list[LaneFact] = [LaneTaken(lane.id, grant, lane.replicator, lane.times)]
+    if lane.differs is not None:
+        pass  # it stays halted until the map is rebuilt
+    elif record.halted is not None:
+        # An operator starts a lane to try again; if the cause of the halt is still there, it will halt the lane again.
+        facts.append(LaneResumed(lane.id, grant))
+    if record.policy != lane.policy:
+        facts.append(PolicyChanged(lane.id, grant, lane.policy))
+    return tuple(facts)
+
+
+def producer_id_told(lane: Lane, now: float, told: ProducerIdTold) -> Effects:
+    """Handle the answer for a producer id (just after its start, the target may not be ready to assign one)."""
+    if lane.phase is not Phase.OPENING:
+        return []
+    if told.error != NONE:
+        return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
+    opened = LaneOpened(
+        lane.id,
+        lane.source_topic,
+        lane.target_topic,
+        lane.partition,
+        told.producer_id,
+        told.producer_epoch,
+        lane.policy,
+        lane.mode,
+    )
+    return _bind(lane, (opened, LaneTaken(lane.id, 1, lane.replicator, lane.times)))
+
+
+def woken(lane: Lane) -> Effects:
+    """Retry what failed."""
+    if lane.facts_tag >= 0 and lane.record is not None and lane.record.grant == lane.grant and lane.grant > 0:
+        return [AskStart(ask(lane))]
+    return _ask(lane)
+
+
+def is_ours(lane: Lane, record: LaneRecord) -> bool:
+    """First fact wins: return whether the ledger says that the lane is ours."""
+    return record.replicator == lane.replicator and record.grant > 0
+
+
+def bound(lane: Lane, now: float, told: Bound) -> Effects:
+    """Handle the facts of opening or taking, which were read back."""
+    record = told.record
+    if record is None or not is_ours(lane, record):
+        return leave(lane, "another replicator took the lane first")
+    lane.record = record
+    effects: Effects = []
+    if lane.grant != record.grant:
+        is_first, lane.grant = lane.grant == 0, record.grant
+        effects = _learn_since_start(lane, record) if is_first else []
+        lane.producer_id, lane.producer_epoch = record.producer_id, record.producer_epoch
+        lane.opened_here = record.grant == 1 and len(told.bound) > 1 and told.bound[0] and not lane.sent
+        if not lane.opened_here and not lane.left_cleanly:
+            lane.former_until = now + lane.barrier_s
+            lane.dirty_until = max(lane.dirty_until, lane.former_until)
+            lane.check_first_ack = True
+            lane.check_later = lane.unanswered = lane.barrier_s > 0
+        if record.regiven >= 0:
+            lane.trusted = min(lane.trusted, record.regiven)  # a mark proves numbers, not which records
+            lane.check_first_ack = True  # nothing of it may be copied yet, and some comparison has to end it
+    if len(record.source_runs) == 0:
+        return [*effects, AskStart(ask(lane))]
+    return effects + (resuming.begin(lane, now) if lane.handed is None else fast_handoff.bound(lane, now, record.grant))
+
+
+def start_told(lane: Lane, now: float, told: StartTold) -> Effects:
+    """Record where a lane without history begins, so that a restart does not choose again."""
+    if lane.phase is not Phase.OPENING:
+        return []
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {told.trouble}" if told.waits else ""
+    if told.error != NONE or told.waits:
+        return [Wake(ask(lane), now + lane.limits.retry_s, refresh=True)]
+    inherited = told.inherited
+    if told.trouble:
+        start = inherited.said if inherited is not None else 0
+        return halt(lane, "inherited", told.trouble, start, start)
+    facts: list[LaneFact] = [SourceRun(lane.id, lane.grant, (Run(0, told.offset),))]
+    if inherited is not None:
+        facts.append(msgspec.structs.replace(inherited, grant=lane.grant))
+        if inherited.doubled:
+            doubled = tuple(Verdict(*each, "doubled") for each in inherited.doubled)
+            facts.append(VerdictGiven(lane.id, lane.grant, doubled, "by MirrorMaker 2"))
+    return _bind(lane, tuple(facts))
+
+
+def append_failed(lane: Lane, now: float, told: AppendFailed) -> Effects:
+    """Take a new grant after an append with an unknown outcome. That settles it: facts of older grants no longer
+    bind."""
+    lane.record = told.record
+    new_round(lane)
+    lane.appends.clear()
+    if lane.in_flight:
+        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
+    lane.trusted = max(lane.trusted, lane.acked)
+    if lane.notes:
+        go_back_to_told(lane)
+    else:
+        lane.mark = mark(lane)
+    drop(lane)
+    lane.intents.clear()
+    lane.holes = []
+    lane.phase = Phase.OPENING
+    lane.facts_tag = -1
+    if lane.grant > 0:
+        lane.left_cleanly = True  # the former holder was this very attempt, which knows what it sent
+    return [StopFetch(), Wake(ask(lane), now + lane.limits.retry_s)]

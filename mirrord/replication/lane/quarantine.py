@@ -1,0 +1,139 @@
+"""Handling of a batch that the target refuses for its content, or that the source cannot return.
+
+The batch is split until the one record that causes the refusal is found (`cutting`). The lane waits before that record,
+in quarantine with its exact range and the reason, until an operator decides. If the flow's policy says so, the record
+is skipped instead: first its bytes, as they were to be written, are put into the dead-letter topic. While that is
+impossible, the lane waits like any other, and retries. Either way the ledger knows before the lane continues.
+"""
+
+import msgspec
+
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, HEADER
+from mirrord.ledger.facts.core import LaneFact, LaneHalted, LaneResumed
+from mirrord.ledger.facts.quarantine import Quarantined, lettered_from
+from mirrord.replication.lane import opening, resuming
+from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.halt import halt, stand_still, tell, wait_here
+from mirrord.replication.lane.signals import AppendFailed, Batch, Effects, Halted, LettersTold, Park, Wake
+from mirrord.replication.lane.state import Cut, Lane, Phase, Stage, Unparked
+from mirrord.replication.lane.target import refused_retry
+
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+"""The batch exceeds `max.message.bytes`, or the segment size."""
+BY_RECORD = frozenset({ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_TIMESTAMP, ErrorCode.INVALID_RECORD})
+"""One record is enough for the whole batch to be refused (KIP-467)."""
+LONGEST_PAUSE_S = 60.0
+"""Longest pause between two attempts to park a record."""
+BY_BATCH = frozenset({ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
+
+
+def refused(lane: Lane, now: float, error: int, batch: Batch) -> Effects:
+    """Handle a batch that the target refuses, now that nothing is in flight any more."""
+    if error not in TOO_LARGE | BY_RECORD | BY_BATCH:
+        return halt(lane, "refused", _line(error, batch.offset, batch.next_offset), batch.offset, batch.next_offset)
+    if batch.count > 1 and error in TOO_LARGE:
+        lane.largest = min(lane.largest, (batch.end - batch.start) // 2)
+        return resuming.begin(lane, now)
+    if batch.count > 1 and error in BY_RECORD:
+        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)
+        return resuming.begin(lane, now)
+    if error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE and (codec := _codec(batch)):
+        lane.refused_codecs |= {codec}
+        return resuming.begin(lane, now)
+    if batch.count > 1 and lane.on_reject == "skip":
+        lane.cut = Cut(batch.offset, batch.next_offset, batch.count // 2)  # it is parked record by record
+        return resuming.begin(lane, now)
+    return refused_retry.begin(lane, error, batch)
+
+
+def line_of(error: int, batch: Batch) -> str:
+    """Return a line for people that says what the target refuses."""
+    return _line(error, *_range(batch))
+
+
+def _range(batch: Batch) -> tuple[int, int]:
+    return batch.offset, batch.offset + 1 if batch.count == 1 else batch.next_offset
+
+
+def decide(lane: Lane, error: int, batch: Batch, why: str = "") -> Effects:
+    """Wait before a batch that the target will not accept, or skip it. `why`: the reason why its topic's configs
+    differ."""
+    start, end = _range(batch)
+    line = _line(error, start, end) + (f"; {why}" if why else "")
+    if lane.on_reject == "skip":
+        return _park_first(lane, Unparked(batch.offset, error, line, bytes(batch.buffer[batch.start : batch.end])))
+    return park(lane, "rejected", error, line, start, end)
+
+
+def _codec(batch: Batch) -> int:
+    return HEADER.unpack_from(batch.buffer, batch.start)[5] & CODEC_MASK
+
+
+def _line(error: int, start: int, end: int) -> str:
+    what = f"record at source offset {start}" if end == start + 1 else f"batch of source offsets [{start}, {end})"
+    return f"the target refuses the {what} with Kafka error {error} ({ErrorCode.name_of(error)})"
+
+
+def park(lane: Lane, reason: str, error: int, line: str, start: int, end: int) -> Effects:
+    """Wait before [start, end) until there is a decision on it."""
+    skip = lane.on_reject == "skip-unparked"
+    if lane.on_reject == "skip":
+        line += '; on_reject = "skip" leaves out what is parked, and nobody has what could be parked of this'
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    facts: tuple[LaneFact, ...] = (Quarantined(lane.id, lane.grant, start, end, error, line, skip),)
+    if not skip:
+        facts += (LaneHalted(lane.id, lane.grant, reason, lane.halt_line, start, end),)
+    return stand_still(lane, facts)
+
+
+def _park_first(lane: Lane, unparked: Unparked) -> Effects:
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {unparked.line}"
+    effects = wait_here(lane)
+    lane.unparked = unparked
+    return [*effects, _park(lane, unparked)]
+
+
+def _park(lane: Lane, unparked: Unparked) -> Park:
+    behind = lettered_from(lane.record.quarantine) if lane.record is not None else -1
+    return Park(ask(lane), unparked.offset, unparked.data, behind)
+
+
+def letters_told(lane: Lane, now: float, told: LettersTold) -> Effects:
+    """Handle the result of parking: what the policy skips is parked, or the lane waits as if there were no policy."""
+    unparked = lane.unparked
+    if unparked is None:
+        return []
+    where = (lane.id, lane.grant, unparked.offset, unparked.offset + 1, unparked.error)
+    if not told.trouble:
+        lane.unparked, lane.park_pause = None, -1
+        return tell(lane, (Quarantined(*where, unparked.line, skip=True, letters=1, letters_at=told.at),))
+    line = f"{unparked.line}; it cannot be parked now, so it is not left out: {told.trouble}"
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    lane.unparked = msgspec.structs.replace(unparked, tries=unparked.tries + 1)
+    lane.park_pause = ask(lane)
+    pause_s = min(lane.limits.denied_s * 2.0 ** min(unparked.tries, 8), LONGEST_PAUSE_S)
+    effects: Effects = [Wake(lane.park_pause, now + pause_s)]
+    if unparked.tries:
+        return effects
+    halted = LaneHalted(lane.id, lane.grant, "rejected", lane.halt_line, unparked.offset, unparked.offset + 1)
+    return [*tell(lane, (Quarantined(*where, line), halted)), Halted(lane.halt_line), *effects]
+
+
+def woken(lane: Lane) -> Effects:
+    """Try again to park the record."""
+    lane.park_pause = -1
+    return [_park(lane, lane.unparked)] if lane.unparked is not None else []
+
+
+def released(lane: Lane, now: float) -> Effects:
+    """Resume after a decision in the ledger, under the same grant unless an append under it may be missing."""
+    lane.halt_line, lane.halt_facts = "", ()
+    lane.unparked, lane.park_pause, lane.settings_pause = None, -1, -1
+    if lane.untold:
+        lane.untold = False
+        return opening.append_failed(lane, now, AppendFailed(-1, lane.record))
+    lane.phase, lane.stage = Phase.RESUMING, Stage.RELEASED
+    effect = append(lane, (LaneResumed(lane.id, lane.grant),))
+    lane.facts_tag = effect.tag
+    return [effect]

@@ -1,0 +1,328 @@
+"""Rebuilding the map if target and source differ: halt, find out what the target really holds, record it, resume.
+
+Two holders that saw different views of one source can both have written batches that look right. Their order in the
+target then does not match the map: records may be missing, or appear twice. The steps:
+
+1. The ledger learns of the difference and of the halt, before anything else.
+2. Wait until nothing that was sent earlier can still be appended.
+3. The resume sandwich up to the high watermark, as in every resume (`resume`).
+4. Both logs are read from the first doubtful ordinal on (`relocate`): which source offsets do the own batches hold?
+5. The ledger learns the true map, which records are in the target twice, and under which ordinals the missing records
+   follow, in one entry. Then an ordinary resume continues from there.
+
+If something cannot be placed without doubt, the lane stays halted, and a line says what. The difference is in the
+ledger, so the next holder begins with step 2 and never with copying.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from mirrord.kafka.protocol import sequence as sequence_module
+from mirrord.ledger.facts.core import (
+    HoleFound,
+    LaneFact,
+    LaneHalted,
+    LaneResumed,
+    MapRebuilt,
+    SourceRun,
+    TakeoverChecked,
+    Verdict,
+    VerdictGiven,
+)
+from mirrord.model.intervals import uncovered
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane import notes, resuming
+from mirrord.replication.lane.correlation import append, ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.signals import AskEnd, AskRebuild, Checked, Effects, Halted, OwnBatch, Relocated, Wake
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane, Mark, Phase, Stage
+from mirrord.replication.lane.target import in_doubt, mark_rewind, target_scan
+from mirrord.replication.lane.target.batch_relocation import covered_below
+from mirrord.replication.lane.target.relocation_result import Located
+
+
+def differ(lane: Lane, now: float, told: Checked) -> Effects:
+    """Handle a comparison that found a difference, or that could not show that the target holds what the map names."""
+    # After a take-over even an acknowledgement may have been for another holder's batch.
+    first = min(told.first, lane.check_from.ordinal) if lane.check_from is not None else told.first
+    lane.differs = TakeoverChecked(lane.id, lane.grant, first, told.last, "different", told.note)
+    line = f"target and source differ at ordinals {told.first} to {told.last}: {told.note}"
+    line = line if told.first <= told.last else told.note
+    lane.halt_line = f"{lane.source_topic}-{lane.partition}: {line}"
+    return doubt(lane, now)
+
+
+def settles(lane: Lane, told: Checked) -> bool:
+    """Return whether a comparison shows what the target holds. If so, a later one of this round does not ask again.
+
+    If other records may have been sent under some ordinals, and the source no longer has those that the map names, one
+    of the others may be in the target, and the source may still have it. Then the map is rebuilt from both logs.
+    """
+    record = lane.record
+    # If policies change records, a lane waits before each write (`resume.decide`).
+    if record is None or lane.shaped or record.regiven < 0:
+        return True
+    first = max(record.regiven, lane.compared)
+    if not told.first <= first <= told.last:
+        return True
+    if any(end > first for _, end in told.gone):
+        return False
+    lane.compared = told.last + 1
+    return True
+
+
+def filled(lane: Lane, now: float, found: target_scan.Reading) -> Effects:
+    """Handle batches that fill a hole, in a log that went back: their records were to be copied again under later
+    ordinals."""
+    note = "records stand in a hole, and were to follow under later ordinals"
+    # What the log lost below that hole counts as well: with the facts about these batches the runs no longer show it.
+    first = min([found.void, *(first for first, _ in found.holes), *(each.first for each in found.missing)])
+    told = Checked(-1, 0, first, found.next_ordinal - 1, "different", note)
+    return notes.note(lane, found.facts) + differ(lane, now, told)
+
+
+def vanished(lane: Lane, now: float) -> Effects:
+    """Handle the loss of source records that were to be copied again: the records after them get other ordinals."""
+    note = f"records of ordinals behind {lane.acked} were to be copied again, and the source no longer has all of them"
+    # None of these records is in the target.
+    return differ(lane, now, Checked(-1, 0, lane.acked, lane.acked - 1, "different", note))
+
+
+def doubt(lane: Lane, now: float) -> Effects:
+    """Halt until the map is rebuilt."""
+    if lane.in_flight:
+        in_doubt.leave(lane, now, lane.in_flight[-1].first + lane.in_flight[-1].count)
+    return [*resuming.begin(lane, now), Halted(lane.halt_line)]
+
+
+def begin(lane: Lane, now: float, delay_s: float) -> Effects:
+    """Begin a round of rebuilding; everything that was held is dropped."""
+    lane.phase = Phase.REBUILDING
+    if not is_told(lane):
+        return _tell(lane)
+    lane.stage = Stage.END
+    until = max(now + delay_s, lane.dirty_until, lane.former_until)
+    return [Wake(ask(lane), until, refresh=delay_s > 0)] if until > now else [AskEnd(ask(lane))]
+
+
+def is_told(lane: Lane) -> bool:
+    """Return whether the ledger records the difference, and the halt because of it."""
+    record = lane.record
+    known = record.last_check if record is not None else None
+    return record is not None and record.halted is not None and known is not None and known.outcome == "different"
+
+
+def _tell(lane: Lane) -> Effects:
+    record, found = lane.record, lane.differs
+    if record is None or found is None:
+        return []
+    start, last = record.source_runs.offset_of(found.first) or 0, record.source_runs.offset_of(found.last) or 0
+    check = TakeoverChecked(lane.id, lane.grant, found.first, found.last, found.outcome, found.note)
+    fact = LaneHalted(lane.id, lane.grant, "unexplained", lane.halt_line, start, max(last, start) + 1)
+    lane.stage = Stage.DIFFERENCE
+    effect = append(lane, (check, fact))
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def woken(lane: Lane) -> Effects:
+    """Continue after the wait."""
+    return [AskEnd(ask(lane))] if lane.stage is Stage.END else []
+
+
+def bound(lane: Lane, now: float) -> Effects:
+    """Continue after the ledger has bound the difference, or the new map."""
+    if lane.stage is Stage.DIFFERENCE:
+        return begin(lane, now, 0.0)
+    lane.differs = None
+    lane.halt_line = ""
+    lane.opened_here = False
+    lane.check_later, lane.check_from = False, None
+    lane.check_first_ack = True
+    lane.unread = None
+    lane.acked = lane.trusted = lane.resume_ordinal
+    lane.expected = lane.end
+    lane.mark = lane.told = Mark(lane.acked, lane.end, lane.end_epoch)
+    return resuming.begin(lane, now)
+
+
+def locate(lane: Lane) -> Effects:
+    """Find out what the target log holds, now that it is known to its end."""
+    first = lane.differs.first if lane.differs is not None else 0
+    if lane.end < lane.mark.target_offset or lane.mark.ordinal < first or resuming.is_another_leader(lane):
+        return resuming.look_back(lane)
+    return search(lane)
+
+
+def verified(lane: Lane, found: target_scan.Reading) -> Effects:
+    """Extend the search if the log went back and lost records before the difference."""
+    lowest = min([found.next_ordinal, *(first for first, _ in found.holes)])
+    if lane.differs is not None and lowest < lane.differs.first:
+        lane.differs = msgspec.structs.replace(lane.differs, first=lowest)
+    return search(lane)
+
+
+def search(lane: Lane) -> Effects:
+    """Read both logs from the first doubtful ordinal on."""
+    found, record = lane.differs, lane.record
+    if found is None or record is None:
+        return []
+    start = record.target_runs.offset_of(found.first)
+    if lane.mark.ordinal <= found.first:
+        start = target_scan.stands_from(lane, lane.mark)
+    start = max(lane.log_start if start is None else start, lane.log_start)
+    if lane.end < start:
+        return _stay(lane, f"the target log ends at offset {lane.end}, in front of them")
+    lane.stage = Stage.LOCATE
+    return [AskRebuild(ask(lane), lane.producer_id, found.first, start, lane.end)]
+
+
+def _stay(lane: Lane, why: str) -> Effects:
+    found, record = lane.differs, lane.record
+    first = found.first if found is not None else 0
+    start = record.source_runs.offset_of(first) if record is not None else None
+    lane.differs = None
+    line = f"target and source differ from ordinal {first} on, and the map cannot be made anew: {why}"
+    return halt(lane, "unexplained", line, start or 0, (start or 0) + 1)
+
+
+def relocated(lane: Lane, now: float, told: Relocated) -> Effects:
+    """Handle the result of the search in both logs."""
+    found = lane.differs
+    if lane.stage is not Stage.LOCATE or found is None:
+        return []
+    if told.error:
+        return resuming.begin(lane, now, lane.limits.retry_s, refresh=True)
+    if told.located is None:
+        return _stay(lane, told.trouble)
+    if told.compacts and told.located.missing:
+        start, end = told.located.missing[0]
+        return _stay(
+            lane,
+            f"the copy is compacted, so it is open whether its cleaner removed the records of source offsets "
+            f"[{start}, {end}) or they were never appended",
+        )
+    own = from_ordinal(told.own, found.first)
+    read = target_scan.walk(lane, own, found.first)
+    if read.doubled is not None:
+        first, _, target_offset = read.doubled
+        return _stay(lane, f"ordinal {first} stands a second time at target offset {target_offset}")
+    if told.compacts and read.next_ordinal <= found.last:
+        gone = f"ordinals {read.next_ordinal} to {found.last}"
+        return _stay(lane, f"the copy is compacted, and {gone} are gone since: it is open whether they are superseded")
+    lane.resume_ordinal = read.next_ordinal
+    facts = _facts(lane, found.first, own, read, told.located)
+    lane.stage = Stage.FACTS
+    effect = append(lane, facts)
+    lane.facts_tag = effect.tag
+    return [effect]
+
+
+def from_ordinal(own: tuple[OwnBatch, ...], first: int) -> list[OwnBatch]:
+    """Return the batches from an ordinal on, with a batch that contains it cut to the part from there on."""
+    kept: list[OwnBatch] = []
+    for batch in own:
+        ordinal = sequence_module.nearest(batch.base_sequence, first)
+        cut = max(first - ordinal, 0)
+        if cut < batch.count:
+            sequence = (batch.base_sequence + cut) % sequence_module.SEQUENCES
+            kept.append(OwnBatch(batch.base_offset + cut, batch.count - cut, sequence, batch.records_crc))
+    return kept
+
+
+def leaps(own: Sequence[OwnBatch], expected: int) -> list[tuple[int, int]]:
+    """Return the ordinals (first, last) between the given batches that are missing from the target."""
+    found: list[tuple[int, int]] = []
+    for batch in own:
+        ordinal = sequence_module.nearest(batch.base_sequence, expected)
+        if ordinal > expected:
+            found.append((expected, ordinal - 1))
+        expected = ordinal + batch.count
+    return found
+
+
+def _epochs(lane: Lane, runs: Runs, end: Run, located: Located) -> source_epochs.Epochs:
+    """Return the source's epochs of the rebuilt runs up to `end`. Records after `end` keep the epoch before it."""
+    begin = runs.first
+    if begin is None or not (located.epochs or (lane.record is not None and lane.record.epochs)):
+        return ()
+    pieces = (*runs.between(begin.ordinal, end.ordinal - 1), (end.ordinal, end.offset - 1, 1))
+    return source_epochs.carried(located.epochs, pieces)
+
+
+def _facts(
+    lane: Lane, first: int, own: Sequence[OwnBatch], read: target_scan.Reading, located: Located
+) -> list[LaneFact]:
+    ordinal = read.next_ordinal
+    runs = list(located.runs)
+    follow: list[Run] = []
+    for start, end in located.missing:
+        follow.append(Run(ordinal, start))
+        ordinal += end - start
+    behind = Run(ordinal, located.next_offset)
+    follow.append(behind)
+    told = Runs([*runs, *follow])
+    twice = [Verdict(start, end, "doubled") for start, end in located.doubled]
+    verdicts: list[Verdict] = []
+    at = located.start
+    for verdict in [*twice, Verdict(located.end, located.end, "doubled")]:
+        if at < min(verdict.start, located.end):
+            verdicts.append(Verdict(at, min(verdict.start, located.end), "unexplained"))
+        if verdict.end > verdict.start:
+            verdicts.append(verdict)
+        at = max(at, verdict.end)
+    verdicts += [*_open_verdicts(lane, located), *_expired_verdicts(lane, first, own, read.next_ordinal, located)]
+    many = sum(end - start for start, end in located.doubled)
+    note = (
+        f"ordinals {first} to {read.next_ordinal - 1} were written from another view of the source: "
+        f"{many} records stand twice, {ordinal - read.next_ordinal} follow"
+    )
+    if left := sum(end - start for start, end in located.open):
+        note += f"; the source no longer has {left}, and nothing tells which these are"
+    stands = Mark(read.next_ordinal, lane.end, lane.end_epoch)
+    rewound = mark_rewind.tell(lane, follow, stands)
+    lane.mark = min(lane.mark, stands, key=lambda each: each.ordinal)  # a mark counts from the moment that this binds
+    return [
+        SourceRun(lane.id, lane.grant, tuple(told), (), _epochs(lane, told, behind, located), rewound=rewound),
+        # The rebuilt map fills all holes after its beginning; those that still exist are recorded again.
+        *(HoleFound(lane.id, lane.grant, *hole, read.next_ordinal, ordinal) for hole in leaps(own, first)),
+        # The content of these ordinals is unknown: in the map they are empty.
+        *(HoleFound(lane.id, lane.grant, start, end - 1, end, end) for start, end in located.open),
+        *read.facts,
+        VerdictGiven(lane.id, lane.grant, tuple(verdicts), note),
+        MapRebuilt(lane.id, lane.grant, first, read.next_ordinal - 1, ordinal),
+        LaneResumed(lane.id, lane.grant),
+    ]
+
+
+def _open_verdicts(lane: Lane, located: Located) -> list[Verdict]:
+    """Return the source offsets whose records may be at ordinals whose content is unknown."""
+    runs = lane.record.source_runs if lane.record is not None else Runs()
+    pieces = [(at, at + length) for start, end in located.open for _, at, length in runs.between(start, end - 1)]
+    told = [(located.start, located.end)]
+    return [Verdict(*each, "unexplained") for piece in pieces for each in uncovered(piece, told)]
+
+
+def _expired_verdicts(
+    lane: Lane, first: int, own: Sequence[OwnBatch], goes_on: int, located: Located
+) -> Iterator[Verdict]:
+    """Return the source offsets that were deleted at the source and whose ordinals are not in the target, because they
+    were leapt over or were still to be copied again."""
+    record = lane.record
+    if record is None:
+        return
+    to_copy = leaps(own, first)
+    if (mended := source_epochs.mended_until(record, goes_on)) > goes_on:
+        to_copy.append((goes_on, mended - 1))
+    placed = Runs([*located.runs])
+    copied: list[tuple[int, int]] = [*located.missing, *covered_below(record, first)]
+    for batch in own:
+        ordinal = sequence_module.nearest(batch.base_sequence, first)
+        copied += [(at, at + length) for _, at, length in placed.between(ordinal, ordinal + batch.count - 1)]
+    for each in to_copy:
+        for piece in target_scan.but_not_void(record.holes, *each):
+            for _, offset, length in source_epochs.standing(record, *piece):
+                gone = (offset, min(offset + length, located.source_start))
+                yield from (Verdict(*part, "expired") for part in uncovered(gone, copied))

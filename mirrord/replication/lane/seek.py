@@ -1,0 +1,83 @@
+"""Seeking ahead in the source on an operator's order: records that are not copied by then are skipped.
+
+That reassigns the next ordinal, so no batch may be in flight at that time, of the lane itself or of a former holder
+(`mirrord.replication.lane.target.in_doubt`). The ledger learns of the range as a verdict, in one entry with the run
+after it and the fact that the order is carried out. Until that entry is bound, each holder that takes the lane carries
+out the order again.
+"""
+
+import msgspec
+
+from mirrord.ledger.facts.core import Verdict
+from mirrord.ledger.facts.quarantine import skipped_ranges
+from mirrord.ledger.facts.seeks import SeekDone, Seeks, passed_ranges, pending
+from mirrord.ledger.standing_orders import origin_words
+from mirrord.replication.lane import intake, quarantine, quiescing, resuming
+from mirrord.replication.lane.lane_report import source_offset
+from mirrord.replication.lane.notes import note
+from mirrord.replication.lane.signals import Append, Effects, LaneRecord, Lost
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.target import in_doubt
+
+
+def left_out(record: LaneRecord, lowest: int) -> list[Verdict]:
+    """Return the ranges after or at a source offset that an operator decided to skip, ascending."""
+    found = [Verdict(*each, "rejected") for each in skipped_ranges(record.quarantine)]
+    found += [Verdict(*each, "skipped") for each in passed_ranges(record.seeks)]
+    return sorted((each for each in found if each.end > lowest), key=lambda each: (each.start, each.end))
+
+
+def told(lane: Lane, now: float) -> Effects:
+    """Handle an order in the ledger. A halted lane resumes by it; a copying lane stops first."""
+    match lane.phase:
+        case Phase.HALTED:
+            return quarantine.released(lane, now)
+        case Phase.RESUMING:
+            return resuming.begin(lane, now)  # its next step was decided without that order
+        case Phase.COPYING:
+            lane.sought = pending(lane.record.seeks) if lane.record is not None else ()
+            return quiescing.wait(lane, now) if is_due(lane) else []
+        case _:
+            return []  # it handles the order when it resumes
+
+
+def is_due(lane: Lane) -> bool:
+    """Return whether everything before the range to skip is copied or in flight. Records to be copied again come
+    first."""
+    record = lane.record
+    if record is None or not _due(lane):
+        return False
+    return not lane.plan and lane.acked >= source_epochs.mended_until(record, lane.acked)
+
+
+def _due(lane: Lane) -> Seeks:
+    """Return the orders that apply now. Records that the source has not written yet cannot be skipped."""
+    at = source_offset(lane)
+    end = max(lane.source_end, at)
+    return tuple(each for each in lane.sought if each.start <= at and each.end <= end)
+
+
+def must_wait(lane: Lane) -> bool:
+    """Return whether a batch with the next ordinal may still arrive, so that it must not be reassigned yet."""
+    return bool(lane.sought) and in_doubt.holds(lane, lane.resume_ordinal)
+
+
+def obey(lane: Lane) -> Effects:
+    """Skip the ranges that are ordered to be skipped; nothing is in flight, and the lane is about to copy."""
+    if not lane.sought or not is_due(lane):
+        return []
+    start = lane.position
+    order = _due(lane)[-1]
+    lane.sought = tuple(each for each in lane.sought if each.end > order.end)
+    end = order.end
+    if start >= end:
+        return note(lane, (SeekDone(lane.id, lane.grant, end, end),))
+    done = SeekDone(lane.id, lane.grant, start, end)
+    line = f"source offsets [{start}, {end}) are left out {origin_words(order.origin)}"
+    effects = intake.leap(lane, end, "skipped", expired_below=order.log_start)
+    told = [
+        msgspec.structs.replace(each, facts=(done, *each.facts)) if isinstance(each, Append) else each
+        for each in effects
+    ]
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), *told]

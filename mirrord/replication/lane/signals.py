@@ -1,0 +1,515 @@
+"""The inputs that a lane receives, and the effects that it requests.
+
+Every question that a lane asks carries a number, and the answer carries the same number. A question is answered once,
+and a second answer is dropped. When a lane doubts what it knows, it begins a new round. A new round voids all open
+questions, and the answers to batches that were sent in an earlier round.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from mirrord.ledger.facts.core import CopyInherited, LaneFact, Progress
+from mirrord.replication.lane.dead_letter_signals import LettersTold, Park
+from mirrord.replication.lane.lane_record import LaneRecord
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.source.origin_writer import Writer
+from mirrord.replication.lane.target.relocation_result import Located
+from mirrord.replication.lane.target.superseded_records import AskShared, AskSuperseded, SharedTold, SupersededTold
+from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+
+ScanPurpose = Literal["resume", "verify", "confirm", "gap", "later"]
+
+
+class Batch:
+    """One record batch, patched and ready to be produced. Not a struct: one is made per batch on the hot path."""
+
+    __slots__ = ("buffer", "count", "end", "first", "frame", "newest_ms", "next_offset", "offset", "start")
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- one per batch on the hot path: keywords cost more than the call
+        self,
+        first: int,
+        count: int,
+        offset: int,
+        next_offset: int,
+        buffer: bytearray,
+        start: int,
+        end: int,
+        newest_ms: int,
+        frame: object,
+    ) -> None:
+        self.first = first
+        """Ordinal of its first record."""
+        self.count = count
+        self.offset = offset
+        """Source offset of its first record."""
+        self.next_offset = next_offset
+        """Source offset right after the batch."""
+        self.buffer = buffer
+        self.start = start
+        self.end = end
+        """The batch is buffer[start:end]."""
+        self.newest_ms = newest_ms
+        self.frame = frame
+        """Keeps the receive buffer from being reused while the batch may still be sent."""
+
+    def __repr__(self) -> str:
+        return f"Batch({self.first}+{self.count} @{self.offset})"
+
+
+class OwnBatch(msgspec.Struct, frozen=True, array_like=True):
+    """A batch with the lane's producer id, as read back from the target by its header."""
+
+    base_offset: int
+    count: int
+    base_sequence: int
+    records_crc: int
+    leader_epoch: int = -1
+    """Epoch of the target leader that appended the batch."""
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Start(msgspec.Struct, frozen=True):
+    """Start the lane. `record` is None if the ledger does not know the lane."""
+
+    record: LaneRecord | None
+    progress: Progress | None
+    replicator: str
+    """The name of this attempt of this replicator and of no other, so that the lane recognizes its own LaneTaken."""
+    barrier_s: float
+    """How long a former holder, if any, may still write: lease + request timeout, less if it is known to be dead."""
+    left_cleanly: bool
+    """The former holder drained the lane, so none of its batches is in flight."""
+    handed: Progress | None = None
+    """The former holder's last mark, which it reported itself when it left
+    (`mirrord.replication.lane.fast_handoff`)."""
+    times: tuple[int, int] = (0, 0)
+    """The lease and the request timeout, in milliseconds, that the next holder must assume (`LaneTaken`)."""
+
+
+class ProducerIdTold(msgspec.Struct, frozen=True):
+    question: int
+    error: int
+    producer_id: int
+    producer_epoch: int
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The facts of an `Append` were read back from the ledger; `bound` says of each fact whether it binds."""
+
+    tag: int
+    bound: tuple[bool, ...]
+    record: LaneRecord | None
+
+
+class AppendFailed(msgspec.Struct, frozen=True):
+    """The ledger did not answer in time, so it may or may not contain the facts. `record` is its known content."""
+
+    tag: int
+    record: LaneRecord | None
+
+
+class StartTold(msgspec.Struct, frozen=True):
+    """The source offset at which a lane without history begins."""
+
+    question: int
+    error: int
+    offset: int
+    inherited: CopyInherited | None = None
+    """The position that MirrorMaker 2 left there, if any; the lane fills in the grant."""
+    trouble: str = ""
+    """Why the lane cannot begin, one line for people."""
+    waits: bool = False
+    """The trouble passes by itself: ask again."""
+
+
+class EndTold(msgspec.Struct, frozen=True):
+    """The target leader's own log end (OffsetForLeaderEpoch), which includes records that are not yet replicated."""
+
+    question: int
+    error: int
+    leader_epoch: int
+    end: int
+
+
+class PartingTold(msgspec.Struct, frozen=True):
+    """The source's answer to `AskParting`: its newest epoch up to the one asked for, and that epoch's end; -1:
+    unknown."""
+
+    question: int
+    error: int
+    epoch: int = -1
+    end: int = -1
+
+
+class ProducerEntry(msgspec.Struct, frozen=True):
+    """What the target broker remembers of the lane's producer id (DescribeProducers, KIP-664)."""
+
+    last_sequence: int
+    age_ms: int
+    """The age of the producer's last record time: the broker forgets by record time, not by the clock."""
+
+
+class ProducersTold(msgspec.Struct, frozen=True):
+    question: int
+    error: int
+    entry: ProducerEntry | None
+
+
+class VisibleTold(msgspec.Struct, frozen=True):
+    """The target's high watermark and log start (ListOffsets)."""
+
+    question: int
+    error: int
+    high_watermark: int
+    log_start: int
+
+
+class Scanned(msgspec.Struct, frozen=True):
+    """The lane's own batches found in target offsets [start, end), in log order."""
+
+    question: int
+    error: int
+    purpose: ScanPurpose
+    start: int
+    end: int
+    own: tuple[OwnBatch, ...]
+    others: tuple[tuple[int, int], ...] = ()
+    """Target offsets [start, end) of batches from other writers, ascending and apart from each other."""
+    compacts: bool | None = False
+    """Whether the topic is compacted; None if that is not known. Not asked if nothing can have been removed."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """Outcome of a comparison of the lane's own batches at the target with the source."""
+
+    question: int
+    error: int
+    first: int
+    last: int
+    outcome: Literal["equal", "unverifiable", "different"]
+    note: str = ""
+    source_epoch: int = -1
+    """Leader epoch of the source batch before the position that was asked for, or -1."""
+    source_end: int = -1
+    """The end of the source log, if it is before this position."""
+    gone: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that are in the target and whose records the source no longer has; ascending."""
+    equal_until: int = -1
+    """The ordinal after the last one whose record was compared and is equal, or -1."""
+
+
+class Relocated(msgspec.Struct, frozen=True):
+    """The own batches in the requested offsets and their source offsets; if there are none, `trouble` says why."""
+
+    question: int
+    error: int
+    own: tuple[OwnBatch, ...]
+    located: Located | None
+    trouble: str = ""
+    compacts: bool = False
+    """The target topic is, or may be, compacted."""
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Whole batches of one fetch response: buffer[start:end] holds the partition's records section.
+
+    On an error, `log_start` and `high_watermark` are the values that the source broker returned, or -1.
+    """
+
+    question: int
+    error: int
+    high_watermark: int
+    last_stable: int
+    log_start: int
+    aborted: Sequence[tuple[int, int]]
+    """(producer id, first offset) of the aborted transactions in this response, by first offset (KIP-98)."""
+    buffer: bytearray
+    start: int
+    end: int
+    frame: object = None
+    diverging_epoch: int = -1
+    """The highest epoch of the source log that is not above that of the last copied batch, or -1."""
+    diverging_end: int = -1
+    """The end of the last copied batch's epoch in the source log, if the lane copied more (KIP-595)."""
+
+
+class OriginsTold(msgspec.Struct, frozen=True):
+    """All lanes that write into the source partition, according to their ledgers. Each ledger was read to an end that
+    was asked for after the question. If that is impossible, `trouble` says why, one line for people."""
+
+    question: int
+    writers: tuple[Writer, ...] = ()
+    trouble: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The target's answer for one batch. NETWORK_EXCEPTION (13) if the connection ended before an answer came."""
+
+    round: int
+    batch: Batch
+    error: int
+    base_offset: int
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """The target appended these batches, which were sent one after the other; `base_offsets` says where each begins.
+    The same as an `Answer` without an error for each of them, delivered in one step."""
+
+    round: int
+    batches: list[Batch]
+    base_offsets: list[int]
+
+
+class Woken(msgspec.Struct, frozen=True):
+    """The time that a `Wake` named has come."""
+
+    question: int
+
+
+class Fenced(msgspec.Struct, frozen=True):
+    """Another replicator took the lane, or another daemon the flow."""
+
+
+class TargetMoved(msgspec.Struct, frozen=True):
+    """The target partition has a leader of this epoch, according to the cluster's metadata."""
+
+    leader_epoch: int
+
+
+class TargetFar(msgspec.Struct, frozen=True):
+    """Whether the broker that the lane writes to is far away; if it is, more data is kept in flight."""
+
+    is_far: bool
+
+
+class Released(msgspec.Struct, frozen=True):
+    """The ledger holds the decision on the records that the lane waits for: resume, or with `ahead`, resume further
+    ahead."""
+
+    ahead: bool = False
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Stop at the next safe point: nothing new is sent, and batches in flight are waited for."""
+
+
+Input = (
+    Start
+    | ProducerIdTold
+    | Bound
+    | AppendFailed
+    | StartTold
+    | EndTold
+    | PartingTold
+    | ProducersTold
+    | VisibleTold
+    | Scanned
+    | Checked
+    | Relocated
+    | OriginsTold
+    | Chunk
+    | Answer
+    | Taken
+    | Woken
+    | Fenced
+    | TargetMoved
+    | TargetFar
+    | Released
+    | LettersTold
+    | SettingsTold
+    | CleanupTold
+    | SharedTold
+    | SupersededTold
+    | Drain
+)
+
+# --- effects ----------------------------------------------------------------------------------------------------------
+
+
+class AskProducerId(msgspec.Struct, frozen=True):
+    """InitProducerId without a transactional id, at the target."""
+
+    question: int
+
+
+class Append(msgspec.Struct, frozen=True):
+    """Append facts to the ledger; answer `Bound` once they were read back, or `AppendFailed`."""
+
+    tag: int
+    facts: tuple[LaneFact, ...]
+
+
+class AskStart(msgspec.Struct, frozen=True):
+    """Ask where a lane without history begins (earliest, latest, timestamp)."""
+
+    question: int
+
+
+class AskEnd(msgspec.Struct, frozen=True):
+    """Ask for the end of the target log and the epoch of the leader that answers (OffsetForLeaderEpoch, KIP-320)."""
+
+    question: int
+
+
+class AskParting(msgspec.Struct, frozen=True):
+    """Ask whether the source's log diverges before this position, whose last record had this epoch (KIP-595)."""
+
+    question: int
+    position: int
+    epoch: int
+
+
+class AskProducers(msgspec.Struct, frozen=True):
+    """Ask what the leader remembers of the producer id (DescribeProducers, KIP-664)."""
+
+    question: int
+    producer_id: int
+
+
+class AskVisible(msgspec.Struct, frozen=True):
+    """Ask for high watermark and log start, from the leader of this epoch and no other."""
+
+    question: int
+    leader_epoch: int
+
+
+class AskScan(msgspec.Struct, frozen=True):
+    """Read target offsets [start, end) by batch headers and report the lane's own batches."""
+
+    question: int
+    purpose: ScanPurpose
+    producer_id: int
+    start: int
+    end: int
+
+
+class AskCheck(msgspec.Struct, frozen=True):
+    """Compare the own batches of ordinals [first, last], somewhere in target offsets [start, end), with the source.
+
+    If a `position` is given, first read the leader epoch of the source batch before it. The compared batches are read
+    after that, so the first fetch from there detects a truncation in between.
+    """
+
+    question: int
+    producer_id: int
+    first: int
+    last: int
+    start: int
+    end: int
+    position: int = -1
+    epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, source epoch) as they were copied. If an offset has another epoch by now, it belongs to another record,
+    and cannot be compared."""
+
+
+class AskRebuild(msgspec.Struct, frozen=True):
+    """Find the own batches in target offsets [start, end), from ordinal `first` on, in the source by their content."""
+
+    question: int
+    producer_id: int
+    first: int
+    start: int
+    end: int
+
+
+class AskOrigins(msgspec.Struct, frozen=True):
+    """Ask which lanes write into the source partition. The ledgers must be read to an end that is asked for from now
+    on."""
+
+    question: int
+
+
+class FetchFrom(msgspec.Struct, frozen=True):
+    """Fetch the next chunk from this source offset. Only one chunk is wanted at a time; a newer request replaces it."""
+
+    question: int
+    round: int
+    position: int
+    last_epoch: int
+    """Leader epoch of the last copied batch, or -1: lets the source broker see a truncation."""
+    delay_s: float = 0.0
+    refresh: bool = False
+    """The leader may have moved: look it up again first."""
+
+
+class StopFetch(msgspec.Struct, frozen=True):
+    """No chunk is wanted any more."""
+
+
+class Produce(msgspec.Struct, frozen=True):
+    """Send these batches in this order. For this lane, each batch goes into a separate request."""
+
+    round: int
+    batches: Sequence[Batch]
+
+
+class Wake(msgspec.Struct, frozen=True):
+    """Send `Woken` at this time (the clock of `now`, in seconds)."""
+
+    question: int
+    at: float
+    refresh: bool = False
+    """The target's leader may have moved: look it up again meanwhile."""
+
+
+class SaveProgress(msgspec.Struct, frozen=True):
+    """Write the lane's progress mark now rather than at the next heartbeat."""
+
+
+class Halted(msgspec.Struct, frozen=True):
+    """The lane is halted; the line says why, for people."""
+
+    line: str
+
+
+class Lost(msgspec.Struct, frozen=True):
+    """The source no longer holds records that were not copied; the lane continues after them. The line says which."""
+
+    line: str
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """The lane has stopped. `clean`: every batch that was sent was answered, so nothing is in flight any more."""
+
+    clean: bool
+
+
+class Gone(msgspec.Struct, frozen=True):
+    """The lane now belongs to another replicator; everything about it was dropped."""
+
+    why: str
+
+
+Effect = (
+    AskProducerId
+    | Append
+    | AskStart
+    | AskEnd
+    | AskParting
+    | AskProducers
+    | AskVisible
+    | AskScan
+    | AskCheck
+    | AskRebuild
+    | AskShared
+    | AskSuperseded
+    | AskOrigins
+    | AskCleanup
+    | FetchFrom
+    | StopFetch
+    | Produce
+    | Park
+    | AskSettings
+    | Wake
+    | SaveProgress
+    | Halted
+    | Lost
+    | Drained
+    | Gone
+)
+
+Effects = list[Effect]

@@ -1,0 +1,130 @@
+"""Splitting batches that the target does not accept unchanged: which records share a new batch, and which are skipped.
+
+A batch that is too large is rebuilt as batches of half its size. A batch with a record that the target refuses is
+rebuilt as batches of half its records, until that record is alone. Ordinals, and with them sequences, remain those of
+the records, so a crash between two of them does no harm.
+"""
+
+from itertools import pairwise
+from typing import NamedTuple
+
+import msgspec
+
+from mirrord.kafka.protocol.record_batch import RAW_ATTRIBUTES
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane.state import Lane, Rebuild, Rebuilt
+
+FAR = 1 << 62
+
+
+class Piece(NamedTuple):
+    """A group of records: at most `most` of them, up to this source offset; or a range to skip."""
+
+    end: int
+    most: int
+    left_out: Reason | None = None
+
+
+def bounds(lane: Lane) -> tuple[int, int, int, int]:
+    """Return the limits for batches that can go unchanged: an ordinal, a source offset, a size in bytes, and attributes
+    that they must not have.
+
+    A part that is copied again ends where the plan jumps, even inside a batch.
+    """
+    stop = lane.plan[0].ordinal if lane.plan else FAR
+    if lane.shaped:
+        stop = -1  # no batch goes unchanged
+    return stop, whole_until(lane, lane.position), lane.largest, strange(lane)
+
+
+def strange(lane: Lane) -> int:
+    """Return the attributes of batches that are rebuilt. Other codecs may share a bit with a codec that the target
+    refuses: their batches are rebuilt as well, and keep their codec."""
+    found = ~RAW_ATTRIBUTES
+    for codec in lane.refused_codecs:
+        found |= codec
+    return found
+
+
+def whole_until(lane: Lane, position: int) -> int:
+    """Return the source offset up to which batches after a position go unchanged, given what is known of single
+    records."""
+    first = FAR
+    if lane.cut is not None and position < lane.cut.end:
+        first = max(lane.cut.start, position)
+    for out in lane.left_out:
+        if position < out.end:
+            return min(first, max(out.start, position))
+    return first
+
+
+def next_piece(lane: Lane, position: int, next_offset: int) -> Piece:
+    """Return the next group at a position, in a batch that ends before `next_offset`."""
+    limit = next_offset
+    for out in lane.left_out:
+        if out.start <= position < out.end:
+            return Piece(min(out.end, next_offset), 0, out.reason)
+        if position < out.start:
+            limit = min(limit, out.start)
+            break
+    cut = lane.cut
+    if cut is None or position >= cut.end:
+        return Piece(limit, FAR)
+    if position < cut.start:
+        return Piece(min(limit, cut.start), FAR)
+    return Piece(min(limit, cut.end), cut.most)
+
+
+class Rest(NamedTuple):
+    """The records that are to be copied again, without those that are skipped."""
+
+    runs: list[Run]
+    pieces: list[tuple[int, int, int]]
+    """(ordinal, former ordinal, length) of these runs."""
+    gone: list[Verdict]
+    """The ranges that are skipped."""
+
+
+def without_left_out(lane: Lane) -> Rest:
+    """Return what is to be copied again from here on, without the ranges to skip."""
+    begin = Run(lane.next_ordinal, lane.position)
+    runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    gone: list[Verdict] = []
+    ordinal = begin.ordinal
+    for run, following in pairwise((begin, *lane.plan)):
+        offset, end = run.offset, run.offset + following.ordinal - run.ordinal
+        for out in [*lane.left_out, Verdict(end, end, "rejected")]:
+            if out.start < end and offset < out.end:
+                gone.append(Verdict(max(out.start, offset), min(out.end, end), out.reason))
+            kept = max(min(out.start, end) - offset, 0)
+            if kept:
+                runs.append(Run(ordinal, offset))
+                pieces.append((ordinal, run.ordinal + offset - run.offset, kept))
+                ordinal += kept
+            offset = max(offset, min(out.end, end))
+    offset = lane.plan[-1].offset
+    for out in lane.left_out:
+        if out.start <= offset < out.end:
+            gone.append(Verdict(offset, out.end, out.reason))
+            offset = out.end
+    return Rest([*runs, Run(ordinal, offset)], [*pieces, (ordinal, lane.plan[-1].ordinal, 1)], gone)
+
+
+def rebuild(lane: Lane, wanted: Rebuild) -> Rebuilt | None:
+    """Take the second path, with a batch no larger than the target is known to accept. Raises ValueError."""
+    if lane.refused_codecs:
+        wanted = msgspec.structs.replace(wanted, refused_codecs=lane.refused_codecs)
+    rebuilt = lane.rebuild(wanted)
+    if rebuilt is None:
+        return None
+    is_cut = False
+    while len(rebuilt.data) > lane.largest and (count := sum(length for _, length in rebuilt.pieces)) > 1:
+        is_cut = True
+        fits = count * lane.largest // len(rebuilt.data)
+        fewer = lane.rebuild(msgspec.structs.replace(wanted, most=max(1, min(fits, count - 1))))
+        if fewer is None:
+            break
+        rebuilt = fewer
+    return msgspec.structs.replace(rebuilt, is_cut=is_cut) if is_cut else rebuilt

@@ -1,0 +1,137 @@
+"""Copies in the source: batches that another flow wrote into the partition that a lane reads are never copied further.
+
+If names are the same on both sides, flows in both directions meet in the same topics. A batch of the source is a copy
+exactly if it lies in a target run of a lane that writes into this very topic id and partition. Those lanes are known
+from the ledgers of all flows into the source's cluster, which are stored on that cluster.
+
+The header of a batch gives the hint: the producer id, its epoch and the sequence, which is the ordinal. The hint alone
+decides nothing, because ids collide after a cluster was cloned or restored:
+
+- If no lane into this partition has the id, the batch is no copy, provided that the ledgers were read up to an end that
+  was asked for after the batch was seen. A lane's id is in its ledger before its first use, so the id of a visible copy
+  is there, too.
+- If a run maps the ordinal to this very offset, the batch is a copy.
+- If it comes after everything known of the lane and continues its ordinals, it is a copy. This is not assumed if the
+  lane is not known to have records here: another producer that was given the same id begins with sequence 0, too. The
+  lane itself records at once in the ledger where its first record is.
+- If the lane's mark is before the batch, or the batch has a newer leader epoch than the mark, the answer is not known
+  yet and the ledgers are asked again.
+- If the lane's mark is after the batch, in its leader epoch or a later one, and no run contains it, it is no copy.
+  The ledger explains everything below a mark (`report.progress`).
+"""
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from mirrord.kafka.protocol.record_batch import TRANSACTIONAL, HeaderTuple
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.replication.lane.signals import Writer
+
+
+class Origin(Enum):
+    """The origin of a batch in the source."""
+
+    NATIVE = "native"
+    """Written there by a client other than mirrord."""
+    COPY = "copy"
+    UNKNOWN = "unknown"
+    """The ledgers must be read first, or read again."""
+
+
+class Doubt(NamedTuple):
+    """A batch whose origin must be asked for."""
+
+    producer_id: int
+    offset: int
+
+
+class _Known:
+    """One writer, and how far its batches have been followed."""
+
+    __slots__ = ("offset", "ordinal", "writer")
+
+    def __init__(self, writer: Writer) -> None:
+        self.writer = writer
+        run = writer.runs.last
+        told = (writer.ordinal, writer.offset)
+        self.ordinal, self.offset = told if run is None else max(told, (run.ordinal, run.offset))
+        """The next ordinal, and the offset after the last known record."""
+
+    @property
+    def has_written(self) -> bool:
+        """Whether the writer is known to have records here."""
+        return self.ordinal > 0 or len(self.writer.runs) > 0
+
+    def near(self, offset: int) -> int:
+        """Return an ordinal that is, or would be, near this offset."""
+        if offset >= self.offset:
+            return self.ordinal
+        runs = self.writer.runs
+        at = runs.floor(offset, 0, len(runs))
+        return runs.at(at).ordinal + offset - runs.at(at).offset if at >= 0 else self.ordinal
+
+
+class Origins:
+    """The writers into a lane's source partition, as far as the lane knows them."""
+
+    __slots__ = ("_epoch", "_natives", "_writers")
+
+    def __init__(self) -> None:
+        self._writers: dict[int, list[_Known]] = {}
+        self._natives: set[int] = set()
+        """Producer ids that are known to belong to no lane, for one leader epoch only: after a cluster is restored, it
+        has another leader."""
+        self._epoch = -1
+
+    def __repr__(self) -> str:
+        return f"Origins(of {sorted(self._writers)})"
+
+    def learn(self, writers: Iterable[Writer], asked: int) -> None:
+        """Take over the writers in the ledgers, read to an end asked for after a batch of producer id `asked` was
+        seen."""
+        self._writers = {}
+        for writer in writers:
+            self._writers.setdefault(writer.producer_id, []).append(_Known(writer))
+        self._natives.difference_update(self._writers)
+        if asked not in self._writers:
+            self._natives.add(asked)
+
+    def judge(self, header: HeaderTuple) -> Origin:
+        """Return the origin of the batch with this header."""
+        producer = header[9]
+        # A lane's batches are never part of a transaction, and always have a producer id.
+        if producer < 0 or header[5] & TRANSACTIONAL:
+            return Origin.NATIVE
+        if header[2] != self._epoch:
+            self._epoch = header[2]
+            self._natives.clear()
+        if producer in self._natives:
+            return Origin.NATIVE
+        writers = self._writers.get(producer)
+        if writers is None:
+            return Origin.UNKNOWN
+        found = {_judge(known, header) for known in writers}
+        if Origin.COPY in found:
+            return Origin.COPY
+        return Origin.UNKNOWN if Origin.UNKNOWN in found else Origin.NATIVE
+
+
+def _judge(known: _Known, header: HeaderTuple) -> Origin:
+    base, _, leader_epoch, _, _, _, last_delta, _, _, _, epoch, sequence, _ = header
+    writer = known.writer
+    if epoch != writer.producer_epoch or sequence < 0:
+        return Origin.NATIVE  # a lane never changes its producer epoch
+    ordinal, count = nearest(sequence, known.near(base)), last_delta + 1
+    ahead = ordinal - known.ordinal
+    if ordinal >= 0 and writer.runs.offset_of(ordinal) == base:
+        is_copy = True
+    else:
+        is_copy = known.has_written and 0 <= ahead <= base - known.offset
+    if is_copy:
+        if ahead >= 0:
+            known.ordinal, known.offset = ordinal + count, base + count
+        return Origin.COPY
+    if writer.leader_epoch >= leader_epoch and writer.offset >= base + count:
+        return Origin.NATIVE
+    return Origin.UNKNOWN

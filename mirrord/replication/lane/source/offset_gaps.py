@@ -1,0 +1,78 @@
+"""Gaps between the batches of the source: offsets that no batch contains.
+
+The log of a topic that is not compacted has no gaps, because brokers assign consecutive offsets and delete whole
+segments from the start of the log. A gap in such a log is damage: a segment was lost. So a gap has the verdict
+"compacted" only if the topic may have been compacted, and otherwise "unexplained". The topic's cleanup.policy is read
+when the gap is found. Traces of the cleaner are evidence as well: a batch without some of its records, and earlier
+verdicts in the ledger.
+"""
+
+from mirrord.ledger.facts.core import Reason, Verdict
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.signals import Effects, Lost, Wake
+from mirrord.replication.lane.source.cleanup_policy import AskCleanup, CleanupTold
+from mirrord.replication.lane.state import Lane, Phase
+
+
+def reason_of(lane: Lane, start: int, end: int) -> Reason | None:
+    """Return why the source has no batch for [start, end), or set `lane.gap` and return None while that is not
+    known."""
+    if lane.compacts or lane.plan:
+        return "compacted"
+    known = next((each for each in _verdicts(lane) if each.start <= start and end <= each.end), None)
+    if known is not None:
+        lane.compacts = known.reason == "compacted"
+        return known.reason
+    lane.gap = (start, end)
+    return None
+
+
+def _verdicts(lane: Lane) -> list[Verdict]:
+    """Return earlier verdicts on gaps: the one from the last answer, and those in the ledger."""
+    told = lane.record.newest_verdicts if lane.record is not None else ()
+    judged = [lane.judged] if lane.judged is not None else []
+    return judged + [each for each in told if each.reason in {"compacted", "unexplained"}]
+
+
+def look(lane: Lane) -> Effects:
+    """Ask about the gap, if there is one that nothing explains."""
+    if lane.gap is None or lane.gap_question >= 0:
+        return []
+    lane.gap_question = ask(lane)
+    return [AskCleanup(lane.gap_question)]
+
+
+def woken(lane: Lane) -> Effects:
+    """Ask again after the pause."""
+    lane.gap_question = -1
+    return look(lane)
+
+
+def told(lane: Lane, now: float, signal: CleanupTold) -> Effects:
+    """Handle the policy, or wait if it cannot be read. The batches after the gap are fetched again."""
+    if lane.gap is None or lane.phase is not Phase.COPYING or signal.question != lane.gap_question:
+        return []
+    start, end = lane.gap
+    if signal.trouble:
+        lane.doubt_line = f"{lane.source_topic}-{lane.partition}: the cleanup.policy cannot be read: {signal.trouble}"
+        lane.gap_question = ask(lane)
+        return [Wake(lane.gap_question, now + lane.limits.retry_s)]
+    lane.gap, lane.gap_question, lane.doubt_line = None, -1, ""
+    # Without permission to read the policy nothing can be said about the topic.
+    lane.compacts = signal.compacts is not False
+    if lane.compacts:
+        return []
+    lane.judged = Verdict(start, end, "unexplained")
+    line = (
+        f"the source has no records at the offsets [{start}, {end}), and its topic is not compacted: part of the log "
+        "is lost"
+    )
+    if lane.on_loss == "halt":
+        return halt(lane, "unexplained", line, start, end)
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}")]
+
+
+def forget(lane: Lane) -> None:
+    """Forget the gap, because a new round begins."""
+    lane.gap, lane.gap_question = None, -1

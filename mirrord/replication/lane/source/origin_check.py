@@ -1,0 +1,56 @@
+"""Asks for the origin of a source batch (`mirrord.replication.lane.source.loop_detection`), and fetches nothing until
+it is known.
+
+Batches that were read before it are sent meanwhile. The batch itself is fetched again, so nothing is held.
+"""
+
+from mirrord.replication.lane import intake
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.signals import AskOrigins, Effects, OriginsTold, Wake
+from mirrord.replication.lane.state import Lane, Phase
+
+
+def trace(lane: Lane, now: float) -> Effects:
+    """Ask about the batch that is in doubt, if there is one: at once, or after a pause if it was just asked about."""
+    if lane.doubt is None:
+        return []
+    lane.doubt_question = ask(lane)
+    if lane.doubt == lane.doubted:
+        if not lane.doubt_line:
+            lane.doubt_line = (
+                f"{lane.source_topic}-{lane.partition}: the batch at source offset {lane.doubt.offset} has the producer"
+                f" id {lane.doubt.producer_id} of a flow into this topic, whose ledger does not say yet that it is its "
+                "copy"
+            )
+        return [Wake(lane.doubt_question, now + lane.limits.retry_s)]
+    lane.doubted = lane.doubt
+    return [AskOrigins(lane.doubt_question)]
+
+
+def woken(lane: Lane) -> Effects:
+    """Ask again after the pause."""
+    if lane.doubt is None:
+        return []
+    lane.doubt_question = ask(lane)
+    return [AskOrigins(lane.doubt_question)]
+
+
+def told(lane: Lane, now: float, signal: OriginsTold) -> Effects:
+    """Handle the answer from the ledgers, which were read or cannot be."""
+    doubt, origins = lane.doubt, lane.origins
+    if doubt is None or origins is None or lane.phase is not Phase.COPYING:
+        return []
+    if signal.trouble:
+        lane.doubt_line = f"{lane.source_topic}-{lane.partition}: {signal.trouble}"
+        lane.doubt_question = ask(lane)
+        return [Wake(lane.doubt_question, now + lane.limits.retry_s)]
+    origins.learn(signal.writers, doubt.producer_id)
+    lane.doubt = None
+    return intake.want_more(lane)
+
+
+def passed(lane: Lane) -> None:
+    """Clear the last doubt once its batch has been read."""
+    if lane.doubted is not None and lane.doubt is None and lane.position > lane.doubted.offset:
+        lane.doubted = None
+        lane.doubt_line = ""

@@ -1,0 +1,412 @@
+"""The source's leader epochs, and from which epoch each ordinal was copied.
+
+An unclean election removes records and reuses their offsets for others, under a higher leader epoch. So an offset
+identifies a record only together with its epoch. The ledger knows both: before the first record of another epoch is
+produced, a `SourceRun` records the ordinal from which the epoch applies (intent before epoch). And it knows the cuts:
+the ordinals whose records the source has lost.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from mirrord.model.intervals import uncovered
+from mirrord.replication.lane.signals import Checked, LaneRecord
+from mirrord.replication.lane.state import Lane
+
+Epochs = tuple[tuple[int, int], ...]
+"""(ordinal, leader epoch of the source), ascending: the epoch applies from this ordinal on."""
+
+
+UNKNOWN = -1
+"""The ledger says that the epoch is not known from here on: the records before this point were leapt over, not seen."""
+UNTOLD = -2
+"""The ledger says nothing about the epoch."""
+
+
+def told_at(epochs: Epochs, ordinal: int) -> int:
+    """Return the source's leader epoch of an ordinal according to the ledger: `UNTOLD`, `UNKNOWN` or the epoch."""
+    return next((epoch for first, epoch in reversed(epochs) if first <= ordinal), UNTOLD)
+
+
+def epoch_at(epochs: Epochs, ordinal: int) -> int:
+    """Return the source's leader epoch of an ordinal, or -1 if it is not known."""
+    return max(told_at(epochs, ordinal), UNKNOWN)
+
+
+def follows(record: LaneRecord, ordinal: int) -> bool:
+    """Return whether an ordinal maps to the source offset right after that of the previous ordinal."""
+    offset, former = record.source_runs.offset_of(ordinal), record.source_runs.offset_of(ordinal - 1)
+    return offset is not None and former is not None and offset == former + 1
+
+
+def told_in_front(record: LaneRecord, epochs: Epochs, ordinal: int) -> int:
+    """Return what is recorded about the epoch of the source record before the one that an ordinal maps to. If the
+    epochs recorded from this ordinal on were revoked (`tell_anew`), use what is recorded about the previous ordinal."""
+    is_anew = (ordinal, UNKNOWN) in epochs and follows(record, ordinal)
+    return told_at(epochs, ordinal - 1 if is_anew else ordinal)
+
+
+def carried(told: Epochs, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
+    """Return the recorded epochs of ordinals or source offsets, moved to the ordinals that they come to. `pieces` are
+    (ordinal, former ordinal or offset, length)."""
+    found: list[tuple[int, int]] = []
+    for ordinal, former, length in pieces:
+        begun = (former, max(told_at(told, former), UNKNOWN))
+        for at, epoch in (begun, *(each for each in told if former < each[0] < former + length)):
+            if not found or found[-1][1] != epoch:
+                found.append((ordinal + at - former, epoch))
+    return tuple(found)
+
+
+def mended_until(record: LaneRecord, ordinal: int) -> int:
+    """Return the ordinal after those that the mending of holes before this one still has to copy again, or -1."""
+    return max((hole.until for hole in record.holes if hole.first < ordinal), default=-1)
+
+
+def in_front(record: LaneRecord, ordinal: int) -> int:
+    """Return an ordinal whose epoch is that of the source record before the one that this ordinal maps to. The ordinal
+    itself may have an epoch on record although it was never copied, from a history that is lost."""
+    told_itself = any(ordinal == first for first, _ in record.cuts) or ordinal <= mended_until(record, ordinal)
+    return ordinal if told_itself else ordinal - 1
+
+
+def is_cut(record: LaneRecord, ordinal: int, offset: int) -> bool:
+    """Return whether the source has lost the record that was copied from this offset under this ordinal."""
+    return any(ordinal < first and offset >= start for first, start in record.cuts)
+
+
+def standing(record: LaneRecord, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+    """Yield the pieces (ordinal, offset, length) of the ordinals first..last, without those that were cut."""
+    for ordinal, offset, length in record.source_runs.between(first, last):
+        limit = min((start for beyond, start in record.cuts if ordinal < beyond), default=offset + length)
+        if limit > offset:
+            yield ordinal, offset, min(length, limit - offset)
+
+
+def is_of_later_epoch(record: LaneRecord, ordinal: int, epoch: int) -> bool:
+    """Return whether the source's record is of a later leader epoch than the ledger has for its ordinal. No such record
+    was produced, because an epoch is recorded in the ledger before that."""
+    return epoch > told_at(record.epochs, ordinal) > UNKNOWN
+
+
+def cut_within(record: LaneRecord, first: int, last: int) -> Iterator[int]:
+    """Yield the ordinals of first..last whose records the source has lost: their offsets belong to other records by
+    now."""
+    kept = ((ordinal, ordinal + length) for ordinal, _, length in standing(record, first, last))
+    for start, end in uncovered((first, last + 1), kept):
+        yield from range(start, end)
+
+
+def copied_from(record: LaneRecord, offset: int, last: int) -> int | None:
+    """Return the lowest source offset, from this one on, that an ordinal up to the last one maps to, or None."""
+    runs = record.source_runs
+    found: list[int] = []
+    for begin in (*reversed(runs.turns), runs.at(0).ordinal):
+        at = max(runs.floor(offset, runs.position(begin), runs.position(last + 1)), runs.position(begin))
+        pieces = standing(record, runs.at(at).ordinal, last)
+        found += [max(start, offset) for _, start, length in pieces if start + length > offset]
+        if runs.at(at).offset <= offset:
+            break  # records that were copied before, and are not lost, have lower offsets
+        last = begin - 1
+    return min(found, default=None)
+
+
+def furthest(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after all records that were copied and are not known to be lost, and the epoch before
+    it. Return None if that epoch is not known."""
+    record = lane.record
+    if record is None or not record.holes:
+        return None
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    pieces = standing(record, first, lane.acked - 1)
+    behind, ordinal = max(((offset + length, at + length - 1) for at, offset, length in pieces), default=(-1, -1))
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    return (behind, epoch) if behind > lane.position and epoch >= 0 else None
+
+
+def goes_on_at(record: LaneRecord, ordinal: int) -> int | None:
+    """Return the source offset at which a lane resumes with an ordinal.
+
+    If both source and target have lost the record of this ordinal, the lane resumes where the source's log diverges.
+    """
+    offset = record.source_runs.offset_of(ordinal)
+    if offset is None or mended_until(record, ordinal) > ordinal:
+        return offset
+    return min((start for first, start in record.cuts if ordinal < first and start < offset), default=offset)
+
+
+def last_copied(lane: Lane) -> tuple[int, int] | None:
+    """Return the source offset after the last copied record below the position that is not known to be lost, and the
+    record's epoch, if that is known. Facts that are not bound yet do not count: within a round, see `read_until`."""
+    record, ordinal = lane.record, lane.next_ordinal - 1
+    offset = record.source_runs.offset_of(ordinal) if record is not None and ordinal >= 0 else None
+    if record is None or offset is None:
+        return None
+    if offset >= lane.position or is_cut(record, ordinal, offset) or record.holes:
+        pieces = standing(record, record.source_runs.at(0).ordinal, ordinal)
+        found = [(min(start + length, lane.position) - 1, at - start) for at, start, length in pieces]
+        offset, distance = max((each for each in found if each[0] + each[1] >= 0), default=(-1, 0))
+        ordinal = offset + distance
+    epoch = epoch_at(known_epochs(lane, ordinal), ordinal)
+    return (offset + 1, epoch) if offset >= 0 <= epoch else None
+
+
+def read_until(lane: Lane) -> tuple[int, int] | None:
+    """Return the position from which the lane leapt, and the epoch before it.
+
+    If the lane leapt in an earlier round, or did not know the epoch, return what the ledger knows as copied.
+    """
+    return lane.left or last_copied(lane)
+
+
+def parting_of_copied(lane: Lane, epoch: int, end: int) -> int:
+    """Return the same as `parting`, from all epochs in the ledger."""
+    record, start = lane.record, parting(lane, epoch, end)
+    if record is None or epoch < 0:
+        return start
+    later = [(each, record.source_runs.offset_of(each)) for each, known in record.epochs if known > epoch]
+    told = [at for each, at in later if at is not None and each < lane.next_ordinal and not is_cut(record, each, at)]
+    return min([start, *told])
+
+
+def parting(lane: Lane, epoch: int, end: int) -> int:
+    """Return the divergence point between everything that was copied and a log whose epochs up to this one end at
+    `end`: records of a higher epoch are not in that log."""
+    record, start = lane.record, lane.seen.parting(epoch, end)
+    if record is None or not record.holes or epoch < 0:
+        return start
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    for ordinal, offset, length in standing(record, first, lane.acked - 1):
+        told = carried(record.epochs, [(offset, ordinal, length)])
+        start = min([start, *(at for at, known in told if known > epoch)])
+    return start
+
+
+def before(lane: Lane, offset: int) -> int:
+    """Return the epoch of the record before a source offset, if it was copied or was to be copied."""
+    record = lane.record
+    if record is None or not record.holes:
+        return lane.seen.before(offset)
+    first = max(record.holes[0].first - 1, record.source_runs.at(0).ordinal)
+    for ordinal, start, length in standing(record, first, lane.plan[-1].ordinal - 1 if lane.plan else lane.acked - 1):
+        if start < offset <= start + length:
+            return epoch_at(known_epochs(lane, first), ordinal + offset - 1 - start)
+    return lane.seen.before(offset)
+
+
+def told_ahead(lane: Lane) -> Epochs:
+    """Return the epochs of the records that are to be copied again, as this round recorded them, bound already or
+    not."""
+    return lane.anew_epochs or (lane.record.epochs if lane.record is not None else ())
+
+
+def is_another(lane: Lane, epoch: int) -> bool:
+    """Return whether a record of this epoch is not the one that the next ordinal was to map to."""
+    known = epoch_at(told_ahead(lane), lane.next_ordinal)
+    return epoch >= 0 and known >= 0 and known != epoch
+
+
+def recall(lane: Lane) -> None:
+    """Recall the epoch at the source offset `position`, from which the lane resumes at `resume_ordinal`.
+
+    The ledger comes first. If it says nothing, the epoch has not changed since the mark, provided that the holder that
+    wrote the mark recorded every change. The epoch that a comparison has read in the source comes last, because it may
+    belong to another history than the copied records; if that comparison found everything equal, it comes first.
+    """
+    record = lane.record
+    told = record.epochs if record is not None else ()
+    known = told_in_front(record, told, lane.resume_ordinal) if record is not None else UNTOLD
+    lane.told_since = lane.resume_ordinal
+    if known == UNTOLD and lane.resume_ordinal == 0:
+        lane.seen.begin(0, UNKNOWN)  # what was fetched earlier was not copied, and the fact about its epoch was lost
+    if known >= 0:
+        _seed(lane, told)
+    elif known == UNTOLD and lane.epochs_told and lane.seen.last >= 0:
+        lane.seen.reach(lane.position)
+        lane.told_since = 0  # a change would be in the ledger
+    lane.epoch = lane.seen.go_to(lane.position)
+    is_unknown = lane.epoch < 0 and last_copied(lane) is None  # otherwise the source is asked (`truncating.prove`)
+    counts = is_unknown or (lane.found_equal and lane.found_epoch[1] >= 0)
+    if counts and lane.found_epoch[0] == lane.position and lane.epoch != lane.found_epoch[1]:
+        lane.epoch = lane.found_epoch[1]
+        lane.seen.begin(*lane.found_epoch)
+    known = told_at(told, lane.resume_ordinal)
+    lane.told_epoch = known if known != UNTOLD else lane.epoch if lane.epoch >= 0 else UNTOLD
+    lane.epochs_told = True
+    lane.new_epochs.clear()
+    lane.anew_epochs = ()
+    lane.found_equal = False
+
+
+def mended(lane: Lane, pieces: Iterable[tuple[int, int, int]]) -> Epochs:
+    """Return the epochs of the records that follow holes. If a comparison found all records after the holes equal, but
+    the last one of another epoch than the ledger has, a batch of another meaning arrived late: then nothing is known
+    from the first hole on."""
+    record = lane.record
+    if record is None or not record.epochs:
+        return ()
+    told, (position, found) = record.epochs, lane.found_epoch
+    known = told_in_front(record, told, lane.resume_ordinal)
+    counts = lane.found_equal and position == record.source_runs.offset_of(lane.resume_ordinal)
+    if not counts or known < 0 or found in {known, UNKNOWN}:
+        return carried(told, pieces)
+    first = lane.holes[0][0] if lane.holes else lane.resume_ordinal
+    told = (*(each for each in told if each[0] < first), (first, UNKNOWN))
+    return ((first, UNKNOWN), *carried(told, pieces))
+
+
+def recall_copied(lane: Lane, offset: int) -> None:
+    """Recall the epoch when the lane continues after records copied earlier, which the source may have lost since."""
+    record = lane.record
+    known = told_at(told_ahead(lane), lane.next_ordinal)
+    if known != UNTOLD:
+        lane.told_epoch, lane.told_since = known, lane.next_ordinal
+    if record is None or offset <= lane.position or not record.holes:
+        return
+    pieces = record.source_runs.between(record.holes[0].first, lane.next_ordinal - 1)
+    found = [first + offset - 1 - start for first, start, length in pieces if start < offset <= start + length]
+    epoch = epoch_at(known_epochs(lane, found[0]), found[0]) if found else UNKNOWN
+    if epoch >= 0 and not is_cut(record, found[0], offset - 1):
+        lane.seen.note(offset - 1, epoch)
+        lane.seen.reach(offset)
+
+
+def _seed(lane: Lane, told: Epochs) -> None:
+    """Take over the epochs before the position from the ledger."""
+    record = lane.record
+    if record is None:
+        return
+    found: list[tuple[int, int]] = []
+    below = lane.position
+    for ordinal, epoch in reversed(told):
+        offset = record.source_runs.offset_of(ordinal)
+        former = None if offset is None else _former(record, ordinal, offset)
+        if ordinal > lane.resume_ordinal or offset is None or is_cut(record, ordinal, offset):
+            continue
+        # The records in between were not copied and may be of the later epoch.
+        start = offset if former is None else min(offset, former + 1)
+        if former is not None and lane.position == offset == former + 1:
+            continue  # nothing of it was copied, and the source may have another epoch there by now
+        if start <= below:
+            found.append((start, epoch))
+            below = start - 1
+    lane.seen.take_over(found[::-1], lane.position)
+
+
+def _former(record: LaneRecord, ordinal: int, offset: int) -> int | None:
+    """Return the source offset of the record that was copied before this ordinal. If the source has lost that record,
+    return the highest offset below `offset` that was copied and that the source still has."""
+    former = record.source_runs.offset_of(ordinal - 1)
+    if former is None or not is_cut(record, ordinal - 1, former):
+        return former
+    pieces = standing(record, record.source_runs.at(0).ordinal, ordinal - 1)
+    return max((start + length - 1 for _, start, length in pieces if start + length <= offset), default=former)
+
+
+def is_news(lane: Lane, epoch: int) -> bool:
+    """Return whether the ledger must learn of the epoch of the next batch before that batch is produced. Records that
+    are copied again keep their recorded epoch; the epoch of what follows them is recorded when it comes."""
+    return epoch >= 0 and epoch != lane.told_epoch and not lane.plan
+
+
+def tell(lane: Lane, epoch: int) -> bool:
+    """Note the epoch of the next batch. Return whether the ledger has to learn of it, with the next run."""
+    if not is_news(lane, epoch):
+        return False
+    former, lane.told_epoch = lane.told_epoch, epoch
+    if former >= 0 and not lane.new_epochs and lane.told_since < lane.next_ordinal:
+        lane.new_epochs.append((lane.told_since, former))
+    lane.new_epochs.append((lane.next_ordinal, epoch))
+    lane.told_since = lane.next_ordinal
+    return True
+
+
+def is_cut_untold(lane: Lane) -> bool:
+    """Return whether the ledger does not know yet that the source has lost copied records: a mark saved now would hide
+    it."""
+    ordinal, verdicts = lane.unbound
+    waits = bool(lane.intents) and lane.intents[-1][1] == ordinal
+    return waits and any(verdict.reason == "truncated" for verdict in verdicts)
+
+
+def is_undone(lane: Lane) -> bool:
+    """Return whether the decision what is copied again, and under which ordinals, is not in the ledger yet."""
+    return lane.undone is not None and lane.record is not None and len(lane.record.rewinds) == lane.undone[0]
+
+
+def untold(lane: Lane) -> Epochs:
+    """Return the epochs of copied records that only marks have recorded: marks to come will carry later ones."""
+    if lane.new_epochs:
+        return tuple(each for each in lane.new_epochs if each[0] < lane.next_ordinal)
+    told = told_at(lane.record.epochs, lane.told_since) if lane.record is not None else UNTOLD
+    if told == UNTOLD and lane.told_epoch >= 0 and lane.told_since < lane.next_ordinal:
+        return ((lane.told_since, lane.told_epoch),)
+    return ()
+
+
+def is_told_from(record: LaneRecord, ordinal: int) -> bool:
+    """Return whether the ledger records a hole or a change of epoch at an ordinal or after it."""
+    limit = max(mended_until(record, ordinal), ordinal - 1)
+    return any(hole.first >= ordinal for hole in record.holes) or any(first > limit for first, _ in record.epochs)
+
+
+def is_told_ahead(lane: Lane, record: LaneRecord) -> bool:
+    """Return whether the ledger records an epoch from the next ordinal or a later one, which may now begin
+    elsewhere."""
+    ordinal, epoch, limit = lane.resume_ordinal, lane.epoch, mended_until(record, lane.resume_ordinal)
+    if limit > ordinal:
+        return any(first > limit for first, _ in record.epochs)  # records that are copied again keep their epochs
+    if goes_on_at(record, ordinal) != record.source_runs.offset_of(ordinal):
+        return True
+    nothing = {epoch, UNKNOWN} if follows(record, ordinal) else {epoch}
+    return any(first > ordinal or (first == ordinal and told not in nothing) for first, told in record.epochs)
+
+
+def tell_anew(lane: Lane, pieces: Iterable[tuple[int, int, int]] = ()) -> Epochs:
+    """Return the epochs to record so that nothing recorded after the current ordinal applies any more, except for the
+    records that are copied again (`carried`)."""
+    record, told = lane.record, told_ahead(lane)
+    epochs = lane.anew_epochs = carried(told, pieces) if told else ()
+    if not epochs:
+        # Records that were announced may arrive yet, so nothing is recorded about their epoch before a record follows.
+        is_open = record is not None and follows(record, lane.resume_ordinal)
+        epochs = ((lane.resume_ordinal, UNKNOWN if is_open else max(lane.epoch, UNKNOWN)),)
+    lane.told_epoch = epochs[0][1]
+    return epochs
+
+
+def leap(lane: Lane, to: int) -> None:
+    """Continue after records that the lane has not seen: the epoch of what follows is not known."""
+    if lane.epoch >= 0:
+        lane.left = (lane.position, lane.epoch)
+    lane.position, lane.epoch = to, lane.seen.go_to(to)
+    lane.assured = False
+    lane.told_epoch = UNKNOWN
+    lane.new_epochs.append((lane.next_ordinal, UNKNOWN))
+
+
+def take_new(lane: Lane, ordinal: int) -> Epochs:
+    """Return the epochs still to be recorded, with runs from this ordinal on."""
+    told = tuple(lane.new_epochs)
+    lane.new_epochs.clear()
+    if not told and lane.told_since == ordinal and lane.told_epoch >= 0:
+        # It was recorded with other runs from the same ordinal on, which these runs supersede.
+        return ((ordinal, lane.told_epoch),)
+    return told
+
+
+def known_epochs(lane: Lane, first: int) -> Epochs:
+    """Return the epochs of the ordinals from `first` on, if ledger and mark know them."""
+    record = lane.record
+    told = record.epochs if record is not None else ()
+    if told_at(told, first) != UNTOLD or not lane.epochs_told or record is None:
+        return tuple(told)
+    offset = record.source_runs.offset_of(first)
+    seen = lane.seen.before(offset + 1) if offset is not None else -1
+    return ((first, seen if seen >= 0 else lane.seen.last), *(each for each in told if each[0] > first))
+
+
+def ends_short(lane: Lane, told: Checked, position: int) -> bool:
+    """Return whether the source ends before the position, and no known epoch shows which of its records are new."""
+    if lane.record is None or not 0 <= told.source_end < position:
+        return False
+    return told_in_front(lane.record, known_epochs(lane, lane.mark.ordinal), lane.resume_ordinal) < 0

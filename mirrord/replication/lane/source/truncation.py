@@ -1,0 +1,231 @@
+"""Truncation of the source: an unclean election raised its epoch, lost copied records, and reuses their offsets.
+
+A fetch carries the epoch before its position, so the source's broker sees that its log diverges from what was copied
+(KIP-595, `diverging_epoch`). The copied records stay at the target; the ledger records the range with the verdict
+"truncated", and the lane goes back and copies the new records under new ordinals.
+
+That reassigns the next ordinals, as the mending of a hole does. So first all batches in flight are answered and the
+target is asked for its end, and no one else may be writing any more.
+"""
+
+from itertools import pairwise
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import SourceRun, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane import intake, quiescing, rebuilding
+from mirrord.replication.lane.correlation import append, ask, new_round
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.signals import AskParting, Chunk, Effects, Lost, PartingTold, StopFetch, Wake
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import NEVER, NOT_YET, Lane, Phase, Stage
+from mirrord.replication.lane.target import in_doubt, mark_rewind
+
+OUT_OF_RANGE = 1
+
+
+def diverged(lane: Lane, now: float, chunk: Chunk) -> Effects:
+    """Handle a source log that differs before the position."""
+    start = lane.seen.parting(chunk.diverging_epoch, chunk.diverging_end)
+    if start >= lane.position:
+        # Records that were fetched, and not copied, are gone; the position stays.
+        lane.seen.diverge(chunk.diverging_end, lane.epoch)
+        lane.epoch = lane.seen.before(lane.position)
+        lane.assured = False
+        return intake.want_more(lane)
+    if lane.plan:
+        return _lose_promised(lane, now, source_epochs.parting(lane, chunk.diverging_epoch, chunk.diverging_end))
+    if lane.on_loss == "halt":
+        return _halt(lane, start, lane.position)
+    if is_settled(lane):
+        return [*_check_anew(lane, now), *_go_back(lane, start, chunk.diverging_end, lane.position)]
+    return quiescing.wait(lane, now)
+
+
+def _halt(lane: Lane, start: int, end: int) -> Effects:
+    line = f"the source log was truncated: offsets [{start}, {end}) that were copied are gone"
+    return halt(lane, "truncated", line, start, end)
+
+
+def parting_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+    """Handle the answer to the question whether the source still has what was copied."""
+    if lane.phase is not Phase.COPYING:
+        return []
+    if lane.unproven is not None:
+        return _proof_told(lane, now, told) if told.question == lane.parting else []
+    if not lane.plan:
+        return []
+    start = source_epochs.parting(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    if start < _promised_until(lane):
+        return _lose_promised(lane, now, start)
+    # An old broker knows nothing but the ends of its log.
+    lane.assured = start < NEVER or told.error in {NONE, OUT_OF_RANGE}
+    lane.parting = ask(lane)
+    wake = Wake(lane.parting, now + lane.limits.retry_s, refresh=told.error != NONE)
+    return [*(intake.want_more(lane) if lane.assured else ()), wake]
+
+
+def woken(lane: Lane, now: float) -> Effects:
+    """Ask again after a pause: the source had the records to be copied again, but a fetch may now wait for them in
+    vain."""
+    if lane.phase is not Phase.COPYING:
+        return []
+    if lane.unproven is not None:
+        return prove(lane, lane.unproven)
+    if not lane.plan:
+        return []
+    if lane.assured and not lane.fetching:
+        lane.parting = ask(lane)
+        return [Wake(lane.parting, now + lane.limits.retry_s)]
+    lane.assured = False
+    return intake.assure(lane)
+
+
+def is_unproven(lane: Lane, chunk: Chunk) -> bool:
+    """Return whether a truncation of what was copied may have gone unnoticed.
+
+    After a leap no epoch is known that a fetch could carry (KIP-595). The source may have lost what was copied, and may
+    have grown beyond the position since.
+    """
+    if lane.assured or lane.plan or chunk.end <= chunk.start:
+        return False
+    lane.assured = source_epochs.read_until(lane) is None  # there is nothing to ask for
+    return not lane.assured
+
+
+def prove(lane: Lane, chunk: Chunk) -> Effects:
+    """Ask whether the source still has what was copied. The chunk, fetched before, waits for the answer: a later
+    truncation shows in the next fetch, which carries the chunk's epoch."""
+    known = source_epochs.read_until(lane)
+    if known is None:
+        # The ledger knows by now that the copied records are lost. The chunk is fetched again.
+        lane.unproven, lane.fetching, lane.assured = None, False, True
+        return intake.want_more(lane)
+    lane.unproven, lane.fetching, lane.parting = chunk, True, ask(lane)
+    return [AskParting(lane.parting, *known)]
+
+
+def _proof_told(lane: Lane, now: float, told: PartingTold) -> Effects:
+    if told.error not in {NONE, OUT_OF_RANGE}:
+        lane.parting = ask(lane)
+        return [Wake(lane.parting, now + lane.limits.retry_s, refresh=True)]
+    known = source_epochs.read_until(lane)
+    start = source_epochs.parting_of_copied(lane, told.epoch, told.end) if told.end >= 0 else NEVER
+    lane.fetching = False
+    if known is None or start >= known[0]:
+        lane.assured = True  # the chunk follows (`lane.step`)
+        return []
+    lane.unproven = None
+    if lane.on_loss == "halt":
+        return _halt(lane, start, known[0])
+    if is_settled(lane):
+        return [*_check_anew(lane, now), *_go_back(lane, start, told.end, known[0])]
+    return quiescing.wait(lane, now)
+
+
+def parted(lane: Lane, now: float) -> Effects:
+    """Handle a record that is not the one to be copied again: the source has lost that one, or the map is wrong."""
+    if lane.suspected == lane.position:
+        return rebuilding.vanished(lane, now)
+    lane.suspected, lane.assured = lane.position, False
+    lane.questions.discard(lane.parting)
+    return intake.want_more(lane)
+
+
+def _promised_until(lane: Lane) -> int:
+    """Return the source offset after the records that are copied again; the lane continues there."""
+    return max(lane.position, lane.plan[-1].offset)
+
+
+def _lose_promised(lane: Lane, now: float, start: int) -> Effects:
+    """Handle a divergence of the source from what was copied while part of it is copied again. The records of that part
+    that the source still has follow, and then the records that it has instead."""
+    record = lane.record
+    end = _promised_until(lane)
+    if lane.on_loss == "halt" or record is None:
+        return _halt(lane, start, end)
+    if not is_settled(lane):
+        return quiescing.wait(lane, now)
+    runs, pieces = _rest(lane, start)
+    epochs = (*source_epochs.carried(record.epochs, pieces), (runs[-1].ordinal, source_epochs.before(lane, start)))
+    gone = Verdict(start, end, "truncated")
+    line = f"source offsets [{start}, {end}) were copied, and the source has lost them: an unclean election"
+    new_round(lane)
+    lane.seen.part(start)
+    lane.skipped.clear()
+    lane.fetching = False
+    lane.phase, lane.stage = Phase.RESUMING, Stage.FACTS
+    lane.resume_ordinal, lane.end = lane.next_ordinal, lane.expected
+    lane.unbound = (lane.next_ordinal, (gone,))
+    rewound = mark_rewind.tell(lane, runs, mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, tuple(runs), (gone,), epochs, rewound=rewound),))
+    lane.intents.append((effect.tag, lane.next_ordinal))
+    return [StopFetch(), Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect]
+
+
+def _rest(lane: Lane, start: int) -> tuple[list[Run], list[tuple[int, int, int]]]:
+    """Return the runs that are still to be copied again below `start`, continued at `start`; and the same as pieces
+    (ordinal, former ordinal, length)."""
+    runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    ordinal = lane.next_ordinal
+    for run, following in pairwise((Run(lane.next_ordinal, lane.position), *lane.plan)):
+        kept = min(following.ordinal - run.ordinal, start - run.offset)
+        if kept > 0:
+            runs.append(Run(ordinal, run.offset))
+            pieces.append((ordinal, run.ordinal, kept))
+            ordinal += kept
+    return [*runs, Run(ordinal, start)], pieces
+
+
+def is_settled(lane: Lane) -> bool:
+    """Return whether no batch is held or in flight, neither of the lane nor of a former holder."""
+    held = lane.in_flight or lane.ready or lane.intents or lane.confirming or lane.acked != lane.next_ordinal
+    return not held and not in_doubt.holds(lane, lane.next_ordinal)
+
+
+def _check_anew(lane: Lane, now: float) -> Effects:
+    """Start a pending comparison again after the cut: its findings may be about records that the source has just
+    lost."""
+    if lane.later_check not in lane.questions:
+        return []
+    lane.questions.discard(lane.later_check)
+    return [Wake(ask(lane), now)]
+
+
+def _gone_from(lane: Lane, start: int, end: int, until: int) -> int:
+    """Return the offset from which the source has lost copied records. If a higher epoch began somewhere between two
+    copied records, the lane goes back to the lowest possible offset; the records that the source's log still has are
+    not lost."""
+    record = lane.record
+    if record is None or record.holes or end <= start:
+        return start
+    copied = source_epochs.copied_from(record, start, lane.next_ordinal - 1)
+    return min(end, until if copied is None else copied, until)
+
+
+def _go_back(lane: Lane, start: int, end: int, until: int) -> Effects:
+    """Go back to `start`, where the source's log diverges. `end` is where the log of the lower epoch ends, and `until`
+    where the records that were read end."""
+    gone_from = _gone_from(lane, start, end, until)
+    gone = Verdict(gone_from, until, "truncated")
+    line = f"source offsets [{gone_from}, {until}) were copied, and the source has lost them: an unclean election"
+    kept = tuple(Verdict(each.start, min(each.end, start), each.reason) for each in lane.skipped if each.start < start)
+    lane.skipped.clear()
+    lane.seen.part(start)
+    lane.position = start
+    before = source_epochs.untold(lane)
+    lane.epoch = lane.told_epoch = lane.seen.before(start)  # below 0 it is not known
+    lane.told_since = lane.next_ordinal
+    lane.open_run = Run(lane.next_ordinal, start)
+    lane.declared = -1
+    lane.decided = NOT_YET  # other records have these offsets now
+    lane.assured, lane.left = False, None
+    epochs = (*before, (lane.next_ordinal, lane.epoch))
+    lane.unbound = (lane.next_ordinal, (*kept, gone))
+    rewound = mark_rewind.tell(lane, (lane.open_run,), mark(lane))
+    effect = append(lane, (SourceRun(lane.id, lane.grant, (lane.open_run,), lane.unbound[1], epochs, rewound=rewound),))
+    lane.intents.append((effect.tag, lane.next_ordinal))
+    lane.new_epochs.clear()
+    return [Lost(f"{lane.source_topic}-{lane.partition}: {line}"), effect, *intake.want_more(lane)]

@@ -1,0 +1,500 @@
+"""A lane's state: what the lane knows and what it waits for.
+
+Only functions that `step` calls change it. It has no clock and no connection: it can be copied, compared and explored.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+import msgspec
+
+from mirrord.config.schema import OnLoss, OnReject
+from mirrord.ledger.facts.core import LaneFact, Mode, Progress, TakeoverChecked, Verdict
+from mirrord.ledger.facts.seeks import Seeks
+from mirrord.model.names import LaneId
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import Batch, Chunk, EndTold, LaneRecord, ProducerEntry, ProducersTold
+from mirrord.replication.lane.source.epoch_cache import Epochs
+from mirrord.replication.lane.source.loop_detection import Doubt, Origins
+from mirrord.replication.lane.target.scan_result import Reading
+
+
+class Phase(Enum):
+    """The phase of a lane. Transitions: opening → resuming ⇄ waiting; resuming → copying → settling → resuming; copying
+    → draining → drained; resuming, copying → rebuilding → resuming; any phase → halted or gone."""
+
+    OPENING = "opening"
+    """The lane's facts are being bound: producer id, grant, first source offset."""
+    WAITING = "waiting"
+    """The lane waits until a former holder or a dead connection can no longer write."""
+    RESUMING = "resuming"
+    """The lane asks the target which of its records are in the log."""
+    REBUILDING = "rebuilding"
+    """Target and source differ. The lane is halted while both logs are read to find out what the target holds."""
+    COPYING = "copying"
+    SETTLING = "settling"
+    """A batch was refused or an answer is in doubt. Nothing new is sent until all batches in flight are answered."""
+    DRAINING = "draining"
+    DRAINED = "drained"
+    HALTED = "halted"
+    GONE = "gone"
+
+
+class Stage(Enum):
+    """The question of the resume sandwich that is open."""
+
+    END = "end"
+    PRODUCERS = "producers"
+    END_AGAIN = "end-again"
+    VISIBLE = "visible"
+    SCAN = "scan"
+    VERIFY = "verify"
+    SHARED = "shared"
+    MISSING = "missing"
+    CHECK = "check"
+    DIFFERENCE = "difference"
+    LOCATE = "locate"
+    FACTS = "facts"
+    RELEASED = "released"
+    HANDED = "handed"
+    DONE = "done"
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The position below which all is known to be in the target log: next ordinal, and offset after the last."""
+
+    ordinal: int
+    target_offset: int
+    leader_epoch: int = -1
+
+
+NOTHING = Mark(0, 0)
+NO_VERDICTS: tuple[int, tuple[Verdict, ...]] = (-1, ())
+
+
+class Rebuilt(msgspec.Struct, frozen=True):
+    """A batch of the second path: new bytes, and the source offsets of its records as pieces `(offset, length)`."""
+
+    data: bytearray
+    pieces: tuple[tuple[int, int], ...]
+    """Empty if no record is left; `data` is then empty too."""
+    newest_ms: int
+    left_out: tuple[Verdict, ...] = ()
+    """Offsets of records that a policy skipped, ascending; each range lies between two pieces."""
+    is_cut: bool = False
+    """The batch holds only part of the requested records, because it would have been too large otherwise."""
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A decision on source offsets below `end`: those in `pieces` (offset, length) are copied, and no others.
+
+    The ledger holds it, and a different answer could no longer be written, so no filter is asked again.
+    """
+
+    pieces: tuple[tuple[int, int], ...]
+    """Ranges in ascending order."""
+    end: int
+    open: tuple[tuple[int, int], ...] = ()
+    """Offsets [start, end) that the ledger does not decide."""
+
+    def keeps(self, offset: int) -> bool | None:
+        """Return whether the record at an offset is copied, or None if that is undecided."""
+        if offset >= self.end:
+            return None
+        at = bisect_right(self.pieces, (offset, NEVER)) - 1
+        if at >= 0 and offset < sum(self.pieces[at]):
+            return True
+        return None if any(start <= offset < end for start, end in self.open) else False
+
+
+NEVER = 1 << 62
+ALL = Decided(((0, NEVER),), NEVER)
+"""The decision for records that are copied again: they were copied once, so all of them are kept."""
+NOT_YET = Decided((), 0)
+
+
+class Rebuild(msgspec.Struct, frozen=True):
+    """A request to the second path: at most `most` records of the batch buffer[start:end], from source offset
+    `from_offset` on and below `until_offset`."""
+
+    buffer: bytearray
+    start: int
+    end: int
+    from_offset: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    most: int = 1 << 31
+    until_offset: int = 1 << 62
+    decided: Decided = NOT_YET
+    refused_codecs: frozenset[int] = frozenset()
+    """Codecs that the new batch must not use."""
+
+    def codec(self, own: int) -> int:
+        """Return the codec that compresses the new batch, given the codec of the old one."""
+        return next(each for each in (own, *INSTEAD) if each not in self.refused_codecs)
+
+
+INSTEAD = (3, 1, 0)
+"""Codecs that replace one that the target does not accept, in order of preference: lz4, the cheapest; gzip, which every
+Kafka version knows; none. A target never refuses an uncompressed batch for its codec
+(`quarantine`)."""
+
+
+class PolicyRefused(Exception):
+    """A policy of the flow has no answer for a record; the text says which record and why."""
+
+    def __init__(self, line: str, offset: int) -> None:
+        super().__init__(line)
+        self.offset = offset
+
+
+class Unparked(msgspec.Struct, frozen=True):
+    """A record that the flow's policy skips once the record has been parked."""
+
+    offset: int
+    error: int
+    line: str
+    data: bytes
+    """The same bytes as `data` in `Park`."""
+    tries: int = 0
+    """Number of failed attempts."""
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """A limit of `most` records per batch for source offsets [start, end): the target refused more of them at once."""
+
+    start: int
+    end: int
+    most: int
+
+
+Rebuilder = Callable[[Rebuild], Rebuilt | None]
+"""Rebuilds a batch record by record, or returns None if no record is left. Raises ValueError if the batch cannot be
+read, and PolicyRefused if a policy gives no answer."""
+
+
+@dataclass(slots=True, eq=False)
+class Handed:
+    """The questions that were asked while a lane is handed over, and the answers received so far."""
+
+    grant: int
+    """The former holder's grant."""
+    fetch: int
+    """The fetch question whose answer brings the first records."""
+    position: int
+    epoch: int
+    end: EndTold | None = None
+    producers: ProducersTold | None = None
+    chunk: Chunk | None = None
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """Limits on how much of a lane may be in flight."""
+
+    batches: int
+    bytes: int
+    """Once this many bytes are fetched and not yet acknowledged, the lane asks for no chunk and sends no batch."""
+
+
+NEAR = Reach(64, 8 << 20)
+FAR = Reach(1_024, 24 << 20)
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a lane may hold and how long it waits. Times are in seconds of the shell's monotonic clock."""
+
+    near: Reach = NEAR
+    far: Reach = FAR
+    """The limits for a distant target broker: the data that one round trip needs, and the same amount again."""
+    producer_expiry_ms: int = 24 * 3600 * 1000
+    """The target's producer.id.expiration.ms: the age of its last record time at which a producer is forgotten."""
+    request_timeout_s: float = 8.0
+    """The longest time after which something that was sent can still be appended."""
+    poll_s: float = 0.05
+    retry_s: float = 0.2
+    denied_s: float = 5.0
+    skipped_offsets_noted: int = 10_000
+    """After this many skipped offsets without a record, the lane's position is recorded in the ledger."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Lane:
+    """The whole state of one lane."""
+
+    id: LaneId
+    source_topic: str
+    target_topic: str
+    partition: int
+    policy: str
+    """Fingerprint of the configuration that decides which records the lane sees."""
+    read_committed: bool
+    rebuild: Rebuilder
+    limits: Limits = field(default_factory=Limits)
+    mode: Mode = "sequence"
+    """With "at-least-once" the target broker's memory of the producer is neither asked for nor relied on."""
+    on_loss: OnLoss = "continue"
+    """What to do if the source lost records before they were copied: report and continue after them, or halt."""
+    on_reject: OnReject = "halt"
+    """What to do about a record that cannot be copied: wait for a decision, or skip it, parked or not."""
+    phase: Phase = Phase.OPENING
+    stage: Stage = Stage.DONE
+    round: int = 0
+    asked: int = 0
+    """Number of the last question."""
+    questions: set[int] = field(default_factory=set[int])
+    """Questions of this round without an answer (`correlation`)."""
+    replicator: str = ""
+    grant: int = 0
+    record: LaneRecord | None = None
+    producer_id: int = -1
+    producer_epoch: int = -1
+    halt_line: str = ""
+    halt_facts: tuple[LaneFact, ...] = ()
+    """The facts that record in the ledger why the lane is halted."""
+    trouble: str = ""
+    """Why the last batch was not accepted, while the lane retries."""
+    untold: bool = False
+    """While halted, the lane learned that an append from before the halt may not be in the ledger."""
+
+    # take-over
+    left_cleanly: bool = False
+    opened_here: bool = False
+    """This very attempt opened the lane, so no one else can have written with its producer id."""
+    barrier_s: float = 0.0
+    times: tuple[int, int] = (0, 0)
+    """The times that `LaneTaken` records for the next holder."""
+    begun: Progress | None = None
+    """The mark that the lane started with, until its first grant is bound."""
+    dirty_until: float = 0.0
+    """Until this time something that was sent earlier (by a former holder, over a dead connection) may be appended."""
+    former_until: float = 0.0
+    """Until this time a former holder may be writing, whatever the broker remembers."""
+    unanswered: bool = False
+    """Something may still be appended, and the leader has not answered since."""
+    delayed: bool = False
+    """A slow answer has already made the lane wait for batches that may still be appended."""
+    end_asked_at: float = 0.0
+    """When a resume last asked for the end of the target log."""
+    looked_at: float = 0.0
+    """When the target was last asked for its end (`target.in_doubt`)."""
+    limbo: int = -1
+    """Batches of this attempt with ordinals below it may still be appended, though no longer awaited. -1: none."""
+    given: int = 0
+    """Ordinals below it are known to have been sent, by this attempt or another one."""
+    mark: Mark = NOTHING
+    told: Mark = NOTHING
+    """A mark below which the ledger is known to explain everything."""
+    trusted: int = 0
+    """Ordinals below it were acknowledged to this attempt, or compared with the source."""
+    compared: int = -1
+    """Ordinals below it matched the map in a comparison of this round; the ledger may not record that yet."""
+    handed: Handed | None = None
+    """Set while the lane is taken over from its former holder's handoff checkpoint."""
+
+    # resume
+    end_epoch: int = -1
+    end: int = -1
+    entry: ProducerEntry | None = None
+    log_start: int = 0
+    protected: bool = False
+    """The broker remembers the lane's producer and will refuse batches that are out of order."""
+    resume_ordinal: int = 0
+    confirm_end: bool = False
+    """Ask for the end again before the first produce, because the broker cannot refuse a repeated append."""
+    confirming: bool = False
+    """The question for the end before the first produce is open."""
+    sent: bool = False
+    """This attempt has sent at least one batch."""
+    unread: Mark | None = None
+    """The position before the first part of the target log to be read, or read again. The mark stops there."""
+    gaps: int = 0
+    """Number of such parts that are being read."""
+    suspicious: bool = False
+    """A success followed a failure, so the log itself must be read."""
+    holes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Ordinals (first, last) that the target log leaps over, found by the last scan and not yet in the ledger."""
+    beside_holes: tuple[LaneFact, ...] = ()
+    """Facts that were read along with the holes and are recorded in the same entry."""
+    cleaned: bool = False
+    """The part of the target log that was read last is compacted."""
+    shared: int = -2
+    """Target offset up to which this is the log that the mark was taken in; -1: not known, -2: not asked."""
+    found: Reading | None = None
+    """The result of the last walk, while the ordinals missing from the log are looked up."""
+    lost: tuple[tuple[int, int], ...] = ()
+    """Ordinals (first, last) that were acknowledged, and that the log has lost with its end."""
+    retold: tuple[tuple[int, int], ...] | None = None
+    """The lost ordinals that are copied again, if not all are: the target has a newer record of the other keys."""
+    retold_until: int = 0
+    acknowledged: tuple[tuple[int, int], ...] = ()
+    """(ordinal, leader epoch), ascending: ordinals below it were acknowledged, and last in the log in that epoch."""
+    undone: tuple[int, Mark, Mark, tuple[tuple[int, int], ...]] | None = None
+    """`mark`, `told` and `acknowledged`, to be restored unless the ledger has more `rewinds` than this number."""
+    knows_sent: bool = False
+    """Nothing was sent above `given`: this attempt has resumed once, or the former holder said so when it left."""
+    look_back: int = 0
+    """How far below the target's end the lane searches for its last own batch."""
+
+    # copying, source side
+    position: int = 0
+    """Source offset of the next fetch."""
+    epoch: int = -1
+    """Leader epoch of the last batch before `position`, or -1."""
+    seen: Epochs = field(default_factory=Epochs)
+    """The epochs before other positions."""
+    told_epoch: int = -2
+    """The epoch of the next ordinal according to ledger and mark (`source.source_epochs`); below 0: none."""
+    told_since: int = 0
+    """The ordinal from which that epoch applies."""
+    epochs_told: bool = False
+    """The holder that wrote the mark recorded every later change of epoch in the ledger."""
+    new_epochs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """(ordinal, epoch) that must be recorded in the ledger with the next runs."""
+    anew_epochs: tuple[tuple[int, int], ...] = ()
+    """(ordinal, epoch) of records to be copied again, as this round recorded them again."""
+    found_epoch: tuple[int, int] = (-1, -1)
+    """(position, leader epoch of the batch before it), as the last comparison with the source read it."""
+    found_equal: bool = False
+    """That comparison found everything equal."""
+    fetching: bool = False
+    source_end: int = -1
+    """The source's high watermark in the last chunk, or -1."""
+    next_ordinal: int = 0
+    open_run: Run | None = None
+    plan: deque[Run] = field(default_factory=deque[Run])
+    """Jumps that must be made at these ordinals, because a hole is being copied again."""
+    assured: bool = False
+    """The source still has what was copied. It was asked because a fetch from the position would not show that."""
+    parting: int = -1
+    """The open question about it, or the pause before it is asked again."""
+    unproven: Chunk | None = None
+    """A chunk fetched at a position of unknown epoch, kept while the source is asked."""
+    left: tuple[int, int] | None = None
+    """The position that the lane left in this round to skip ahead, and the epoch before it."""
+    suspected: int = -1
+    """The position at which the source had another record than the one that was to be copied again."""
+    declared: int = -1
+    """Ordinal of the next run that the ledger already declares, or -1."""
+    skipped: list[Verdict] = field(default_factory=list[Verdict])
+    blocked: tuple[str, int, int] | None = None
+    """Source offsets that this version cannot copy: (why, start, end)."""
+    shaped: bool = False
+    """Records go through policies: nothing is copied raw, and a policy's second answer may differ from its first."""
+    decided: Decided = NOT_YET
+    """The decisions that are bound in the ledger and not written yet."""
+    origins: Origins | None = None
+    """Detects batches in the source that are copies; None if none of them can be meant for the target topic."""
+    doubt: Doubt | None = None
+    """A batch in the source whose origin is unknown and must be asked for."""
+    doubted: Doubt | None = None
+    """The last doubt that was asked about."""
+    doubt_line: str = ""
+    """Why the lane waits, as a line for people, if the wait takes longer."""
+    doubt_question: int = -1
+    """The open question about the doubt, or the pause before it is asked again."""
+    compacts: bool = False
+    """The source's topic may have been compacted."""
+    gap: tuple[int, int] | None = None
+    """Offsets for which the source has no batch, for a reason that is not known yet."""
+    gap_question: int = -1
+    """The open question about the gap, or the pause before it is asked again."""
+    judged: Verdict | None = None
+    """The answer about the last gap."""
+    dropped: tuple[int, int] = (-1, -1)
+    """(source offset, newest record time) of the first batch that was fetched and then dropped."""
+    largest: int = 1 << 62
+    """Batches of more bytes are split, because the target refused one of that size."""
+    cut: Cut | None = None
+    """The last batch that the target refused, until the records that it does not accept are known."""
+    refused_codecs: frozenset[int] = frozenset()
+    """Codecs for which the target refused batches; later batches use another one."""
+    unparked: Unparked | None = None
+    """The record that is being parked; the lane waits before it."""
+    park_pause: int = -1
+    """The pause before parking is tried again."""
+    settings_seen: str = ""
+    """The configs of the target topic when it had last refused a record (`target.refused_retry`)."""
+    settings_since: float = 0.0
+    """When these configs were first seen."""
+    settings_pause: int = -1
+    """The pause before they are read again, while the lane is halted."""
+    settings_reads: int = 0
+    """Number of times they were read since the lane was halted."""
+    left_out: list[Verdict] = field(default_factory=list[Verdict])
+    """Ranges to skip by decision: from the quarantine, or by an order to seek ahead; ascending."""
+    sought: Seeks = ()
+    """Orders to seek ahead that are still to be carried out (`seek`)."""
+
+    # copying, target side
+    ready: deque[Batch] = field(default_factory=deque[Batch])
+    ready_bytes: int = 0
+    in_flight: deque[Batch] = field(default_factory=deque[Batch])
+    in_flight_bytes: int = 0
+    expected: int = 0
+    """Target offset at which the next acknowledged batch must be, if no other client writes there."""
+    acked: int = 0
+    """Next ordinal to be acknowledged."""
+    pipelined: bool = False
+    """A batch was acknowledged on this connection and leader epoch: more than one may be in flight."""
+    resumed_at: Mark = NOTHING
+    """The position at which the last resume continued."""
+    failure: tuple[int, Batch] | None = None
+    """The first answer in this round that was not a success."""
+    differs: TakeoverChecked | None = None
+    """A comparison found target and source to differ from its first ordinal on; the map is not rebuilt yet."""
+    check_first_ack: bool = False
+    check_later: bool = False
+    """Once a former holder can no longer write, compare again what was written since the take-over."""
+    check_from: Mark | None = None
+    """Start of that comparison. The mark stops there: later acknowledgements may be for another holder's batch."""
+    check_begins: int = NEVER
+    """The lowest target offset found for that start, in case the log has gone back since."""
+    later_look: int = -1
+    """The open question for the end of the target log at that time; `later_end` is the answer."""
+    later_end: int = -1
+    later_check: int = -1
+    """The open question of that comparison."""
+    corrupt_at: int = -1
+    """The ordinal whose batch the target once called corrupt. It is fetched again before that counts as a refusal."""
+    clean: bool = False
+    """The lane was drained and left nothing in flight."""
+
+    # ledger
+    tag: int = 0
+    appends: set[int] = field(default_factory=set[int])
+    """Tags of appends without an answer."""
+    intents: deque[tuple[int, int]] = field(default_factory=deque[tuple[int, int]])
+    """(tag, first ordinal that it explains) of intents that are not bound yet."""
+    unbound: tuple[int, tuple[Verdict, ...]] = NO_VERDICTS
+    """The ordinal of the newest intent of this round, and the verdicts in that intent."""
+    notes: set[int] = field(default_factory=set[int])
+    """Tags of facts that were appended and are not bound yet; until they are, no progress mark is written."""
+    facts_tag: int = -1
+    """Tag of the facts that the current phase waits for."""
+
+    # what people see
+    raw_batches: int = 0
+    rebuilt_batches: dict[str, int] = field(default_factory=dict[str, int])
+    """Batches of the second path, by reason."""
+    copied_records: int = 0
+    copied_bytes: int = 0
+    last_record_ms: int = -1
+    is_far: bool = False
+    """The target's broker is far away."""
+
+    @property
+    def reach(self) -> Reach:
+        """Return the limits on the data in flight."""
+        return self.limits.far if self.is_far else self.limits.near
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return the number of bytes that the lane holds in memory."""
+        return self.ready_bytes + self.in_flight_bytes
+
+    def __repr__(self) -> str:
+        return f"Lane({self.source_topic}-{self.partition} {self.phase.value} {self.acked})"

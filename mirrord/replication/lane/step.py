@@ -1,0 +1,307 @@
+"""The lane: one source partition copied into one target partition. `step` is its only entry point.
+
+`step(lane, now, signal)` changes the lane and returns the effects to perform. The state is changed in place, because a
+copy per chunk would cost more than the decision; nothing else in the project changes it. `now` is the shell's monotonic
+clock in seconds.
+"""
+
+from mirrord.kafka.protocol import sequence
+from mirrord.kafka.rules.error_policy import Fetched, fetched
+from mirrord.replication.lane import (
+    fast_handoff,
+    in_flight,
+    intake,
+    opening,
+    quarantine,
+    quiescing,
+    rebuilding,
+    resuming,
+    seek,
+)
+from mirrord.replication.lane.correlation import answers, ask, settles
+from mirrord.replication.lane.halt import halt, leave, tell_again
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.signals import (
+    Answer,
+    AppendFailed,
+    Bound,
+    Checked,
+    Chunk,
+    Drain,
+    Effects,
+    EndTold,
+    Fenced,
+    FetchFrom,
+    Input,
+    LettersTold,
+    Lost,
+    OriginsTold,
+    PartingTold,
+    ProducerIdTold,
+    ProducersTold,
+    Released,
+    Relocated,
+    Scanned,
+    SettingsTold,
+    Start,
+    StartTold,
+    Taken,
+    TargetFar,
+    TargetMoved,
+    VisibleTold,
+    Woken,
+)
+from mirrord.replication.lane.source import offset_gaps, origin_check, truncation
+from mirrord.replication.lane.source.cleanup_policy import CleanupTold
+from mirrord.replication.lane.state import Lane, Phase, Stage
+from mirrord.replication.lane.target import in_doubt, late_verification, missing_ordinals, refused_retry, target_scan
+from mirrord.replication.lane.target.superseded_records import SharedTold, SupersededTold
+
+STILL = (Phase.HALTED, Phase.DRAINED, Phase.GONE)
+
+
+def step(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
+    """Process one input and return the effects, to be performed in this order."""
+    match signal:
+        case Taken():
+            return in_flight.taken(lane, now, signal) if lane.phase not in STILL else []
+        case Answer():
+            return in_flight.answered(lane, now, signal) if lane.phase not in STILL else []
+        case Chunk():
+            copies = lane.phase is Phase.COPYING and answers(lane, signal.question)
+            return _chunk(lane, now, signal) if copies else fast_handoff.fetched(lane, signal)
+        case Drain():
+            return in_flight.drain(lane, now)
+        case Fenced():
+            return leave(lane, "fenced") if lane.phase not in STILL else []
+        case TargetFar():
+            lane.is_far = signal.is_far
+            return []  # an answer follows it
+        case Released():
+            return seek.told(lane, now) if signal.ahead or lane.phase is Phase.HALTED else []
+        case _ if lane.phase is Phase.HALTED:
+            return _while_halted(lane, now, signal)
+        case Bound() | AppendFailed() if not settles(lane, signal.tag):
+            return []
+        case Bound() | AppendFailed() if lane.phase is Phase.DRAINING:
+            return _bound_while_draining(lane, now, signal)
+        case _ if lane.phase in STILL or lane.phase is Phase.DRAINING:
+            return []
+        case Bound():
+            return _bound(lane, now, signal)
+        case AppendFailed():
+            return opening.append_failed(lane, now, signal)
+        case TargetMoved():
+            return resuming.target_moved(lane, now, signal)
+        case Start():
+            return opening.start(lane, signal)
+        case _:
+            return _told(lane, now, signal) if answers(lane, signal.question) else []
+
+
+def _while_halted(lane: Lane, now: float, signal: Input) -> Effects:
+    match signal:
+        case LettersTold():
+            return quarantine.letters_told(lane, now, signal) if answers(lane, signal.question) else []
+        case Woken() if signal.question == lane.park_pause:
+            return quarantine.woken(lane) if answers(lane, signal.question) else []
+        case SettingsTold():
+            return refused_retry.told_while_halted(lane, now, signal)
+        case Woken() if signal.question == lane.settings_pause:
+            return refused_retry.woken(lane) if answers(lane, signal.question) else []
+        case _:
+            return tell_again(lane, now, signal)
+
+
+def _told(lane: Lane, now: float, signal: Input) -> Effects:  # noqa: C901, PLR0911, PLR0912 -- one case per input kind
+    match signal:
+        case Woken():
+            if signal.question == lane.gap_question:
+                return offset_gaps.woken(lane)
+            return (
+                origin_check.woken(lane)
+                if signal.question == lane.doubt_question
+                else _woken(lane, now, signal.question)
+            )
+        case CleanupTold():
+            effects = offset_gaps.told(lane, now, signal)
+            return effects + intake.want_more(lane) if lane.phase is Phase.COPYING else effects
+        case OriginsTold():
+            return origin_check.told(lane, now, signal)
+        case SettingsTold():
+            return refused_retry.told(lane, now, signal)
+        case ProducerIdTold():
+            return opening.producer_id_told(lane, now, signal)
+        case StartTold():
+            return opening.start_told(lane, now, signal)
+        case EndTold() | ProducersTold() if lane.handed is not None:
+            return _early(lane, now, fast_handoff.told(lane, now, signal))
+        case PartingTold():
+            return _proven(lane, now, truncation.parting_told(lane, now, signal))
+        case EndTold() if signal.question == lane.later_look:
+            return late_verification.end_told(lane, now, signal)
+        case EndTold() if lane.confirming:
+            return in_flight.confirmed(lane, now, signal)
+        case EndTold():
+            return resuming.end_told(lane, now, signal)
+        case ProducersTold():
+            return resuming.producers_told(lane, now, signal)
+        case VisibleTold():
+            return resuming.visible_told(lane, now, signal)
+        case Scanned() if signal.purpose == "later":
+            return late_verification.scanned(lane, now, signal)
+        case Scanned() if signal.purpose in ("confirm", "gap"):
+            return _between(lane, now, signal)
+        case Scanned():
+            return resuming.scanned(lane, now, signal)
+        case Checked():
+            return resuming.checked(lane, now, signal)
+        case SharedTold():
+            return missing_ordinals.shared_told(lane, now, signal)
+        case SupersededTold():
+            return missing_ordinals.told(lane, now, signal)
+        case Relocated():
+            return rebuilding.relocated(lane, now, signal)
+        case _:
+            return []
+
+
+def _woken(lane: Lane, now: float, question: int) -> Effects:
+    if lane.phase is Phase.OPENING:
+        return opening.woken(lane)
+    if lane.parting == question:
+        return truncation.woken(lane, now)
+    if lane.phase is Phase.COPYING and lane.check_later and now >= lane.former_until:
+        return late_verification.begin(lane, now)
+    return resuming.woken(lane, now)
+
+
+def _between(lane: Lane, now: float, signal: Scanned) -> Effects:
+    """The target offsets between the recorded end and the batch or end seen beyond it were read."""
+    if signal.purpose == "confirm":
+        if signal.error or signal.own:
+            return resuming.begin(lane, now, lane.limits.retry_s if signal.error else 0.0)
+        return in_flight.go(lane, signal.end)
+    if signal.error:
+        return resuming.begin(lane, now, lane.limits.retry_s)
+    if signal.own and signal.own[0].leader_epoch > lane.end_epoch:
+        return _another_log(lane, now)
+    if signal.own:
+        first = sequence.nearest(signal.own[0].base_sequence, lane.acked)
+        return target_scan.stand_still(lane, (first, first + signal.own[0].count, signal.own[0].base_offset))
+    lane.gaps -= 1
+    if lane.gaps == 0:
+        lane.unread = None
+        return intake.want_more(lane) if lane.phase is Phase.COPYING else []
+    return []
+
+
+def _another_log(lane: Lane, now: float) -> Effects:
+    """A later leader appended the batch that the lane found: the log went back since, and no record is in it twice."""
+    if lane.phase is not Phase.COPYING:
+        return []  # a resume follows, or the mark stays before the offsets that were not read
+    return quiescing.settle(lane) if lane.in_flight else resuming.begin(lane, now)
+
+
+def _bound(lane: Lane, now: float, told: Bound) -> Effects:
+    if lane.phase is Phase.OPENING:
+        return _early(lane, now, opening.bound(lane, now, told)) if told.tag == lane.facts_tag else []
+    if not all(told.bound):
+        return leave(lane, "another replicator took the lane")
+    if told.tag in lane.notes:
+        lane.notes.discard(told.tag)
+        if not lane.notes:
+            lane.told = mark(lane)
+    if lane.phase is Phase.REBUILDING and told.tag == lane.facts_tag:
+        return rebuilding.bound(lane, now)
+    if lane.stage is Stage.RELEASED and told.tag == lane.facts_tag:
+        return resuming.begin(lane, now)
+    for intent in lane.intents:
+        if intent[0] == told.tag:
+            lane.intents.remove(intent)
+            return resuming.facts_bound(lane) if lane.phase is Phase.RESUMING else in_flight.send(lane)
+    return []
+
+
+def _bound_while_draining(lane: Lane, now: float, told: Bound | AppendFailed) -> Effects:
+    if isinstance(told, AppendFailed):
+        # Batches in flight may still be acknowledged beyond the current end: only the mark stays back.
+        lane.suspicious = True
+        lane.unread = lane.told
+    lane.notes.discard(told.tag)
+    return in_flight.drained(lane, now) if not lane.in_flight else []
+
+
+def _early(lane: Lane, now: float, effects: Effects) -> Effects:
+    """Process what was fetched before the lane could copy."""
+    if lane.handed is None or lane.phase is not Phase.COPYING:
+        return effects
+    chunk, lane.handed = lane.handed.chunk, None
+    return effects if chunk is None else effects + _chunk(lane, now, chunk)
+
+
+def _proven(lane: Lane, now: float, effects: Effects) -> Effects:
+    """Process what was fetched before the source was known to still have what was copied."""
+    if lane.unproven is None or not lane.assured or lane.phase is not Phase.COPYING:
+        return effects
+    chunk, lane.unproven = lane.unproven, None
+    return effects + _chunk(lane, now, chunk)
+
+
+def _chunk(lane: Lane, now: float, chunk: Chunk) -> Effects:
+    lane.fetching = False
+    if chunk.high_watermark >= 0:
+        lane.source_end = chunk.high_watermark
+    outcome = fetched(chunk.error)
+    if outcome is Fetched.TAKE and chunk.diverging_end < 0:
+        if lane.epoch < 0 and truncation.is_unproven(lane, chunk):
+            return truncation.prove(lane, chunk)
+        effects, unreadable = intake.take(lane, chunk)
+        if isinstance(unreadable, intake.Early):
+            return effects + quiescing.wait(lane, now)
+        if isinstance(unreadable, intake.Vanished):
+            return effects + rebuilding.vanished(lane, now)
+        if isinstance(unreadable, intake.Parted):
+            return effects + in_flight.send(lane) + truncation.parted(lane, now)
+        if unreadable is not None:
+            lane.blocked = (str(unreadable), unreadable.start, unreadable.end)
+            if not lane.ready and not lane.in_flight:
+                return effects + in_flight.blocked(lane)
+        origin_check.passed(lane)
+        if lane.sought and seek.is_due(lane):
+            return effects + quiescing.wait(lane, now)
+        effects += in_flight.send(lane)
+        effects += origin_check.trace(lane, now) + offset_gaps.look(lane)
+        effects += intake.want_more(lane)
+        return effects
+    return _not_a_chunk(lane, now, chunk, outcome)
+
+
+def _not_a_chunk(lane: Lane, now: float, chunk: Chunk, outcome: Fetched) -> Effects:
+    if outcome is Fetched.TAKE:
+        return truncation.diverged(lane, now, chunk)
+    if outcome is Fetched.RANGE:
+        return _out_of_range(lane, now, chunk)
+    if outcome is Fetched.HALT:
+        line = f"the source refuses to be read at offset {lane.position} with Kafka error {chunk.error}"
+        return quarantine.park(lane, "unreadable", 0, line, lane.position, lane.position + 1)
+    lane.fetching = True
+    delay = lane.limits.denied_s if outcome is Fetched.DENIED else lane.limits.retry_s
+    return [FetchFrom(ask(lane), lane.round, lane.position, lane.epoch, delay, refresh=True)]
+
+
+def _out_of_range(lane: Lane, now: float, chunk: Chunk) -> Effects:
+    if 0 <= lane.position < chunk.log_start:
+        if lane.on_loss == "continue" and in_doubt.holds(lane, lane.next_ordinal):
+            return quiescing.wait(lane, now)
+        line = f"source offsets [{lane.position}, {chunk.log_start}) were deleted before they were copied"
+        # If part of the source is copied again, ordinals are promised to records that are gone now.
+        if lane.on_loss == "continue" and not lane.plan:
+            lost = Lost(f"{lane.source_topic}-{lane.partition}: {line}")
+            effects = [lost, *intake.leap(lane, chunk.log_start, "expired")]
+            # An order to seek that retention has overtaken is done: the next record may be long in coming.
+            is_due = bool(lane.sought) and seek.is_due(lane)
+            return effects + (quiescing.wait(lane, now) if is_due else intake.want_more(lane))
+        return halt(lane, "expired", line, lane.position, chunk.log_start)
+    line = f"the source log ends at offset {chunk.high_watermark}, below the position {lane.position}"
+    return halt(lane, "truncated", line, max(chunk.high_watermark, 0), lane.position)

@@ -1,0 +1,1 @@
+"""What a lane knows and decides about its target partition: scans, holes, missing ordinals and in-doubt batches."""

@@ -1,0 +1,119 @@
+"""Trust, then check: whether a batch at the target matches the source.
+
+First by headers alone: a raw copy has the source batch's records checksum. If the checksums differ (rebuilt by the
+second path, recompressed by the target), the records themselves are compared. If one side no longer has a record, it
+cannot be compared; that does not count as a difference.
+"""
+
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from mirrord.kafka.protocol.record import Record
+from mirrord.kafka.protocol.record_batch import CODEC_MASK, LOG_APPEND_TIME, Header
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.model.intervals import ranges
+
+Outcome = Literal["equal", "unverifiable", "different"]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """The outcome of a comparison; the note says why it is not "equal"."""
+
+    outcome: Outcome
+    note: str = ""
+    gone: tuple[tuple[int, int], ...] = ()
+    """Ordinals [start, end) that have a copy, but no original any more before the source's end."""
+    equal_until: int = -1
+    """The ordinal after the last one whose record was compared and is equal, or -1."""
+
+
+EQUAL = Finding("equal")
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A batch of the lane in the target log."""
+
+    header: Header
+    records_crc: int
+
+    @property
+    def count(self) -> int:
+        """Number of ordinals that the batch takes: records that a cleaner removed since still count."""
+        return self.header.last_offset_delta + 1
+
+    def first(self, near: int) -> int:
+        """Return the ordinal of its first record; `near` is an ordinal less than 2^30 away."""
+        return nearest(self.header.base_sequence, near)
+
+
+def same_bytes(copy: Header, copy_crc: int, original: Header, original_crc: int) -> bool:
+    """Return whether the target's batch holds the source batch's records byte by byte, judging by their headers.
+
+    A target topic with append times sets its own maximum timestamp; the base, from which the records' times count,
+    stays.
+    """
+    return (
+        copy_crc == original_crc
+        and copy.record_count == original.record_count
+        and copy.last_offset_delta == original.last_offset_delta
+        and copy.attributes & CODEC_MASK == original.attributes & CODEC_MASK
+        and not original.attributes & LOG_APPEND_TIME
+        and copy.base_timestamp == original.base_timestamp
+        and (copy.max_timestamp == original.max_timestamp or bool(copy.attributes & LOG_APPEND_TIME))
+    )
+
+
+def same_records(
+    ordinals: Iterable[tuple[int, int]],
+    copies: Mapping[int, Record],
+    originals: Mapping[int, Record],
+    *,
+    timed: bool,
+    source_end: int = sys.maxsize,
+) -> Finding:
+    """Compare records. `ordinals` are pairs (ordinal, source offset), `copies` are by ordinal, `originals` by offset.
+
+    `timed` is False if the target topic gives records its own append time.
+    """
+    missing, equal_until, gone = -1, -1, list[int]()
+    for ordinal, offset in ordinals:
+        copy, original = copies.get(ordinal), originals.get(offset)
+        if copy is not None and original is None and offset < source_end:
+            gone.append(ordinal)
+        if copy is None or original is None:
+            missing = ordinal if missing < 0 else missing
+        elif fault := _difference(copy, original, timed=timed):
+            return Finding("different", f"ordinal {ordinal} (source offset {offset}) has another {fault}")
+        else:
+            equal_until = ordinal + 1
+    if missing >= 0:
+        line = f"the record of ordinal {missing} is no longer on both sides"
+        return Finding("unverifiable", line, ranges(gone), equal_until)
+    return Finding("equal", equal_until=equal_until)
+
+
+def _difference(copy: Record, original: Record, *, timed: bool) -> str:
+    if copy.key != original.key:
+        return "key"
+    if copy.value != original.value:
+        return "value"
+    if list(copy.headers) != list(original.headers):
+        return "headers"
+    return "timestamp" if timed and copy.time_ms != original.time_ms else ""
+
+
+def together(findings: Iterable[Finding]) -> Finding:
+    """Combine findings: a difference takes precedence, then a missing record. Within each kind, the first one
+    counts."""
+    worst, gone, equal_until = EQUAL, list[tuple[int, int]](), -1
+    for finding in findings:
+        if finding.outcome == "different":
+            return finding
+        gone += finding.gone
+        equal_until = max(equal_until, finding.equal_until)
+        if worst.outcome == "equal":
+            worst = finding
+    return msgspec.structs.replace(worst, gone=tuple(gone), equal_until=equal_until)

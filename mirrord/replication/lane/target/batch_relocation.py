@@ -1,0 +1,265 @@
+"""What the target really holds: own batches, found again in the source by the content of their records.
+
+The writers of these batches saw different views of one source, because a cleaner removed records in between. So the
+records of one batch, without those that were removed since, are consecutive records of the source. One record that the
+source holds only once is enough to place a batch, and its other records follow from their order. A record that the
+source no longer holds is placed only if there is exactly one way to do it. Nothing is guessed: records that cannot be
+placed are reported.
+"""
+
+import sys
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from mirrord.model.intervals import ranges
+from mirrord.model.runs import Runs
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source.source_epochs import standing as standing_pieces
+from mirrord.replication.lane.target.relocation_result import Located
+from mirrord.replication.lane.target.target_scan import but_not_void
+
+LOOK_AROUND = 1_000
+"""How many records around the mapped offsets the search covers: two views differ by at most this many records."""
+
+
+class Standing(NamedTuple):
+    """An own batch in the target: the ordinal of its first record, and the content of each record; None for a record
+    that the target's cleaner removed."""
+
+    first: int
+    contents: Sequence[Hashable]
+
+    @property
+    def last(self) -> int:
+        """The ordinal of its last record."""
+        return self.first + len(self.contents) - 1
+
+
+class Original(NamedTuple):
+    """A source batch of the offsets [start, end): its records' contents by offset; none if the batch is not copied."""
+
+    start: int
+    end: int
+    contents: Mapping[int, Hashable]
+    copied: bool = True
+    epoch: int = -1
+    """The leader epoch of the batch, or -1 if it has none."""
+
+
+class Unplaced(Exception):
+    """There is no single way to place the records of the target; the text says why."""
+
+
+class Range(NamedTuple):
+    """The source offsets [start, end)."""
+
+    start: int
+    end: int
+
+
+def search_range(record: LaneRecord, first: int, last: int) -> Range:
+    """Return the source offsets that can hold the ordinals [first, last] and all records still to be copied again."""
+    runs = record.source_runs
+    lowest = runs.at(0).ordinal
+    around = list(runs.between(max(first - LOOK_AROUND, lowest), max(last, first)))
+    planned = [run.offset for run in runs.beginning_in(first, sys.maxsize)]
+    start = min([offset for _, offset, _ in around] + planned)
+    end = max([offset + length for _, offset, length in around] + planned)
+    return Range(max(start, 0), end + max(last - first, 0) + LOOK_AROUND)
+
+
+def covered_below(record: LaneRecord, first: int) -> list[Range]:
+    """Return the source offsets that the ordinals below `first` map to: ascending, and apart from each other."""
+    runs = record.source_runs
+    if first <= runs.at(0).ordinal:
+        return []
+    pieces = but_not_void(record.holes, runs.at(0).ordinal, first - 1)
+    merged: list[Range] = []
+    for start, length in sorted((at, length) for piece in pieces for _, at, length in standing_pieces(record, *piece)):
+        if merged and merged[-1].end >= start:
+            merged[-1] = Range(merged[-1].start, max(merged[-1].end, start + length))
+        else:
+            merged.append(Range(start, start + length))
+    return merged
+
+
+def last_below(record: LaneRecord, first: int) -> int:
+    """Return the source offset of the ordinal before `first`, or the offset before the whole lane."""
+    runs = record.source_runs
+    known = runs.offset_of(first - 1)
+    if known is None:
+        return runs.at(0).offset - 1
+    return min([known, *(start - 1 for ordinal, start in record.cuts if first <= ordinal)])
+
+
+def is_open(record: LaneRecord, ordinal: int) -> bool:
+    """Return whether an ordinal's record is unknown if the source no longer has it, because other records may have been
+    sent under the ordinal too."""
+    regiven = 0 <= record.regiven <= ordinal
+    return regiven or any(hole.first <= ordinal <= hole.last for hole in record.holes)
+
+
+class _Source:
+    """The source's records in order, and the offsets that hold none."""
+
+    def __init__(self, originals: Sequence[Original], searched: Range) -> None:
+        self.searched = searched
+        self.offsets: list[int] = []
+        self.contents: list[Hashable] = []
+        self.uncopied = [Range(each.start, each.end) for each in originals if not each.copied]
+        for each in originals:
+            for offset in sorted(each.contents):
+                if searched.start <= offset < searched.end:
+                    self.offsets.append(offset)
+                    self.contents.append(each.contents[offset])
+        counts = Counter(self.contents)
+        self.known = counts.keys()
+        self.unique = {content: at for at, content in enumerate(self.contents) if counts[content] == 1}
+
+    def places(self, wanted: int, after: int, behind: int, within: tuple[bool, bool], ordinal: int) -> list[int]:
+        """Return the offsets of `wanted` removed records, between the one at `after` and the one at `behind`.
+
+        `behind` is -1 if nothing follows. `within` says whether they share a batch with their preceding and following
+        neighbors: batches need not be consecutive in the source. Raises Unplaced.
+        """
+        at = bisect_right(self.offsets, after)
+        next_one = self.offsets[at] if at < len(self.offsets) else self.searched.end
+        at = bisect_left(self.offsets, behind) - 1
+        last_one = self.offsets[at] if at >= 0 else self.searched.start - 1
+        ends = next_one if behind < 0 else min(behind, next_one)
+        tries = [(after, ends)] if behind < 0 or after < behind <= next_one else []
+        if within[0]:
+            tries.append((after, ends if behind > after else next_one))
+        if within[1]:
+            tries.append((max(after, last_one) if after < behind else last_one, behind))
+        for low, high in tries:
+            if high - low - 1 <= wanted + sum(end - start for start, end in self.uncopied):
+                places = self._removed_between(low + 1, high - 1)
+                if len(places) == wanted:
+                    return places
+        raise Unplaced(
+            f"the source no longer holds the records of ordinals {ordinal} to {ordinal + wanted - 1}, and it is open "
+            "where they stood"
+        )
+
+    def _removed_between(self, first: int, last: int) -> list[int]:
+        """Return the offsets of [first, last] whose records were removed: no record is there, and none was ever
+        skipped."""
+        return [
+            offset
+            for offset in range(first, last + 1)
+            if (at := bisect_left(self.offsets, offset)) == len(self.offsets) or self.offsets[at] != offset
+            if not any(start <= offset < end for start, end in self.uncopied)
+        ]
+
+
+def locate(
+    standing: Sequence[Standing],
+    originals: Sequence[Original],
+    covered: Sequence[Range],
+    before: int,
+    searched: Range,
+    opens: Callable[[int], bool] = lambda _: False,
+    named: Callable[[int], int | None] = lambda _: None,
+) -> Located:
+    """Return the source offset of each ordinal, the offsets that are in the target twice, and those that it lacks.
+
+    `standing` are in the order of the target log, `originals` are all source batches in `searched`, `covered` are the
+    offsets that earlier ordinals map to, `before` is the last of these offsets. `opens` says of an ordinal whether its
+    record must not be placed without the source, `named` which offset it maps to so far. Raises Unplaced.
+    """
+    source = _Source(originals, searched)
+    ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
+    offsets = _fill(source, standing, [_anchored(source, batch) for batch in standing], before, opens)
+    placed = [(ordinal, offset) for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is not None]
+    counts = Counter(offset for _, offset in placed)
+    twice = {offset for offset, count in counts.items() if count > 1 or _within(covered, offset)}
+    left = ranges(ordinal for ordinal, offset in zip(ordinals, offsets, strict=True) if offset is None)
+    # An undetermined record may be any record up to that offset; the remaining source records up to there, which were
+    # never copied, follow. A run may name offsets that the source does not have yet. Those were never read.
+    furthest = min(max((named(end - 1) or 0 for _, end in left), default=-1), searched.end - 1)
+    top = max(max(counts, default=-1), covered[-1].end - 1 if covered else -1, searched.start - 1, furthest)
+    lacking = [offset for offset in source.offsets if offset <= top and offset not in counts]
+    missing = ranges(offset for offset in lacking if not _within(covered, offset))
+    told_twice = ranges(sorted(twice))
+    runs = Runs()
+    for ordinal, offset in placed:
+        runs.add(ordinal, offset)
+    wrong = Range(min(counts, default=top + 1), max(counts, default=top) + 1)
+    return Located(tuple(runs), told_twice, missing, top + 1, *wrong, _epochs(originals), left)
+
+
+def _epochs(originals: Sequence[Original]) -> tuple[tuple[int, int], ...]:
+    """Return the leader epochs with their first source offsets. A removed record has the epoch of what follows it."""
+    found: list[tuple[int, int]] = []
+    start = 0
+    for each in originals:
+        if each.epoch != (found[-1][1] if found else -1):
+            found.append((start, each.epoch))
+        start = each.end
+    return tuple(found)
+
+
+def _anchored(source: _Source, batch: Standing) -> list[int | None]:
+    """Return the source offsets of a batch's records that the source still holds."""
+    contents = batch.contents
+    found: list[int | None] = [None] * len(contents)
+    anchors = [(at, source.unique[content]) for at, content in enumerate(contents) if content in source.unique]
+    if not anchors:
+        if any(content in source.known for content in contents):
+            raise Unplaced(f"the source holds the records of ordinals {batch.first} to {batch.last} more than once")
+        return found
+    if any(content is None for content in contents):
+        raise Unplaced(f"the target no longer holds all records of ordinals {batch.first} to {batch.last}")
+    # From the first anchor both ways: the next record is the source's next one, or was removed from the source.
+    at, number = anchors[0]
+    for step in (1, -1):
+        here, there = at, number
+        while 0 <= here < len(contents) and 0 <= there < len(source.contents):
+            if contents[here] == source.contents[there]:
+                found[here] = source.offsets[there]
+                there += step
+            here += step
+    if any(found[where] != source.offsets[anchor] for where, anchor in anchors):
+        raise Unplaced(f"ordinals {batch.first} to {batch.last} are in another order")
+    return found
+
+
+def _fill(
+    source: _Source,
+    standing: Sequence[Standing],
+    found: Sequence[Sequence[int | None]],
+    before: int,
+    opens: Callable[[int], bool],
+) -> list[int | None]:
+    """Assign offsets to the records that were removed from the source: there must be exactly as many places as records.
+    Return None where the offset is left open."""
+    ordinals = [batch.first + at for batch in standing for at in range(len(batch.contents))]
+    removed = {batch.first + at for batch in standing for at, each in enumerate(batch.contents) if each is None}
+    flat = [offset for batch in found for offset in batch]
+    batches = [number for number, batch in enumerate(found) for _ in batch]
+    edges = [(-1, before), *((at, offset) for at, offset in enumerate(flat) if offset is not None), (len(flat), -1)]
+    offsets: list[int | None] = []
+    for (left, after), (right, behind) in pairwise(edges):
+        if any(opens(ordinal) for ordinal in ordinals[left + 1 : right]):
+            offsets += [None] * (right - left - 1)
+        elif not removed.isdisjoint(ordinals[left + 1 : right]):
+            places = f"ordinals {ordinals[left + 1]} to {ordinals[right - 1]}"
+            raise Unplaced(f"neither the source nor the target still holds all records of {places}")
+        elif right - left > 1:
+            within = (
+                left >= 0 and batches[left] == batches[right - 1],
+                right < len(flat) and batches[right] == batches[left + 1],
+            )
+            offsets += source.places(right - left - 1, after, behind, within, ordinals[left + 1])
+        if right < len(flat):
+            offsets.append(behind)
+    return offsets
+
+
+def _within(ranges: Sequence[Range], offset: int) -> bool:
+    at = bisect_right(ranges, offset, key=lambda each: each.start) - 1
+    return at >= 0 and offset < ranges[at].end

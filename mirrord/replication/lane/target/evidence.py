@@ -1,0 +1,26 @@
+"""Evidence about the target log: what the broker remembers of the producer, and whether the log went back."""
+
+from mirrord.kafka.protocol.sequence import SEQUENCES, nearest
+from mirrord.replication.lane.state import Lane
+
+
+def remembers(lane: Lane) -> bool:
+    """Return whether the broker will refuse misordered batches for some time: its entry's record time is recent."""
+    return lane.entry is not None and lane.entry.age_ms < lane.limits.producer_expiry_ms // 2
+
+
+def next_by_entry(lane: Lane) -> int:
+    """Return the ordinal after the last one that the broker remembers."""
+    if lane.entry is None:
+        return lane.mark.ordinal
+    return nearest((lane.entry.last_sequence + 1) % SEQUENCES, lane.mark.ordinal)
+
+
+def went_back(lane: Lane) -> bool:
+    """Return whether the broker remembers a lower sequence than was recorded. That alone does not prove a loss."""
+    return lane.entry is not None and next_by_entry(lane) < lane.mark.ordinal
+
+
+def is_another_leader(lane: Lane) -> bool:
+    """Return whether another leader was elected for the target partition since the mark, or there is no mark."""
+    return lane.mark.leader_epoch != lane.end_epoch

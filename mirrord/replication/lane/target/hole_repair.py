@@ -1,0 +1,41 @@
+"""Records that the target log leapt over or lost are copied again, under new ordinals."""
+
+from mirrord.ledger.facts.core import HoleFound, LaneFact, SourceRun
+from mirrord.model.runs import Run
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.source.declared_runs import planned
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import mark_rewind, missing_ordinals, target_scan
+
+
+def mend(lane: Lane, record: LaneRecord) -> list[LaneFact]:
+    """Return the facts for copying them again, to be bound before the first of these records is produced."""
+    begin_at = ordinal = lane.resume_ordinal
+    runs: list[Run] = []
+    pieces: list[tuple[int, int, int]] = []
+    begins: list[tuple[int, int, int]] = []
+    for first, last in lane.holes:
+        begins.append((first, last, ordinal))
+        for start, end in target_scan.but_not_void(record.holes, first, last):
+            for former, offset, length in source_epochs.standing(record, start, end):
+                runs.append(Run(ordinal, offset))
+                pieces.append((ordinal, former, length))
+                ordinal += length
+    for former, offset, length in missing_ordinals.told_again(lane, record):
+        runs.append(Run(ordinal, offset))
+        pieces.append((ordinal, former, length))
+        ordinal += length
+    goes_on = begin_at if lane.retold is None else lane.retold_until
+    after = record.source_runs.offset_of(goes_on)
+    runs.append(Run(ordinal, lane.position if after is None else after))
+    pieces.append((ordinal, source_epochs.in_front(record, goes_on), 1))
+    # An older hole may still be in the middle of its mending: the rest of its plan follows this one.
+    older = planned(record, goes_on)
+    runs += [Run(run.ordinal + ordinal - goes_on, run.offset) for run in older]
+    pieces += [(ordinal, goes_on, older[-1].ordinal - goes_on + 1)] if older else []
+    holes = [HoleFound(lane.id, lane.grant, *each, runs[-1].ordinal) for each in begins]
+    holes += missing_ordinals.begin_anew(lane, begin_at, runs)
+    epochs = source_epochs.mended(lane, pieces)
+    rewound = mark_rewind.tell(lane, runs, lane.mark)
+    return [*holes, SourceRun(lane.id, lane.grant, tuple(runs), (), epochs, rewound=rewound)]

@@ -1,0 +1,67 @@
+"""In-doubt batches: while an unacknowledged batch may still be appended, its ordinals must not be reassigned.
+
+A broker that remembers the producer accepts a batch by its sequence alone, and treats a later batch of the same
+ordinals as a repeat. So if a batch in flight may have an ordinal, a batch of another source epoch, or with another
+record, under that ordinal would be acknowledged and not be written. A lane knows the ordinals of its own batches; a
+former holder's batches may have any. The decisive time is when the lane last asked where the target log ends: a batch
+that could still arrive then may have arrived since.
+"""
+
+from mirrord.replication.lane.state import Lane
+
+
+def leave(lane: Lane, now: float, behind: int) -> None:
+    """Note that batches with ordinals below this one may still be appended, although the lane no longer waits for
+    them."""
+    lane.dirty_until = max(lane.dirty_until, now + lane.limits.request_timeout_s)
+    lane.limbo = max(lane.limbo, behind)
+    lane.unanswered, lane.delayed = True, False
+
+
+def unreachable(lane: Lane) -> None:
+    """Note that the leader did not answer within a request timeout."""
+    if _is_pending(lane):
+        lane.unanswered = True
+
+
+def answered(lane: Lane, now: float) -> None:
+    """Note that the leader of the target partition answered the question where its log ends.
+
+    A broker that was suspended or cut off reads data that arrived earlier only afterwards. So if that may have
+    happened, the request timeout counts from this answer: if it is the first one since something was left in flight, or
+    since no answer came, and once if it was slow. A broker that is always slow must not delay the lane forever.
+    """
+    slow = _is_pending(lane) and not lane.delayed and now - lane.end_asked_at > lane.limits.request_timeout_s / 4
+    if not lane.unanswered and not slow:
+        return
+    lane.unanswered, lane.delayed = False, lane.delayed or slow
+    if lane.former_until > lane.looked_at:
+        lane.former_until = max(lane.former_until, now + max(lane.times[1] / 1000, lane.limits.request_timeout_s))
+    lane.dirty_until = max(lane.dirty_until, lane.former_until, now + lane.limits.request_timeout_s)
+
+
+def _is_pending(lane: Lane) -> bool:
+    """Return whether the log has not been read since the last batch in flight was given up."""
+    return lane.looked_at < max(lane.dirty_until, lane.former_until)
+
+
+def look(lane: Lane, now: float) -> None:
+    """Note that the target is about to be asked for its end."""
+    lane.looked_at = now
+    if now >= lane.dirty_until:
+        lane.limbo = -1
+
+
+def was_given(lane: Lane, ordinal: int) -> bool:
+    """Return whether another record may have been sent under this ordinal and may have arrived.
+
+    After a take-over this holds for the next ordinal until the first acknowledgement was compared, even if the former
+    holder's time has run out: its bytes can arrive later than they should, and the lane finds them before it sends its
+    own. That comparison covers no later run, so nothing would end the doubt there.
+    """
+    return lane.check_later or ordinal < lane.given or (lane.check_first_ack and ordinal == lane.acked)
+
+
+def holds(lane: Lane, ordinal: int) -> bool:
+    """Return whether a batch that may still be appended, or was not seen yet, may have this ordinal or a later one."""
+    return lane.looked_at < lane.former_until or ordinal < lane.limbo

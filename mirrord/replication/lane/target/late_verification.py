@@ -1,0 +1,58 @@
+"""After a take-over: once a former holder can no longer write, compare what was written since with the source.
+
+An acknowledgement may have been for another holder's batch. And the last batch that this holder sent may come after
+everything that was acknowledged: the broker would take the next batch of the same number of records for a repeat of it.
+So the end of the target log is asked for first, and the comparison waits until everything before it is known.
+"""
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.replication.lane import quiescing, resuming
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.signals import AskCheck, AskEnd, AskScan, Effects, EndTold, Scanned, Wake
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import Lane
+from mirrord.replication.lane.target import target_scan
+
+
+def begin(lane: Lane, now: float) -> Effects:
+    """Begin the second comparison, now that the former holder can no longer write."""
+    if lane.later_end >= 0:
+        return _compare(lane, now)
+    lane.later_look = ask(lane)
+    return [AskEnd(lane.later_look)]
+
+
+def end_told(lane: Lane, now: float, told: EndTold) -> Effects:
+    """Handle the end of the target log: everything appended from now on is the lane's own."""
+    if told.error != NONE or told.leader_epoch != lane.end_epoch:
+        return [Wake(ask(lane), now + lane.limits.retry_s)]
+    lane.later_end = told.end
+    return _compare(lane, now)
+
+
+def _compare(lane: Lane, now: float) -> Effects:
+    if source_epochs.is_cut_untold(lane) or (lane.in_flight and lane.expected < lane.later_end):
+        return [Wake(ask(lane), now + lane.limits.poll_s)]
+    if lane.expected < lane.later_end:
+        return [AskScan(ask(lane), "later", lane.producer_id, lane.expected, lane.later_end)]
+    lane.looked_at = max(lane.looked_at, lane.former_until)
+    begun = lane.check_from or lane.resumed_at
+    if lane.acked == begun.ordinal and (lane.plan or lane.in_flight or lane.ready):
+        return [Wake(ask(lane), now + lane.limits.poll_s)]
+    if lane.acked > begun.ordinal:
+        lane.later_check = ask(lane)
+        stretch = (begun.ordinal, lane.acked - 1, target_scan.stands_from(lane, begun), lane.expected)
+        epochs = source_epochs.known_epochs(lane, begun.ordinal)
+        return [AskCheck(lane.later_check, lane.producer_id, *stretch, epochs=epochs)]
+    lane.check_later, lane.check_from = False, None
+    return []
+
+
+def scanned(lane: Lane, now: float, told: Scanned) -> Effects:
+    """Handle the batches read after the last acknowledged batch."""
+    if told.error:
+        return [Wake(ask(lane), now + lane.limits.retry_s)]
+    if told.own:
+        return quiescing.settle(lane) if lane.in_flight else resuming.begin(lane, now)
+    lane.later_end = told.start
+    return _compare(lane, now)

@@ -1,0 +1,55 @@
+"""Which progress marks still count after the target log went back and its ordinals were reassigned.
+
+A mark is a number of ordinals, and the ledger maps ordinals to source records. If a holder reassigns ordinals and ends
+before it saves a lower mark, the next holder reads the old mark, which refers to the old map. On a compacted copy that
+would lose records: it would look up records that were never copied as if the log had lost them. So the fact that
+reassigns ordinals also records up to which mark older marks count.
+"""
+
+import sys
+from collections.abc import Sequence
+
+from mirrord.ledger.facts.core import Progress, Rewound
+from mirrord.model.runs import Run, Runs
+from mirrord.replication.lane.signals import LaneRecord
+from mirrord.replication.lane.state import Lane, Mark, Phase
+from mirrord.replication.lane.target import missing_ordinals
+
+RESUMED = frozenset({Phase.COPYING.value, Phase.SETTLING.value, Phase.DRAINING.value, Phase.DRAINED.value})
+"""States of a lane that has read where the target log ends: its mark is its own, and not a former holder's."""
+
+
+def tell(lane: Lane, runs: Sequence[Run], mark: Mark) -> Rewound | None:
+    """Return what the fact about these runs has to record, or None if no older mark can be higher.
+
+    `mark`: everything below it is known to be in the target log. Acknowledgements of ordinals that are reassigned are
+    forgotten.
+    """
+    record = lane.record
+    if record is None or not runs or missing_ordinals.known_until(lane) <= runs[0].ordinal:
+        return None
+    first = _first_changed(record.source_runs, runs)
+    if first >= missing_ordinals.known_until(lane):
+        return None
+    missing_ordinals.other_records_from(lane, first)
+    return Rewound(first, mark.ordinal, mark.target_offset, mark.leader_epoch)
+
+
+def _first_changed(known: Runs, runs: Sequence[Run]) -> int:
+    """Return the lowest ordinal that these runs map to another source offset."""
+    later, lowest = Runs(runs), runs[0].ordinal
+    begins = {run.ordinal for run in (*runs, *known.beginning_in(lowest, sys.maxsize))}
+    return next((at for at in sorted(begins) if known.offset_of(at) != later.offset_of(at)), sys.maxsize)
+
+
+def counts(progress: Progress, record: LaneRecord | None) -> tuple[Mark, int]:
+    """Return the mark that counts, and the ordinal up to which its acknowledgements refer to the current map."""
+    marks = [Mark(progress.ordinal, progress.target_offset, progress.leader_epoch)]
+    reached = progress.ordinal
+    for number, (grant, each) in enumerate(record.rewinds if record is not None else ()):
+        # A later holder that does not know of it runs a version from before `Progress.rewinds`. It has resumed since.
+        is_before = number >= progress.rewinds and (grant == progress.grant or progress.state not in RESUMED)
+        if is_before or grant > progress.grant:
+            marks.insert(0, Mark(each.ordinal, each.target_offset, each.leader_epoch))
+            reached = min(reached, each.first)
+    return min(marks, key=lambda mark: mark.ordinal), reached

@@ -1,0 +1,271 @@
+"""Ordinals that a compacted target log lacks: removed by its cleaner, or lost.
+
+The log below the mark is complete if the leader has the mark's leader epoch up to the mark (KIP-101): then the cleaner
+removed every ordinal below the mark that is missing. If that epoch ends earlier, the records from there on are lost.
+All other missing records are looked up by their keys (`mirrord.replication.lane.target.superseded_records`).
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from mirrord.kafka.rules.error_policy import NONE
+from mirrord.ledger.facts.core import HoleFound, Verdict
+from mirrord.model.runs import Run
+from mirrord.replication.lane import rebuilding, resuming
+from mirrord.replication.lane.correlation import ask
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.signals import AskScan, Effects, LaneRecord, Scanned
+from mirrord.replication.lane.source import source_epochs
+from mirrord.replication.lane.state import NEVER, Lane, Stage
+from mirrord.replication.lane.target import target_scan
+from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
+from mirrord.replication.lane.target.superseded_records import (
+    MOST_LAST,
+    AskShared,
+    AskSuperseded,
+    SharedTold,
+    SupersededTold,
+    too_many,
+)
+
+NOT_ASKED, NOT_KNOWN = -2, -1
+
+
+def read(lane: Lane, told: Scanned) -> Log:
+    """Note what a scanned part of the target log shows about cleaning."""
+    log = Log(told.start, told.end, told.others, told.compacts)
+    stretches = sorted([*told.others, *((each.base_offset, each.base_offset + each.count) for each in told.own)])
+    is_bare = Log(told.start, told.end, tuple(stretches), None).bare(told.start, told.end)[0] > 0
+    lane.cleaned = is_bare or bool(told.compacts)
+    return log
+
+
+def must_ask(lane: Lane) -> bool:
+    """Return whether the log is compacted, and it is unknown how much of it is still the log that the mark was taken
+    in."""
+    return lane.cleaned and lane.shared == NOT_ASKED and lane.mark.ordinal > 0 and lane.mark.leader_epoch >= 0
+
+
+def ask_shared(lane: Lane) -> Effects:
+    """Ask how much of the log is still the one that the mark was taken in."""
+    lane.stage = Stage.SHARED
+    return [AskShared(ask(lane), lane.mark.leader_epoch)]
+
+
+def shared_told(lane: Lane, now: float, told: SharedTold) -> Effects:
+    """Handle the offset up to which the log is the one that the mark was taken in."""
+    if lane.stage is not Stage.SHARED:
+        return []
+    if told.error != NONE:
+        return resuming.again(lane, now)
+    is_same = told.epoch == lane.mark.leader_epoch and told.end >= 0
+    lane.shared = min(told.end, lane.mark.target_offset) if is_same else NOT_KNOWN
+    if lane.shared == NOT_KNOWN:
+        return resuming.look_back(lane)
+    is_whole = lane.shared == lane.mark.target_offset
+    if is_whole and lane.differs is not None:
+        return rebuilding.search(lane)
+    lane.stage = Stage.SCAN if is_whole else Stage.VERIFY
+    purpose = "resume" if is_whole else "verify"
+    return [AskScan(ask(lane), purpose, lane.producer_id, max(lane.shared, lane.log_start), lane.end)]
+
+
+def look_up(lane: Lane, found: Reading, log: Log, lost: Sequence[tuple[int, int]] = ()) -> Effects:
+    """Ask about the missing ordinals, if there are any. `lost` are ordinals (first, last) after the last own batch that
+    were acknowledged."""
+    missing = [part for each in found.missing for part in _parted(each, known_until(lane))]
+    behind = found.next_ordinal if lane.entry is None or not lane.cleaned else resuming.next_by_entry(lane)
+    room, above = log.bare(max(found.behind, log.start), log.end)
+    if behind > found.next_ordinal and not (lost and lost[0][0] < behind):
+        # The broker remembered them, and they were removed between the two questions.
+        missing.append(Missing("between", found.next_ordinal, behind - 1, above, room >= behind - found.next_ordinal))
+        found = replace(found, next_ordinal=behind)
+    elif not lost and lane.cleaned and lane.entry is None:
+        missing += _last(lane, found, room, above)
+    parts = [part for each in lost for part in _planned_apart(*each, known_until(lane))]
+    missing += [Missing("lost", *each, _lost_from(lane, found, each[0]), has_room=False) for each in parts]
+    if not missing:
+        return []
+    lane.found, lane.lost, lane.stage = found, tuple(lost), Stage.MISSING
+    if trouble := too_many(missing):
+        return halt(lane, "unexplained", trouble, lane.position, lane.position)
+    keeps_all = log.compacts is False and 0 <= lane.shared < lane.mark.target_offset
+    asked = tuple(part for each in missing for part in _by_epoch(lane, each))
+    return [AskSuperseded(ask(lane), asked, log.end, keeps_all)]
+
+
+def _planned_apart(first: int, last: int, known: int) -> list[tuple[int, int]]:
+    """Split lost ordinals into acknowledged ones and those that an earlier loss still had to copy again."""
+    return [(first, last)] if last < known or first >= known else [(first, known - 1), (known, last)]
+
+
+def _lost_from(lane: Lane, found: Reading, ordinal: int) -> int:
+    """Return the target offset from which on a record is newer than the records lost from this ordinal on."""
+    runs = lane.record.target_runs if lane.record is not None else None
+    known = runs.offset_of(ordinal) if runs is not None else None
+    if lane.mark.leader_epoch >= 0 and ordinal >= known_until(lane):
+        known = lane.mark.target_offset  # its old place was in a log that is lost, and it was to follow here
+    above = lane.shared if lane.shared >= 0 else found.behind if known is None else known
+    # They were after the last own batch. Others' records before it that were written after the loss have a later epoch.
+    return max(above, found.behind) if lane.mark.leader_epoch >= 0 else above
+
+
+def _parted(missing: Missing, known: int) -> list[Missing]:
+    """Split off what was acknowledged: any record that a later leader appended is newer than that."""
+    if missing.first >= known:
+        return [missing]
+    acknowledged = replace(missing, kind="lost", last=min(missing.last, known - 1))
+    return [acknowledged] if missing.last < known else [acknowledged, replace(missing, first=known)]
+
+
+def _by_epoch(lane: Lane, missing: Missing) -> list[Missing]:
+    """Split by the leader epochs in which the lane last knew the records to be in the log."""
+    if missing.kind != "lost":
+        return [missing]
+    first, known = missing.first, lane.mark.leader_epoch
+    parts: list[Missing] = []
+    for until, epoch in ((lane.mark.ordinal, known), *lane.acknowledged, (missing.last + 1, known)):
+        last = min(until - 1, missing.last)
+        if last < first:
+            continue
+        if parts and parts[-1].leader_epoch == epoch:
+            parts[-1] = replace(parts[-1], last=last)
+        else:
+            parts.append(replace(missing, first=first, last=last, leader_epoch=epoch))
+        first = last + 1
+    return parts
+
+
+def _last(lane: Lane, found: Reading, room: int, above: int) -> list[Missing]:
+    """Return what may have been appended after all own batches and removed since: at most as many as there is room for.
+    A broker that remembers the producer knows how far it came, and the cleaner keeps the producer's last batch."""
+    limit = lane.given if lane.knows_sent else NEVER
+    # To resume in a hole, or after one that is still to be mended, would copy its records under two ordinals.
+    told = lane.record.holes if lane.record is not None else ()
+    holes = [hole for hole in told if hole.last >= max(hole.first, found.next_ordinal)]
+    limit = min([limit, *(max(hole.first, found.next_ordinal) for hole in holes)])
+    last = min(found.next_ordinal + min(room, MOST_LAST), limit) - 1
+    if last < found.next_ordinal:
+        return []
+    return [Missing("last", found.next_ordinal, last, above, has_room=True)]
+
+
+def told(lane: Lane, now: float, answer: SupersededTold) -> Effects:
+    """Handle the result of the look-up."""
+    found = lane.found
+    if lane.stage is not Stage.MISSING or found is None:
+        return []
+    if answer.error != NONE:
+        return resuming.again(lane, now)
+    if answer.trouble:
+        line = f"it is not known whether the target lost records or a cleaner removed them: {answer.trouble}"
+        return halt(lane, "unexplained", line, lane.position, lane.position)
+    holes = sorted([*found.holes, *(each for each in answer.again if each[0] < found.next_ordinal)])
+    again = tuple(each for each in answer.again if each[0] >= found.next_ordinal)
+    ordinal = max(found.next_ordinal, answer.until)
+    found = replace(found, holes=tuple(holes), missing=(), next_ordinal=ordinal)
+    lane.found = None
+    if not lane.lost:
+        return resuming.judged(lane, found)
+    return resuming.went_back_to(lane, found, None if again == lane.lost else again)
+
+
+def leave_out(lane: Lane, record: LaneRecord, again: Sequence[tuple[int, int]]) -> list[Verdict]:
+    """Return the source offsets of lost records that are not copied again, because the target has newer ones."""
+    kept = {ordinal for first, last in again for ordinal in range(first, last + 1)}
+    verdicts: list[Verdict] = []
+    for first, last in lane.lost:
+        for ordinal, offset, length in source_epochs.standing(record, first, last):
+            for at in range(length):
+                if ordinal + at in kept:
+                    continue
+                if verdicts and verdicts[-1].end == offset + at:
+                    verdicts[-1] = replace(verdicts[-1], end=offset + at + 1)
+                else:
+                    verdicts.append(Verdict(offset + at, offset + at + 1, "compacted"))
+    return verdicts
+
+
+def told_again(lane: Lane, record: LaneRecord) -> Iterator[tuple[int, int, int]]:
+    """Yield the pieces (ordinal, offset, length) of what the log has lost and that is copied again in another order."""
+    for first, last in lane.retold or ():
+        yield from source_epochs.standing(record, first, last)
+
+
+def begin_anew(lane: Lane, begin_at: int, runs: Sequence[Run]) -> list[HoleFound]:
+    """Return a hole without ordinals, so that what follows is planned like the mending of a hole."""
+    if lane.retold is None:
+        return []
+    return [HoleFound(lane.id, lane.grant, begin_at - 1, begin_at - 2, begin_at, runs[-1].ordinal)]
+
+
+def go_back(lane: Lane, kept: tuple[tuple[int, int], ...], ordinal: int) -> None:
+    """Copy only these ordinals again, from this one on. Nothing is forgotten until that is in the ledger, and with it
+    the ordinal from which a former mark no longer counts (`rewinding`): if the ledger does not take it, look it up
+    again."""
+    count = len(lane.record.rewinds) if lane.record is not None else 0
+    lane.undone = (count, lane.mark, lane.told, lane.acknowledged)
+    lane.retold, lane.retold_until = kept, retold_until(lane, ordinal)
+
+
+def forget(lane: Lane) -> None:
+    """Forget the look-up, because a new round begins."""
+    if lane.undone is not None and source_epochs.is_undone(lane):
+        _, lane.mark, lane.told, lane.acknowledged = lane.undone
+    lane.undone = None
+    lane.shared, lane.found, lane.lost, lane.retold = NOT_ASKED, None, (), None
+    later = [each for each in lane.acknowledged if each[0] > lane.acked]
+    lane.acknowledged = ((lane.acked, lane.mark.leader_epoch), *later) if lane.acked > 0 else tuple(later)
+
+
+def other_records_from(lane: Lane, ordinal: int) -> None:
+    """Note that from this ordinal on, other records follow than those that were acknowledged."""
+    until = known_until(lane)
+    kept = [each for each in lane.acknowledged if each[0] < ordinal]
+    epoch = next((epoch for reached, epoch in lane.acknowledged if reached >= ordinal), lane.mark.leader_epoch)
+    lane.acknowledged = (*kept, (min(until, ordinal), epoch)) if until > 0 and ordinal > 0 else ()
+
+
+def lost_ordinals(lane: Lane, first: int) -> tuple[tuple[int, int], ...]:
+    """Return the acknowledged ordinals from this one on, without those whose records were acknowledged under later
+    ones."""
+    holes, last = lane.record.holes if lane.record is not None else (), _planned_until(lane) - 1
+    if unmended := _unmended(lane, first):
+        known = known_until(lane)
+        copied = [replace(each, last=each.first + known - each.again - 1) for each in unmended if each.again < known]
+        holes = [each for each in holes if each not in unmended] + copied
+    return tuple(target_scan.but_not_void(holes, first, last))
+
+
+def retold_until(lane: Lane, first: int) -> int:
+    """Return the ordinal at which the lane continues after the records that it lost from this ordinal on. That includes
+    records that were still to be copied again because of holes."""
+    return max(_planned_until(lane), *(each.until for each in _unmended(lane, first)), 0)
+
+
+def _planned_until(lane: Lane) -> int:
+    """Return the ordinal after the last one that was acknowledged, or that is to be copied again because its record
+    was.
+
+    Records that an earlier loss still had to copy again may have been superseded since, like those that were lost now.
+    """
+    known, record = known_until(lane), lane.record
+    plans = [each for each in record.holes if each.first > each.last] if record is not None else []
+    return max([known, *(each.until for each in plans if each.again <= known < each.until)])
+
+
+def _unmended(lane: Lane, first: int) -> list[HoleFound]:
+    """Return holes from this ordinal on that were not completely copied again, or none if more is still to be copied
+    again."""
+    record, known = lane.record, known_until(lane)
+    left = [each for each in record.holes if each.until > known and not each.is_open] if record is not None else []
+    is_all = all(first <= each.first <= each.last < known for each in left)
+    return [each for each in left if each.again + each.last - each.first >= known] if is_all else []
+
+
+def known_until(lane: Lane) -> int:
+    """Return the ordinal after the last acknowledged one, whatever the log lost since: what others wrote before it is
+    appended again is newer. The mark is held back while a comparison is pending."""
+    reached = lane.acknowledged[-1][0] if lane.acknowledged else 0
+    return max(lane.mark.ordinal, lane.acked, reached)

@@ -1,0 +1,71 @@
+"""Retrying a refused record: the configs of the target topic decide which records it accepts.
+
+The source topic may have been altered right before the record was written, and the target topic follows a few seconds
+later. So a record is only decided on if the target refuses it under configs that were in sync with the source's before
+it was sent. A lane that is halted before such a record reads the configs of the target topic from time to time, and
+resumes when they have changed, no matter who changed them.
+"""
+
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.replication.lane import quarantine, resuming
+from mirrord.replication.lane.correlation import answers, ask
+from mirrord.replication.lane.signals import Batch, Effects, Wake
+from mirrord.replication.lane.state import Lane, Phase
+from mirrord.replication.lane.target.topic_configs import AskSettings, SettingsTold
+
+SPREADING_S = 2.0
+"""A config that the cluster has stored reaches the leader of the partition within this time."""
+AGAIN_S = 0.5
+PAUSE_S = 5.0
+LONGEST_PAUSE_S = 60.0
+NOT_BY_SETTINGS = frozenset({ErrorCode.CORRUPT_MESSAGE})
+
+
+def begin(lane: Lane, error: int, batch: Batch) -> Effects:
+    """Ask for the configs, because the target refuses a batch that cannot be split further and nothing is in flight."""
+    lane.failure = (error, batch)
+    if error in NOT_BY_SETTINGS:
+        return quarantine.decide(lane, error, batch)
+    lane.phase = Phase.SETTLING
+    return [AskSettings(ask(lane), sync=True)]
+
+
+def told(lane: Lane, now: float, told: SettingsTold) -> Effects:
+    """Handle the configs, which were synced and read after the target had refused the batch."""
+    if lane.phase is not Phase.SETTLING or lane.failure is None:
+        return []
+    error, batch = lane.failure
+    is_new = told.seen not in {"", lane.settings_seen}
+    if is_new:
+        lane.settings_seen, lane.settings_since = told.seen, now
+    may_pass = told.may_pass and (not told.seen or lane.on_reject != "halt")
+    if is_new or may_pass or (told.seen and now - lane.settings_since < SPREADING_S):
+        line = quarantine.line_of(error, batch)
+        lane.trouble = f"{line}; it is sent again" + (f": {told.trouble}" if told.trouble else "")
+        return resuming.begin(lane, now, lane.limits.denied_s if may_pass else AGAIN_S)
+    effects = quarantine.decide(lane, error, batch, told.trouble)
+    lane.settings_reads = 0
+    return [*effects, _pause(lane, now)] if lane.unparked is None else effects
+
+
+def _pause(lane: Lane, now: float) -> Wake:
+    lane.settings_pause = ask(lane)
+    pause_s = min(PAUSE_S * 2.0 ** min(lane.settings_reads, 8), LONGEST_PAUSE_S)
+    lane.settings_reads += 1
+    return Wake(lane.settings_pause, now + pause_s)
+
+
+def woken(lane: Lane) -> Effects:
+    """Read the configs again."""
+    lane.settings_pause = -1
+    return [AskSettings(ask(lane), sync=False)]
+
+
+def told_while_halted(lane: Lane, now: float, told: SettingsTold) -> Effects:
+    """Resume if the configs have changed."""
+    if not answers(lane, told.question):
+        return []
+    if told.seen in {"", lane.settings_seen}:
+        return [_pause(lane, now)]
+    lane.settings_seen, lane.settings_since = told.seen, now
+    return quarantine.released(lane, now)

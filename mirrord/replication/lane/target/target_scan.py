@@ -1,0 +1,177 @@
+"""Interpretation of the target log: the lane's own batches, read back by their headers, compared with the
+expectation."""
+
+from collections.abc import Sequence
+
+from mirrord.kafka.protocol.sequence import nearest
+from mirrord.ledger.facts.core import HoleFound, LaneFact, TargetRun
+from mirrord.model.intervals import Interval
+from mirrord.model.runs import Runs
+from mirrord.replication.lane.halt import halt
+from mirrord.replication.lane.signals import Effects, OwnBatch
+from mirrord.replication.lane.state import NEVER, Lane, Mark
+from mirrord.replication.lane.target.scan_result import Log, Missing, Reading
+
+
+def walk(lane: Lane, own: Sequence[OwnBatch], expected: int, log: Log | None = None) -> Reading:
+    """Follow the own batches from the one that should begin with the ordinal `expected`.
+
+    Ordinals that a compacted log leaps over are `missing`; in any other log they are a hole.
+    """
+    record = lane.record
+    mended = record.holes if record is not None else ()
+    known = {(hole.first, hole.last) for hole in mended}
+    again = [hole for hole in mended if not hole.is_open and hole.first <= hole.last]
+    runs = record.target_runs.copy() if record is not None else Runs()
+    holes: list[tuple[int, int]] = []
+    missing: list[Missing] = []
+    facts: list[LaneFact] = []
+    begins = void = NEVER
+    at = log.start if log is not None else 0
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, expected)
+        if ordinal < expected:
+            doubled = (ordinal, min(expected, ordinal + batch.count), batch.base_offset)
+            return Reading(expected, tuple(holes), tuple(facts), doubled)
+        if ordinal > expected:
+            bare, first_bare = log.bare(at, batch.base_offset) if log is not None else (0, NEVER)
+            if bare or (log is not None and log.compacts):
+                above, has_room = min(first_bare, batch.base_offset), bare >= ordinal - expected
+                pieces = but_not_void(mended, expected, ordinal - 1)
+                missing += [Missing("between", *piece, above, has_room) for piece in pieces]
+            elif (expected, ordinal - 1) not in known:
+                holes.append((expected, ordinal - 1))
+        facts += placed(lane, runs, ordinal, batch.base_offset)
+        expected, at = ordinal + batch.count, batch.base_offset + batch.count
+        begins = min(begins, batch.base_offset) if expected > lane.trusted else begins
+        void = min([void, *(hole.first for hole in again if hole.first < expected and ordinal <= hole.last)])
+    return Reading(expected, tuple(holes), tuple(facts), None, begins, void, tuple(missing), at)
+
+
+def placed(lane: Lane, runs: Runs, ordinal: int, target_offset: int) -> tuple[TargetRun, ...]:
+    """Return the fact, if one is needed, that makes the runs map this ordinal to this target offset."""
+    if runs.offset_of(ordinal) == target_offset:
+        return ()
+    runs.add(ordinal, target_offset)
+    return (TargetRun(lane.id, lane.grant, ordinal, target_offset, lane.end_epoch),)
+
+
+def holds_mark(lane: Lane, own: Sequence[OwnBatch]) -> bool:
+    """Return whether the lane's last record below the mark is still at its old offset."""
+    if not own or is_later(lane, own[0]):
+        return False
+    distance = lane.mark.target_offset - own[0].base_offset
+    return distance > 0 and nearest(own[0].base_sequence, lane.mark.ordinal) + distance == lane.mark.ordinal
+
+
+def is_later(lane: Lane, batch: OwnBatch) -> bool:
+    """Return whether a later leader than the mark's appended the batch, even if it is below the mark. An answer does
+    not say which leader gave it, and records that a new leader lacked come before those that it appended."""
+    return batch.leader_epoch > lane.mark.leader_epoch >= 0
+
+
+def behind_mark(lane: Lane, own: Sequence[OwnBatch]) -> tuple[Sequence[OwnBatch], int]:
+    """Return the own batches from the mark on, if the first batch contains or ends at the mark, and their first
+    ordinal."""
+    first = own[0]
+    if first.base_offset + first.count <= lane.mark.target_offset:
+        return own[1:], lane.mark.ordinal
+    return own, nearest(first.base_sequence, lane.mark.ordinal)
+
+
+def stands_from(lane: Lane, mark: Mark) -> int:
+    """Return the target offset from which the ordinals after a mark of this attempt are stored. It is below the mark's
+    if the log went back since and they came later."""
+    known = lane.record.target_runs.offset_of(mark.ordinal) if lane.record is not None else None
+    found = lane.check_begins if lane.check_from is not None and lane.check_from.ordinal <= mark.ordinal else None
+    return min(each for each in (known, found, mark.target_offset) if each is not None)
+
+
+def begins_at(lane: Lane, own: Sequence[OwnBatch]) -> None:
+    """Note own batches that were read: the records to be compared later may begin among them, earlier than they did."""
+    if lane.check_from is None:
+        return
+    first = lane.check_from.ordinal
+    for batch in own:
+        ordinal = nearest(batch.base_sequence, first)
+        if ordinal + batch.count > first:
+            lane.check_begins = min(lane.check_begins, batch.base_offset)
+            return
+
+
+def ordinal_at(lane: Lane, target_offset: int) -> int:
+    """Return the ordinal that was, or would be next, at a target offset according to the ledger; at most the mark's."""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    at = runs.floor(target_offset, 0, len(runs))
+    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset if at >= 0 else 0
+    return min(_after_hole(lane, ordinal), lane.mark.ordinal)
+
+
+def ordinal_before(lane: Lane, target_offset: int) -> int:
+    """Return the ordinal after the last one that the ledger has below a target offset; at most the mark's."""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    at = runs.floor(target_offset - 1, 0, len(runs))
+    if at < 0:
+        return min(runs.at(0).ordinal if len(runs) else 0, lane.mark.ordinal)
+    ordinal = runs.at(at).ordinal + target_offset - runs.at(at).offset
+    following = runs.at(at + 1).ordinal if at + 1 < len(runs) else ordinal
+    return min(_after_hole(lane, min(ordinal, following)), lane.mark.ordinal)
+
+
+def _after_hole(lane: Lane, ordinal: int) -> int:
+    """Return the ordinal, or the first one after the hole that contains it. The runs count offsets, and in a hole those
+    offsets belong to other writers' records."""
+    holes = lane.record.holes if lane.record is not None else ()
+    return max([ordinal, *(hole.last + 1 for hole in holes if not hole.is_open and hole.first < ordinal <= hole.last)])
+
+
+def but_not_void(holes: Sequence[HoleFound], first: int, last: int) -> list[tuple[int, int]]:
+    """Return the ordinals [first, last] without those that an older hole voided: their records are under later
+    ordinals."""
+    left: list[tuple[int, int]] = []
+    for hole in sorted(holes, key=lambda each: each.first):
+        if hole.last < first or hole.first > last:
+            continue
+        if hole.first > first:
+            left.append((first, hole.first - 1))
+        first = hole.last + 1
+    if first <= last:
+        left.append((first, last))
+    return left
+
+
+def displaced_at(lane: Lane, others: Sequence[Interval]) -> int | None:
+    """Return the first target offset with others' batches at which the ledger has records of the lane below the mark: a
+    new leader lacked these records, and their offsets were reused."""
+    runs = lane.record.target_runs if lane.record is not None else Runs()
+    for start, end in others:
+        first = max(runs.floor(start, 0, len(runs)), 0)
+        for at in range(first, len(runs)):
+            run, behind = runs.at(at), lane.mark.ordinal
+            if run.ordinal >= behind or run.offset >= end:
+                break
+            if at + 1 < len(runs):
+                behind = min(behind, runs.at(at + 1).ordinal)
+            if start < run.offset + behind - run.ordinal:
+                return max(start, run.offset)
+    return None
+
+
+def begins_late(lane: Lane, own: Sequence[OwnBatch], start: int) -> bool:
+    """Return whether the first own batch at or after target offset `start` is later than the one that the ledger has
+    there."""
+    first, wanted = nearest(own[0].base_sequence, lane.mark.ordinal), ordinal_at(lane, start)
+    holes = lane.record.holes if lane.record is not None else ()
+    return first > wanted and not any(hole.first <= wanted and first <= hole.last + 1 for hole in holes)
+
+
+def stand_still(lane: Lane, doubled: tuple[int, int, int]) -> Effects:
+    """Report that the log holds some ordinals twice, and halt. Nothing that follows can correct that."""
+    first, end, target_offset = doubled
+    offset = lane.record.source_runs.offset_of(first) if lane.record is not None else None
+    start = -1 if offset is None else offset
+    line = (
+        f"target offset {target_offset} holds the records of source offsets [{start}, {start + end - first}) a second "
+        "time, written after the broker had forgotten the lane's producer"
+    )
+    return halt(lane, "doubled", line, start, start + end - first)

@@ -1,0 +1,32 @@
+"""Bounds how far a lane copies ahead of its mark.
+
+A sequence identifies an ordinal only within 2^30 of a known one, and after a crash the known one is the mark. The mark
+waits for comparisons with the source and for offsets that were not read yet; while these cannot be read, it does not
+move.
+"""
+
+from mirrord.kafka.protocol.sequence import SEQUENCES
+from mirrord.replication.lane.lane_report import mark
+from mirrord.replication.lane.state import Lane
+
+MOST = SEQUENCES // 4
+"""Number of acknowledged records above the mark at which the lane stops fetching; the records that it holds by then are
+far fewer than that number again."""
+
+
+def is_over(lane: Lane) -> bool:
+    """Return whether the lane must not copy more before its mark moves."""
+    if lane.unread is None and lane.check_from is None:
+        return False
+    return lane.acked - mark(lane).ordinal >= MOST
+
+
+def line(lane: Lane) -> str:
+    """Return why the lane does not copy, for people; empty if it may."""
+    if not is_over(lane):
+        return ""
+    known = mark(lane).ordinal
+    return (
+        f"it copies nothing more until ordinals {known} to {lane.acked - 1} have been compared with the source: "
+        f"more than {MOST} records must not be unconfirmed"
+    )

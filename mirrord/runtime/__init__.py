@@ -1,0 +1,1 @@
+"""Services of the process: clock, logs, tasks, build information."""

@@ -1,0 +1,161 @@
+"""Logs: JSON lines in a rotated file, and on stderr for people (a terminal) or for collectors (anything else).
+
+An event is a stable snake_case name with its facts as keys: `log.info("lane_halted", lane=..., reason=...)`. Libraries
+that use the standard `logging` come out in the same form. Secrets are masked here, whatever a caller passes.
+"""
+
+import errno
+import fcntl
+import logging
+import logging.handlers
+import os
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import cast
+
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from mirrord.config.security import Secret, names_secret
+from mirrord.model.errors import EnvironmentFault
+
+FILE_BYTES = 32 << 20
+FILES_KEPT = 5
+PROCESSES = 1_000
+"""That may write logs of one name into one directory."""
+_MASK = "***"
+_locks: list[int] = []
+"""The descriptor that holds the lock on this process's log file."""
+
+
+def default_directory() -> Path:
+    """Where logs go when the configuration does not say: the user's state directory (XDG base directory rules)."""
+    base = os.environ.get("XDG_STATE_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "state") / "mirrord"
+
+
+def set_up(directory: str | None, name: str, *, on_stderr: bool = True) -> Path:
+    """Sends all logs of this process to `<directory>/<name>.log`, and to stderr; returns the file's path.
+
+    `directory` is that of the configuration. Each process rotates its own file: while another one of this name lives,
+    the file is `<name>-2.log`, and so on. `on_stderr=False` leaves the terminal to a live view. Raises EnvironmentFault
+    when the file cannot be written.
+    """
+    folder = Path(directory) if directory else default_directory()
+    path = folder / f"{name}.log"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = _own(folder, name)
+        file = logging.handlers.RotatingFileHandler(path, maxBytes=FILE_BYTES, backupCount=FILES_KEPT, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"the log file {path} cannot be written: {error.strerror}; set [logs] dir") from None
+    file.setFormatter(_formatter(_json()))
+    handlers: list[logging.Handler] = [file]
+    if on_stderr:
+        stderr = logging.StreamHandler(sys.stderr)
+        stderr.setFormatter(_formatter(_console() if sys.stderr.isatty() else _json()))
+        # Clients say each failed attempt; mirrord says each change once. The file has both.
+        stderr.addFilter(lambda record: not record.name.startswith(("aiokafka", "kafka")))
+        handlers.append(stderr)
+    root = logging.getLogger()
+    for former in root.handlers[:]:
+        root.removeHandler(former)
+        former.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_shared(),
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
+    return path
+
+
+def _own(folder: Path, name: str) -> Path:
+    """The first file of this name that no other living process writes. The lock ends with this process."""
+    while _locks:
+        os.close(_locks.pop())
+    for number in range(1, PROCESSES + 1):
+        path = folder / (f"{name}.log" if number == 1 else f"{name}-{number}.log")
+        lock = os.open(path.with_suffix(".lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+        else:
+            _locks.append(lock)
+            return path
+    raise OSError(errno.EBUSY, f"{PROCESSES} processes write logs of that name")
+
+
+def plain() -> None:
+    """For a process in which nobody sets up logs, such as one of Spark: the default shows the local variables of each
+    frame of a traceback. Does nothing where logs are set up."""
+    if not structlog.is_configured():
+        structlog.configure(
+            processors=[
+                structlog.stdlib.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                mask_secrets,
+                *_console(),
+            ]
+        )
+
+
+def quiet() -> None:
+    """Nothing is logged, neither by libraries: for verbs that only print."""
+    logging.getLogger().addHandler(logging.NullHandler())
+    structlog.configure(logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger)
+
+
+def mask_secrets(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:  # noqa: ARG001 - structlog's shape
+    """A structlog processor: hides values under telling keys, and Secret values wherever they are."""
+    return cast(EventDict, _masked(event))
+
+
+def _masked(value: object) -> object:
+    if isinstance(value, Secret):
+        return _MASK
+    if isinstance(value, MutableMapping):
+        items = cast(MutableMapping[object, object], value).items()
+        return {
+            key: _MASK if isinstance(key, str) and names_secret(key) and item is not None else _masked(item)
+            for key, item in items
+        }
+    if isinstance(value, list | tuple):
+        return [_masked(item) for item in cast(list[object], value)]
+    return value
+
+
+def _shared() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        mask_secrets,
+    ]
+
+
+def _formatter(renderers: list[Processor]) -> logging.Formatter:
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[*_shared(), structlog.stdlib.PositionalArgumentsFormatter()],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
+    )
+
+
+def _json() -> list[Processor]:
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=str)]
+
+
+def _console() -> list[Processor]:
+    # The default shows the local variables of each frame, and with them resolved passwords.
+    return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]

@@ -1,0 +1,350 @@
+"""Asks a target's brokers whether they do what exactly once rests on (`mirrord.supervision.rules.broker_probe`).
+
+A topic of one partition is made, a dozen batches go the way that a lane's batches go, and the topic is deleted again.
+Without the right to delete it stays: it is one topic for each flow, of a fixed name, and its records expire.
+"""
+
+# pyright: reportMissingTypeStubs=false
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, TypeVar
+
+from aiokafka.errors import KafkaError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import address
+from mirrord.kafka.client.connection import Connection, ConnectionOptions, Unreachable, connect
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.client.reconnecting_link import ask
+from mirrord.kafka.client.request_pipeline import ConnectionLost
+from mirrord.kafka.client.topic_admin import Admin, TopicToCreate
+from mirrord.kafka.protocol import fetch, list_offsets, metadata, produce, producer_ids
+from mirrord.kafka.protocol.api_versions import (
+    DESCRIBE_PRODUCERS,
+    FETCH,
+    FETCH_BY_TOPIC_ID,
+    INIT_PRODUCER_ID,
+    METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
+    PRODUCE,
+    PRODUCE_BY_TOPIC_ID,
+    Api,
+)
+from mirrord.kafka.protocol.crc32c import checksum
+from mirrord.kafka.protocol.errors import ErrorCode, UnsupportedBroker
+from mirrord.kafka.protocol.record_batch import HEADER, LOG_APPEND_TIME, Header, patch, records_digest, scan
+from mirrord.kafka.rules.error_policy import Produced, produced
+from mirrord.kafka.rules.topic import BROKER_DEFAULT
+from mirrord.ledger.facts.core import TargetProbed
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.names import ClusterId
+from mirrord.runtime.clock import Clock
+from mirrord.supervision.rules.broker_probe import (
+    PRODUCERS,
+    RECORDS,
+    STEPS,
+    Answer,
+    Judgement,
+    Observed,
+    Step,
+    Stored,
+    judge,
+)
+
+DEADLINE_S = 3.0
+"""For all of it, unless the caller has more time: the flow waits meanwhile."""
+ROUND_TRIPS = 40
+"""So many may come on top: of a broker that is far away."""
+MOST_ROUND_TRIP_S = 0.5
+"""What takes longer is no distance."""
+DELETE_S = 1.0
+CONNECT_S = 1.0
+POLL_S = 0.02
+SETTINGS = {"cleanup.policy": "delete", "retention.ms": "3600000"}
+"""All else is as the brokers' defaults have it, as it is for mirrored topics."""
+
+Told = TypeVar("Told")
+
+
+class NotProbed(EnvironmentFault):
+    """The probe could not be made, so nothing is known; the text says why."""
+
+
+async def probe_target(
+    cluster: ClusterConfig, topic: str, clock: Clock, known: TargetProbed | None = None, deadline_s: float = DEADLINE_S
+) -> TargetProbed:
+    """What the cluster's brokers are found to do: `known` again if it is about these, else by a new probe.
+
+    `topic` is the name of the topic that the probe writes into. Raises NotProbed when it cannot be made in time.
+    """
+    connections: list[Connection] = []
+    try:
+        async with asyncio.timeout(deadline_s) as limit:
+            return await _Probe(cluster, topic, clock, deadline_s, connections, limit).run(known)
+    except TimeoutError:
+        raise NotProbed(f"no end within {deadline_s:g} s and {ROUND_TRIPS} round trips") from None
+    except NotProbed:
+        raise
+    except (MirrordError, KafkaError, OSError) as error:
+        raise NotProbed(str(error) or repr(error)) from error
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def fingerprint(brokers: Iterable[dict[int, tuple[int, int]]]) -> str:
+    """Names the versions of brokers by the APIs that they offer: a broker tells no other."""
+    kinds = {
+        f"{len(offered)} APIs {checksum(repr(sorted(offered.items())).encode()):08x}" for offered in brokers if offered
+    }
+    return ", ".join(sorted(kinds))
+
+
+class _Probe:
+    """One probe. What it opens stands in `connections`, for the caller to close."""
+
+    def __init__(
+        self,
+        cluster: ClusterConfig,
+        topic: str,
+        clock: Clock,
+        timeout_s: float,
+        connections: list[Connection],
+        limit: asyncio.Timeout,
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._connections = connections
+        self._limit = limit
+        self._pool = BufferPool(limit_bytes=0)
+        self._brokers: dict[int, Connection] = {}
+        self._topic_id = ""
+        self._epoch = -1
+
+    async def run(self, known: TargetProbed | None) -> TargetProbed:
+        seen = await self._look()
+        cluster_id, version = ClusterId(seen.cluster_id or ""), await self._version(seen)
+        if known is not None and (known.cluster, known.version) == (cluster_id, version):
+            return known
+        await self._allow_for_distance()
+        async with Admin(self._cluster, self._timeout_s) as admin:
+            await self._create(admin)
+            try:
+                found = await self._observe()
+            except UnsupportedBroker as error:
+                found = Judgement((f"not kept: {error}",), (), disturbed=False)
+            finally:
+                await self._delete(admin)
+        if found.disturbed:
+            raise NotProbed(f"somebody else writes into the topic {self._topic}")
+        return TargetProbed(cluster_id, version, not found.failures, found.failures, found.remarks)
+
+    # the way there
+
+    async def _open(self, host: str, port: int) -> Connection:
+        timeout_s = min(CONNECT_S, self._timeout_s)
+        options = ConnectionOptions(connect_timeout_s=timeout_s, request_timeout_s=self._timeout_s)
+        connection = await connect(host, port, self._cluster.security, self._pool, options)
+        self._connections.append(connection)
+        return connection
+
+    async def _look(self) -> metadata.Metadata:
+        """From the first address that answers."""
+        fault: EnvironmentFault | None = None
+        for known in [*self._connections, *map(address, self._cluster.bootstrap)]:
+            try:
+                connection = known if isinstance(known, Connection) else await self._open(*known)
+                version = connection.version(METADATA)
+                return metadata.decode(
+                    version, await connection.call(METADATA, metadata.encode(version, [self._topic]), version)
+                )
+            except (Unreachable, ConnectionLost) as error:
+                fault = fault or error
+        raise fault or Unreachable("no address is known")
+
+    async def _allow_for_distance(self) -> None:
+        """A far broker's round trips come on top of the time that there is."""
+        loop, until = asyncio.get_running_loop(), self._limit.when()
+        began = loop.time()
+        await self._look()
+        if until is not None:
+            self._limit.reschedule(until + ROUND_TRIPS * min(loop.time() - began, MOST_ROUND_TRIP_S))
+
+    async def _version(self, seen: metadata.Metadata) -> str:
+        """Of all brokers that can be reached now."""
+        opened = await asyncio.gather(
+            *(self._open(broker.host, broker.port) for broker in seen.brokers), return_exceptions=True
+        )
+        for broker, connection in zip(seen.brokers, opened, strict=True):
+            if isinstance(connection, Connection):
+                self._brokers[broker.node] = connection
+            elif not isinstance(connection, EnvironmentFault):
+                raise connection
+        return fingerprint(connection.versions for connection in self._brokers.values())
+
+    async def _create(self, admin: Any) -> None:
+        wanted = TopicToCreate(self._topic, 1, BROKER_DEFAULT, topic_configs=SETTINGS)
+        answer = await admin.create_topics([wanted], int(self._timeout_s * 1000))
+        for _, code, message in answer.topic_errors:
+            if code not in {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}:
+                told = f"{ErrorCode.name_of(code)}: {message}" if message else ErrorCode.name_of(code)
+                raise NotProbed(f"the topic {self._topic} cannot be created: {told}")
+
+    async def _delete(self, admin: Any) -> None:
+        # The client raises errors of its own, of the network and of time; whatever it is, the topic stays.
+        with suppress(Exception):
+            async with asyncio.timeout(DELETE_S):
+                await admin.delete_topics([self._topic], int(DELETE_S * 1000))
+
+    async def _leader(self) -> tuple[metadata.Broker, int]:
+        """Who leads the partition, and where its log ends; waits until the leader itself knows that."""
+        while True:
+            seen = await self._look()
+            topic = next((topic for topic in seen.topics if topic.name == self._topic), None)
+            partition = topic.partitions[0] if topic is not None and len(topic.partitions) == 1 else None
+            if topic is not None and topic.error in {
+                ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            }:
+                raise NotProbed(f"the topic {self._topic} may not be used: {ErrorCode.name_of(topic.error)}")
+            if topic is not None and partition is not None and partition.leader in self._brokers:
+                self._topic_id, self._epoch = topic.id, partition.leader_epoch
+                told = await self._end(self._brokers[partition.leader])
+                if told.error == 0:
+                    return next(broker for broker in seen.brokers if broker.node == partition.leader), told.end
+            await asyncio.sleep(POLL_S)
+
+    # what is asked
+
+    async def _observe(self) -> Judgement:
+        leader, start = await self._leader()
+        first = self._brokers[leader.node]
+        second, ids = await asyncio.gather(
+            self._open(leader.host, leader.port),
+            asyncio.gather(*(self._producer_id(first) for _ in range(PRODUCERS))),
+        )
+        pair = (first, second)
+        sent: dict[tuple[int, int], int] = {}
+        answers: list[Answer] = []
+        for connection, steps in groupby(STEPS, key=lambda step: step.connection):
+            batches: list[bytes] = []
+            for step in steps:
+                batches.append(_batch(step, ids[step.producer], self._clock.wall_ms() - step.age_ms))
+                sent.setdefault((step.producer, step.sequence), records_digest(batches[-1], 0))
+            # One behind the other without waiting, as a lane's batches go; the other connection's come after them.
+            answers += await asyncio.gather(*(self._produce(pair[connection], batch) for batch in batches))
+        remembered, end = await asyncio.gather(self._remembered(first, ids), self._end(first))
+        if end.error:
+            raise NotProbed(f"the end of {self._topic} is not told: {ErrorCode.name_of(end.error)}")
+        stored = await self._read(first, start, end.end, ids, sent)
+        return judge(Observed(start, answers, remembered, end.end, stored))
+
+    async def _producer_id(self, connection: Connection) -> int:
+        """Just after its start a broker does not give any yet."""
+        version = connection.version(INIT_PRODUCER_ID)
+        while True:
+            told = await ask(
+                connection,
+                INIT_PRODUCER_ID,
+                producer_ids.encode_init_producer_id(),
+                version,
+                producer_ids.decode_init_producer_id,
+            )
+            if told.error == 0:
+                return told.producer_id
+            if produced(told.error) is Produced.DENIED:
+                raise NotProbed(f"no producer id is given: {ErrorCode.name_of(told.error)}")
+            await asyncio.sleep(POLL_S)
+
+    async def _produce(self, connection: Connection, batch: bytes) -> Answer:
+        version = connection.version(PRODUCE)
+        topic = self._topic_id if version >= PRODUCE_BY_TOPIC_ID else self._topic
+        parts, _ = produce.encode(version, int(self._timeout_s * 1000), [(topic, 0, batch)])
+        (told,) = produce.decode(version, await connection.call(PRODUCE, b"".join(parts), version)).partitions
+        if _passes(told.error):
+            raise NotProbed(f"the topic {self._topic} cannot be written now: {ErrorCode.name_of(told.error)}")
+        return Answer(told.error, told.base_offset)
+
+    async def _remembered(self, connection: Connection, ids: list[int]) -> dict[int, int] | None:
+        try:
+            (told,) = await self._ask(
+                connection,
+                DESCRIBE_PRODUCERS,
+                producer_ids.encode_describe_producers({self._topic: [0]}),
+                producer_ids.decode_describe_producers,
+            )
+        except UnsupportedBroker:
+            return None
+        if told.error:
+            raise NotProbed(f"what is remembered of producers is not told: {ErrorCode.name_of(told.error)}")
+        return {ids.index(each.producer_id): each.last_sequence for each in told.producers if each.producer_id in ids}
+
+    async def _end(self, connection: Connection) -> list_offsets.EpochEnd:
+        question = list_offsets.EpochQuestion(self._topic, 0, self._epoch, self._epoch)
+        body = list_offsets.encode_epoch_ends([question])
+        (told,) = await self._ask(connection, OFFSET_FOR_LEADER_EPOCH, body, list_offsets.decode_epoch_ends)
+        return told
+
+    async def _read(
+        self, connection: Connection, start: int, end: int, ids: list[int], sent: dict[tuple[int, int], int]
+    ) -> list[Stored]:
+        """The batches from `start` on."""
+        stored: list[Stored] = []
+        version = connection.version(FETCH)
+        topic = self._topic_id if version >= FETCH_BY_TOPIC_ID else self._topic
+        while start < end:
+            step = fetch.SessionStep(0, -1, [((topic, 0), fetch.Position(start, self._epoch))], ())
+            body = fetch.encode(version, fetch.FetchLimits(max_wait_ms=100, read_committed=False), step)
+            reader = await connection.call(FETCH, body, version)
+            response = fetch.decode(version, reader)
+            error = response.error or (response.partitions[0].error if response.partitions else ErrorCode.NONE)
+            if error or not response.partitions:
+                raise NotProbed(f"the topic {self._topic} cannot be read: {ErrorCode.name_of(error)}")
+            found = response.partitions[0]
+            for at, _, _, last, _, _, header in scan(reader.buffer, found.records_start, found.records_end)[0]:
+                stored.append(_stored(Header(*header), records_digest(reader.buffer, at), ids, sent))
+                start = last + 1
+        return stored
+
+    async def _ask(self, connection: Connection, api: Api, body: bytes, decode: Callable[[Any], Told]) -> Told:
+        return await ask(connection, api, body, connection.version(api), decode)
+
+
+def _passes(error: int) -> bool:
+    """It says something of this moment, or of our rights, and nothing of the rules."""
+    if error in {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}:
+        return False
+    if error == ErrorCode.UNKNOWN_PRODUCER_ID:
+        return False
+    return produced(error) in {Produced.DOUBT, Produced.UNKNOWN, Produced.DENIED}
+
+
+def _batch(step: Step, producer_id: int, time_ms: int) -> bytes:
+    """As a lane makes it: a batch of somebody else, whose header is patched and whose checksum is carried."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 1 << 20)
+    for number in range(RECORDS):
+        builder.append(number, time_ms, b"key", b"%d-%d-%d" % (step.producer, step.sequence, number), [])
+    batch = bytearray(builder.build())
+    patch(batch, 0, HEADER.unpack_from(batch), producer_id, 0, step.sequence)
+    if step.damaged:
+        batch[-1] ^= 1
+    return bytes(batch)
+
+
+def _stored(header: Header, digest: int, ids: list[int], sent: dict[tuple[int, int], int]) -> Stored:
+    producer = ids.index(header.producer_id) if header.producer_id in ids else -1
+    return Stored(
+        header.base_offset,
+        header.last_offset_delta + 1,
+        producer,
+        header.producer_epoch,
+        header.base_sequence,
+        same_records=sent.get((producer, header.base_sequence)) == digest,
+        append_time=bool(header.attributes & LOG_APPEND_TIME),
+    )

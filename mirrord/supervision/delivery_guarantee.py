@@ -1,0 +1,46 @@
+"""How lanes may work with a flow's target brokers: by a probe of them, or by what an earlier one has found."""
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.ledger.facts.core import Mode, TargetProbed
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.status import Guarantee
+from mirrord.supervision.broker_probe import NotProbed
+from mirrord.supervision.rules.broker_probe import guarantee, mode
+
+Probe = Callable[[FlowConfig, TargetProbed | None], Awaitable[TargetProbed]]
+
+log = structlog.get_logger()
+
+
+class TargetMode:
+    """Of one flow."""
+
+    def __init__(self, probe: Probe) -> None:
+        """`probe`: what the target's brokers are found to do, given what was found before. Raises NotProbed."""
+        self._probe = probe
+        self._not_probed = ""
+
+    async def find(self, flow: FlowConfig, store: LedgerStore, epoch: int) -> Mode:
+        """By the brokers as they are now; the ledger tells it too."""
+        known = store.state.probed
+        self._not_probed = ""
+        try:
+            probed = await self._probe(flow, known)
+        except NotProbed as fault:
+            self._not_probed = str(fault)
+            log.warning("target_not_probed", flow=flow.name, reason=self._not_probed)
+            return mode(known)
+        if not probed.passed:
+            log.error("target_fails_probe", flow=flow.name, guarantee="at-least-once", failures=probed.failures)
+        if probed != known:
+            await store.append(epoch, [probed])
+        return mode(probed)
+
+    def promise(self, state: FlowState | None) -> tuple[Guarantee | None, str]:
+        """What the flow promises, and why it may be less; without a ledger nothing is known."""
+        return (None, "") if state is None else guarantee(state.probed, self._not_probed)

@@ -1,0 +1,86 @@
+"""What a flow wants: its lanes, and how they are to be spread over replicators, by configuration, orders and load."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from mirrord.config.schema import ReplicatorsConfig
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.supervision.fleet.engine import Engine
+from mirrord.supervision.fleet.lane_loads import Loads
+from mirrord.supervision.rules.order_resolution import FlowView, pinned_lanes, wanted_lanes
+from mirrord.supervision.rules.reconcile import Host, Release, Step, Wishes, destinations, reconcile, takers
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+
+class Wanted:
+    """Of one flow under one lease."""
+
+    def __init__(self, engine: Engine, config: ReplicatorsConfig, ledger: Callable[[], FlowState]) -> None:
+        self.lanes: dict[LaneId, PlannedLane] = {}
+        """Those that there should be, orders aside."""
+        self.is_known = False
+        """Somebody has said so."""
+        self.loads = Loads()
+        self._engine = engine
+        self._ledger = ledger
+        self._alone: frozenset[LaneId] = frozenset()
+        """Lanes that have a replicator for themselves."""
+        self.place_by(config)
+
+    def place_by(self, config: ReplicatorsConfig) -> None:
+        """So many replicators, and lanes placed so."""
+        self._config = config
+        self.loads.by_bytes = config.placement == "balanced"
+        self._alone = self._lanes_alone()
+
+    def want(self, lanes: Iterable[PlannedLane]) -> None:
+        """The lanes that there should be from now on."""
+        self.lanes = {lane.lane: lane for lane in lanes}
+        self.is_known = True
+        self.loads.keep(self.lanes)
+        self._alone = self._lanes_alone()
+
+    def steps(self, hosts: Sequence[Host], orphans: Collection[LaneId], now: float) -> list[Step]:
+        """What is to be done next with these replicators."""
+        desired, wishes = self._wished(now)
+        steps = reconcile(desired, hosts, self._config, self._engine.cores, orphans, wishes)
+        if any(isinstance(step, Release) and not set(desired).isdisjoint(step.lanes) for step in steps):
+            self.loads.evened_out(now)
+        return steps
+
+    def destinations(self, leaving: Collection[LaneId], hosts: Sequence[Host], now: float) -> dict[str, list[LaneId]]:
+        """Which of these replicators lanes that leave another one will get, as far as is known."""
+        desired, wishes = self._wished(now)
+        return destinations(leaving, desired, hosts, self._config, self._engine.cores, wishes)
+
+    def view(self, flow: str, hosts: Sequence[Host], now: float) -> FlowView:
+        """The flow as orders go by it."""
+        ledger = self._ledger()
+        names = {TopicPartition(each.source_topic, each.key.partition): lane for lane, each in self.lanes.items()}
+        once = {TopicPartition(lane.source_topic, lane.partition) for lane in ledger.lanes.values()}
+        desired, wishes = self._wished(now)
+        free = takers(desired, hosts, self._config, self._engine.cores, wishes)
+        known = (names, once - names.keys(), hosts, free, self._alone, ledger.orders, ledger.quarantines())
+        return FlowView(flow, *known, standings=ledger.standings())
+
+    def _wished(self, now: float) -> tuple[list[LaneId], Wishes]:
+        """The lanes that are to be hosted, and where."""
+        orders = self._ledger().orders
+        wishes = Wishes(
+            alone=self._alone,
+            weights=self.loads.weights,
+            even_out=self.loads.may_even_out(now),
+            pins=pinned_lanes(self.lanes.values(), orders),
+            drained=frozenset(orders.drained),
+            nodes=self._engine.nodes,
+        )
+        return wanted_lanes(self.lanes.values(), orders), wishes
+
+    def _lanes_alone(self) -> frozenset[LaneId]:
+        alone = [re.compile(pattern) for pattern in self._config.alone]
+        return frozenset(
+            lane
+            for lane, each in self.lanes.items()
+            if any(pattern.fullmatch(f"{each.source_topic}-{each.key.partition}") for pattern in alone)
+        )

@@ -1,0 +1,192 @@
+"""Replicators as tasks of this process: for tests, for small machines, and for deployments without Ray."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from mirrord.groups.follower import GroupSync
+from mirrord.ledger.store.log_port import LedgerLog
+from mirrord.model.errors import MirrordError
+from mirrord.model.group_status import GroupsNews, GroupsReport
+from mirrord.model.names import LaneId
+from mirrord.replication.host.replicator import Replicator
+from mirrord.replication.lane.assignment import FlowSetup, Greeting, LaneAssignment, Parting, ReplicatorReport
+from mirrord.runtime.build_info import program
+from mirrord.supervision.fleet.engine import ReplicatorDead, ReplicatorUnsure
+
+
+class ProcessEngine:
+    """An `Engine` whose replicators share this event loop."""
+
+    cores = 1
+    """One event loop uses one core, however many the machine has."""
+    nodes: Mapping[str, int] = MappingProxyType({})
+    hosts_all = True
+
+    def __init__(self, topics: Callable[[FlowSetup], LedgerLog]) -> None:
+        """`topics` returns a new, unopened connection to the ledger of a flow."""
+        self._topics = topics
+        self._running: dict[str, _Task] = {}
+        self._groups: dict[str, _Groups] = {}
+
+    async def start(
+        self,
+        name: str,
+        setup: FlowSetup,
+        on_death: Callable[[], None],
+        node: str = "",  # noqa: ARG002
+    ) -> "_Task":
+        """Open a replicator. It ends with this process, or when its lease is lost. Raises EnvironmentFault."""
+        replicator = Replicator(name, setup, self._topics(setup))
+        try:
+            await replicator.open()
+        except BaseException:
+            await replicator.close(0)
+            raise
+        task = self._running[name] = _Task(name, setup, replicator, self._running)
+        task.watch = asyncio.create_task(task.end_when_lost(on_death))
+        return task
+
+    async def start_groups(self, name: str, setup: FlowSetup, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
+        """Open a follower of groups. It ends with this process. Raises EnvironmentFault."""
+        sync = GroupSync(name, setup, self._topics(setup))
+        try:
+            await sync.open()
+        except BaseException:
+            await sync.close()
+            raise
+        groups = self._groups[name] = _Groups(name, sync, self._groups)
+        return groups
+
+    async def found(self, prefix: str) -> list[str]:  # noqa: ARG002
+        """Return nothing, because the replicators of another process have ended with it."""
+        return []
+
+    def running(self, prefix: str) -> "list[_Task]":
+        """Return the replicators that still run."""
+        return [task for name, task in self._running.items() if name.startswith(prefix)]
+
+    async def attach(self, name: str, on_death: Callable[[], None]) -> "_Task":  # noqa: ARG002
+        """Raise ReplicatorDead, because `found` never returns a name."""
+        raise ReplicatorDead(f"{name} has ended with its process")
+
+    async def attach_groups(self, name: str, on_death: Callable[[], None]) -> "_Groups":  # noqa: ARG002
+        """Raise ReplicatorDead, because `found` never returns a name."""
+        raise ReplicatorDead(f"{name} has ended with its process")
+
+    async def end(self, name: str) -> None:
+        """Do nothing, because `found` never returns a name."""
+
+    async def close(self) -> None:
+        """End everything that still runs."""
+        for task in (*self._groups.values(), *self._running.values()):
+            await task.kill()
+
+
+class _Task:
+    """A `ReplicatorHandle`."""
+
+    def __init__(self, name: str, setup: FlowSetup, replicator: Replicator, running: dict[str, "_Task"]) -> None:
+        self.name = name
+        self._setup = setup
+        self.watch: asyncio.Task[None] | None = None
+        self._replicator = replicator
+        self._running = running
+
+    async def end_when_lost(self, on_death: Callable[[], None]) -> None:
+        """End the replicator when its lease is lost. It never has work again, and another one can take its place."""
+        await self._replicator.until_lost()
+        if self._running.pop(self.name, None) is not None:
+            await self._replicator.close(0)
+            on_death()
+
+    async def prepare(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Announce lanes to the replicator."""
+        self._check()
+        await self._replicator.prepare(lanes)
+
+    async def assign(self, lanes: Sequence[LaneAssignment]) -> None:
+        """Assign lanes to the replicator."""
+        self._check()
+        await self._replicator.assign(lanes)
+
+    async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, Parting]:
+        """Make the replicator drain lanes."""
+        self._check()
+        return await self._replicator.part_with(lanes, deadline_s)
+
+    async def hurry(self, lanes: Sequence[LaneId]) -> None:
+        """Make the replicator fetch these lanes first."""
+        self._check()
+        self._replicator.hurry(lanes)
+
+    async def report(self) -> ReplicatorReport:
+        """Return the replicator's current view of itself."""
+        self._check()
+        return self._replicator.report()
+
+    async def greet(self) -> Greeting:
+        """Return what the replicator is and what it does, when another daemon asks."""
+        report = msgspec.msgpack.encode(await self.report())
+        return Greeting(program(), msgspec.msgpack.encode(self._setup), report)
+
+    async def close(self, deadline_s: float) -> None:
+        """Make the replicator drain its lanes and end."""
+        self._check()
+        del self._running[self.name]
+        self._unwatch()
+        try:
+            await self._replicator.close(deadline_s)
+        except MirrordError as error:
+            raise ReplicatorUnsure(str(error)) from error
+
+    async def kill(self) -> None:
+        """End it without waiting for batches in flight."""
+        if self._running.pop(self.name, None) is not None:
+            self._unwatch()
+            await self._replicator.close(0)
+
+    def _unwatch(self) -> None:
+        if self.watch is not None:
+            self.watch.cancel()
+
+    def _check(self) -> None:
+        if self.name not in self._running:
+            raise ReplicatorDead(f"{self.name} has ended")
+
+
+class _Groups:
+    """A `GroupsHandle`."""
+
+    def __init__(self, name: str, sync: GroupSync, running: dict[str, "_Groups"]) -> None:
+        self.name = name
+        self._sync = sync
+        self._running = running
+
+    async def news(self) -> GroupsNews:
+        """Return what has changed since the last call."""
+        self._check()
+        return self._sync.news()
+
+    async def report(self, *, reverse: bool = False) -> GroupsReport:
+        """Return all groups as they are now."""
+        self._check()
+        try:
+            return await self._sync.report(reverse=reverse)
+        except MirrordError as error:
+            raise ReplicatorUnsure(str(error)) from error
+
+    async def greet(self) -> Greeting:
+        """Raise ReplicatorUnsure, because the follower never took commands from another process."""
+        raise ReplicatorUnsure(f"{self.name} is of this process")
+
+    async def kill(self) -> None:
+        """End the follower."""
+        if self._running.pop(self.name, None) is not None:
+            await self._sync.close()
+
+    def _check(self) -> None:
+        if self.name not in self._running:
+            raise ReplicatorDead(f"{self.name} has ended")

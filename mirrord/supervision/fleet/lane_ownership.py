@@ -1,0 +1,105 @@
+"""Tracks which replicator had each lane of a flow last, and what that means for the next holder."""
+
+from collections.abc import Callable, Collection, Iterable
+
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import LaneId
+from mirrord.replication.lane.assignment import FlowSetup, Former, LaneAssignment, Parting
+from mirrord.supervision.fleet.member import Held, former_of, grant_of
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+_WEIGHT: dict[Former, int] = {"none": 0, "left": 1, "dead": 2, "unknown": 3}
+
+
+class Custody:
+    """The holders of the lanes of one flow, under one lease."""
+
+    def __init__(self, setup: FlowSetup, ledger: Callable[[], FlowState], *, former_ended: bool) -> None:
+        """`former_ended` means that every writer under an older lease is known to have ended."""
+        self.orphans: set[LaneId] = set()
+        """Lanes whose replicator is gone. These are assigned first."""
+        self._setup = setup
+        self._ledger = ledger
+        self._former_ended = former_ended
+        self._held: dict[LaneId, Held] = {}
+        self._others: set[LaneId] = set()
+        """Lanes that another holder took under this lease."""
+        self._dead: set[str] = set()
+        """Replicators that are known to have ended."""
+
+    def give(self, lane: LaneId, name: str, now: float) -> None:
+        """Record that a replicator is about to be assigned a lane."""
+        former, before = self._former(lane, now), self._held.get(lane)
+        word = before.parting if before is not None and former == "left" else None
+        until = now + self._barrier_s(lane, former)
+        grant = grant_of(self._ledger(), lane) if word is None else word.grant
+        self._held[lane] = Held(name, former, until, grant, word=word)
+        self.orphans.discard(lane)
+
+    def found(self, lanes: Iterable[LaneId], name: str, now: float) -> None:
+        """Record lanes that a replicator has hosted since before this process began."""
+        for lane in lanes:
+            until = now + self._barrier_s(lane, "unknown")
+            self._held[lane] = Held(name, "unknown", until, grant_of(self._ledger(), lane))
+
+    def not_found(self, lanes: Iterable[LaneId]) -> None:
+        """Record that a replicator does not host these lanes, although it was assumed to."""
+        for lane in lanes:
+            self._held.pop(lane, None)
+            self.orphans.add(lane)
+
+    def left(self, lane: LaneId, name: str, parting: Parting) -> None:
+        """Record that a replicator no longer hosts a lane."""
+        held = self._held.get(lane)
+        if held is not None and held.name == name:
+            self._held[lane] = held._replace(left=parting.clean, parting=parting.word)
+
+    def taken_away(self, lane: LaneId) -> None:
+        """Record that another holder has taken the lane; the ledger says which one."""
+        self._held.pop(lane, None)
+        self._others.add(lane)
+
+    def ended(self, name: str) -> None:
+        """Record that a replicator's process has ended."""
+        self._dead.add(name)
+
+    def assignment(self, lane: PlannedLane) -> LaneAssignment:
+        """Return the assignment to send to the replicator that has the lane."""
+        held = self._held[lane.lane]
+        return LaneAssignment(lane.key, lane.source_topic, lane.target_topic, held.former, held.grant, held.word)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget all lanes but these, and the replicators that had only forgotten lanes."""
+        kept = set(lanes)
+        for lane in self._held.keys() - kept:
+            held = self._held.pop(lane)
+            if not held.left and held.name not in self._dead:
+                # It may still be writing: the fact that writers of older leases have ended says nothing about this
+                # lane.
+                self._others.add(lane)
+        self.orphans &= kept
+        # A lane that the ledger does not know was never written.
+        self._others &= kept | self._ledger().lanes.keys()
+        self._dead &= {held.name for held in self._held.values()}
+
+    def longest_s(self, lanes: Iterable[LaneId]) -> float:
+        """Return how long an unknown former holder of any of these lanes may still write, in seconds."""
+        return max((self._barrier_s(lane, "unknown") for lane in lanes), default=0.0)
+
+    def _barrier_s(self, lane: LaneId, former: Former) -> float:
+        known = self._ledger().lanes.get(lane)
+        return self._setup.barrier_s(former, known.times if known is not None else (0, 0))
+
+    def _former(self, lane: LaneId, now: float) -> Former:
+        """Return what is known of the lane's former holder: the last one under this lease, or else the ledger's."""
+        held = self._held.get(lane)
+        if held is None:
+            former = former_of(self._ledger(), lane)
+            ended = self._former_ended and lane not in self._others
+            return "dead" if former == "unknown" and ended else former
+        if held.left:
+            former: Former = "left"
+        else:
+            former = "dead" if held.name in self._dead else "unknown"
+        # The time of the holder before the last one may not have expired yet.
+        return max(former, held.former, key=_WEIGHT.__getitem__) if now < held.until else former

@@ -1,0 +1,259 @@
+"""Figures that the holder of a flow computes from its replicators' reports: rates, the lag of lanes, and counters.
+
+The counters never decrease. The size of all figures is bounded by the number of current reports.
+"""
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping
+from operator import neg
+
+from mirrord.model.metrics import LATENCY_BOUNDS_S
+from mirrord.model.names import LaneId
+from mirrord.model.status import Api, CountsStatus, RequestsStatus
+from mirrord.replication.host.flow_control.fetch_priority import URGENT_S
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.replication.lane.flow_control.retention_forecast import Headroom
+from mirrord.topics.rules.retention import NOTHING_KNOWN, Retention
+
+RATE_SECONDS = 5.0
+"""Rates are averages over this time."""
+ENDS_KEPT = 64
+"""Largest number of log ends kept for one source partition that the lane has not reached; above it, every second one is
+dropped."""
+
+
+class FlowFigures:
+    """The figures of one flow."""
+
+    def __init__(self) -> None:
+        self.rates = Rates()
+        self.behind = Behind()
+        self.headroom = Headroom()
+        self.retention: Mapping[str, Retention] = {}
+        """Retention of the source topics whose configs are known."""
+        self._counts = Counts()
+
+    def note(self, reports: Mapping[str, ReplicatorReport], deaths: int, now: float) -> None:
+        """Process the replicators' current reports and forget all others.
+
+        `deaths` is the number of replicators that were lost under this lease.
+        """
+        for host, report in reports.items():
+            for lane in report.lanes:
+                self.rates.note(host, lane, now)
+                self.behind.note(lane, now)
+                self.headroom.note(lane, now)
+        hosted = {(lane.lane, host) for host, report in reports.items() for lane in report.lanes}
+        self.rates.keep(hosted)
+        self._counts.note(reports)
+        self._counts.note_deaths(deaths)
+
+    def retention_left_s(self, lane: LaneReport, wall_ms: int) -> float | None:
+        """Return the time until the source deletes uncopied records of the lane; None if no known limit approaches."""
+        return self.headroom.left_s(lane.lane, self.retention.get(lane.source_topic, NOTHING_KNOWN), wall_ms)
+
+    def urgent(self, reports: Mapping[str, ReplicatorReport], wall_ms: int) -> set[LaneId]:
+        """Return the lanes that retention is about to reach, according to the limits that are known."""
+        found = ((lane.lane, self.retention_left_s(lane, wall_ms)) for each in reports.values() for lane in each.lanes)
+        return {lane for lane, left_s in found if left_s is not None and left_s < URGENT_S}
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget the lag of all other lanes. Lanes that briefly have no host are kept."""
+        self.behind.keep(lanes)
+        self.headroom.keep(lanes)
+
+    def adopt(self, replicators: Iterable[str]) -> None:
+        """Register replicators that ran before this process began to count.
+
+        What they have done up to their first report does not count.
+        """
+        self._counts.adopted.update(replicators)
+
+    @property
+    def counts(self) -> CountsStatus:
+        """All counters."""
+        return self._counts.status()
+
+
+class Rates:
+    """Records and bytes per second of each lane, from the counters that replicators report."""
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[LaneId, str], deque[tuple[float, int, int]]] = {}
+
+    def note(self, host: str, report: LaneReport, now: float) -> tuple[float | None, float | None]:
+        """Process a report; return the rates since the first report of the last few seconds.
+
+        The rates are None if it is the only report.
+        """
+        seen = self._seen.setdefault((report.lane, host), deque())
+        seen.append((now, report.copied_records, report.copied_bytes))
+        while len(seen) > 2 and now - seen[0][0] > RATE_SECONDS:
+            seen.popleft()
+        return self.of(host, report.lane)
+
+    def of(self, host: str, lane: LaneId) -> tuple[float | None, float | None]:
+        """Return the rates as of the last report."""
+        seen = self._seen.get((lane, host), ())
+        if len(seen) < 2 or seen[-1][0] <= seen[0][0]:
+            return None, None
+        seconds = seen[-1][0] - seen[0][0]
+        return (seen[-1][1] - seen[0][1]) / seconds, (seen[-1][2] - seen[0][2]) / seconds
+
+    def keep(self, hosted: Collection[tuple[LaneId, str]]) -> None:
+        """Forget the lanes that are no longer hosted there."""
+        for key in self._seen.keys() - set(hosted):
+            del self._seen[key]
+
+
+class _Trail:
+    """Log ends of a source partition with their times, in ascending order, and when the lane last reached one."""
+
+    __slots__ = ("ends", "reached")
+
+    def __init__(self) -> None:
+        self.ends: deque[tuple[float, int]] = deque()
+        self.reached: float | None = None
+
+    def note(self, at: float, end: int, position: int) -> None:
+        ends = self.ends
+        if ends and end < ends[-1][1]:
+            ends.clear()  # the source went back; ends that were reached remain reached
+        if ends and end == ends[-1][1]:
+            ends[-1] = (max(at, ends[-1][0]), end)
+        elif not ends or at > ends[-1][0]:
+            ends.append((at, end))
+        while ends and ends[0][1] <= position:
+            self.reached = max(ends.popleft()[0], self.reached or 0.0)
+        if len(ends) > ENDS_KEPT:
+            newest = ends[-1]
+            self.ends = deque(list(ends)[:-1:2])
+            self.ends.append(newest)
+
+
+class Behind:
+    """The time up to which the target is known to have everything that the source had, for each lane.
+
+    If a source log end that was seen at some moment is copied by now, every record that existed at that moment is
+    copied. So this does not rely on record timestamps, which producers set as they like.
+    """
+
+    def __init__(self) -> None:
+        self._trails: dict[LaneId, _Trail] = {}
+
+    def note(self, report: LaneReport, now: float) -> None:
+        """Process a report."""
+        if report.source_end >= 0:
+            trail = self._trails.setdefault(report.lane, _Trail())
+            trail.note(now - report.source_end_age_s, report.source_end, report.source_offset)
+
+    def held_s(self, lane: LaneId, now: float) -> float | None:
+        """Return how long ago that time was; None if no log end was reached yet."""
+        trail = self._trails.get(lane)
+        return None if trail is None or trail.reached is None else max(0.0, now - trail.reached)
+
+    def keep(self, lanes: Collection[LaneId]) -> None:
+        """Forget all other lanes."""
+        for lane in self._trails.keys() - set(lanes):
+            del self._trails[lane]
+
+
+class _Lane:
+    """The last counters that one host has reported for one lane."""
+
+    __slots__ = ("bytes", "raw", "rebuilt", "records")
+
+    def __init__(self, told: LaneReport | None = None) -> None:
+        self.records = self.bytes = self.raw = 0
+        self.rebuilt: Mapping[str, int] = {}
+        if told is not None:
+            self.take(told)
+
+    def take(self, told: LaneReport) -> None:
+        self.records, self.bytes, self.raw = told.copied_records, told.copied_bytes, told.raw_batches
+        self.rebuilt = told.rebuilt
+
+
+class Counts:
+    """Counters of the whole flow.
+
+    They add up the counters of replicators and lanes, which restart with each of them.
+    """
+
+    def __init__(self) -> None:
+        self._records = self._bytes = self._raw = 0
+        self._deaths = self._deaths_told = 0
+        self._rebuilt: Counter[str] = Counter()
+        self._requests: dict[Api, _Requests] = {}
+        self.adopted: set[str] = set()
+        """Hosts whose next report is the starting point for counting."""
+        self._lanes: dict[tuple[LaneId, str], _Lane] = {}
+        self._seen: dict[tuple[str, Api], RequestsStatus] = {}
+
+    def note(self, reports: Mapping[str, ReplicatorReport]) -> None:
+        """Count the increase, and forget hosts and lanes that are gone."""
+        lanes: dict[tuple[LaneId, str], _Lane] = {}
+        seen: dict[tuple[str, Api], RequestsStatus] = {}
+        for host, report in reports.items():
+            for lane in report.lanes:
+                known = _Lane(lane) if host in self.adopted else self._lanes.get((lane.lane, host)) or _Lane()
+                lanes[lane.lane, host] = self._lane(known, lane)
+            for requests in report.requests:
+                total = self._requests.setdefault(requests.api, _Requests())
+                total.add(requests, requests if host in self.adopted else self._seen.get((host, requests.api)))
+                seen[host, requests.api] = requests
+            self.adopted.discard(host)
+        self._lanes, self._seen = lanes, seen
+
+    def note_deaths(self, told: int) -> None:
+        """Record the number of replicators that died under the current lease; a new lease begins at zero."""
+        self._deaths += told - self._deaths_told if told >= self._deaths_told else told
+        self._deaths_told = told
+
+    def status(self) -> CountsStatus:
+        """Return the current values."""
+        return CountsStatus(
+            copied_records=self._records,
+            copied_bytes=self._bytes,
+            raw_batches=self._raw,
+            rebuilt_batches=dict(sorted(self._rebuilt.items())),
+            replicator_deaths=self._deaths,
+            requests=tuple(
+                RequestsStatus(
+                    api=api,
+                    buckets=tuple(all_.buckets),
+                    seconds=all_.seconds,
+                    errors=dict(all_.errors),
+                    throttled_s=all_.throttled_s,
+                )
+                for api, all_ in sorted(self._requests.items())
+            ),
+        )
+
+    def _lane(self, known: _Lane, lane: LaneReport) -> _Lane:
+        if lane.copied_records < known.records:
+            known = _Lane()  # it left and came back, so its counters restarted
+        self._records += lane.copied_records - known.records
+        self._bytes += lane.copied_bytes - known.bytes
+        self._raw += lane.raw_batches - known.raw
+        for reason, count in lane.rebuilt.items():
+            self._rebuilt[reason] += count - known.rebuilt.get(reason, 0)
+        known.take(lane)
+        return known
+
+
+class _Requests:
+    """One kind of request, summed over all replicators."""
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(LATENCY_BOUNDS_S) + 1)
+        self.seconds = self.throttled_s = 0.0
+        self.errors: Counter[str] = Counter()
+
+    def add(self, now: RequestsStatus, before: RequestsStatus | None) -> None:
+        known = before.buckets if before else (0,) * len(now.buckets)
+        self.buckets = [sum(each) for each in zip(self.buckets, now.buckets, map(neg, known), strict=True)]
+        self.seconds += now.seconds - (before.seconds if before else 0.0)
+        self.throttled_s += now.throttled_s - (before.throttled_s if before else 0.0)
+        for error, count in now.errors.items():
+            self.errors[error] += count - (before.errors.get(error, 0) if before else 0)

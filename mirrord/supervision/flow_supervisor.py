@@ -1,0 +1,500 @@
+"""One flow, from its ledger to its replicators: takes the lease, keeps the right lanes running, releases the lease.
+
+Nothing here ends by itself: a failure is reported in the status and retried. Other flows are not affected.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+
+import structlog
+
+from mirrord.config.schema import FlowConfig, ReplicatorsConfig
+from mirrord.kafka.client.reachability import WatchedAdmin, both_ids
+from mirrord.ledger.errors import ForeignFlow, LedgerUnavailable
+from mirrord.ledger.facts.core import ConfigChanged, FlowOpened
+from mirrord.ledger.state_records import LedgerMark
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.ledger.store.lease import LeaseKeeper, Superseded
+from mirrord.ledger.store.lease_observer import SeenLease, lease_status
+from mirrord.ledger.store.store import LedgerStore, open_flow
+from mirrord.model.errors import EnvironmentFault, MirrordError
+from mirrord.model.status import FlowState, FlowStatus, LaneStatus, LeaseStatus, RpoStatus, Totals
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.runtime.wait import wait_for
+from mirrord.supervision.delivery_guarantee import TargetMode
+from mirrord.supervision.fleet.adoption import end_all
+from mirrord.supervision.fleet.fleet import Fleet
+from mirrord.supervision.flow_context import Services
+from mirrord.supervision.flow_stats import FlowFigures
+from mirrord.supervision.follower_keeper import GroupKeeper
+from mirrord.supervision.foreign_records import deletion_guards
+from mirrord.supervision.forget_copies import Forgetting
+from mirrord.supervision.jobs.schedule import Schedule
+from mirrord.supervision.lane_status import lines, lost_topics, recorded_lanes, replicators
+from mirrord.supervision.lane_wait_log import LaneWaits
+from mirrord.supervision.lost_topics import LostTopics
+from mirrord.supervision.order_execution import Desk, order_remarks
+from mirrord.supervision.pruning import prune_for_ever
+from mirrord.supervision.renamed_alias import check_alias
+from mirrord.supervision.rules.rpo import rpo_status
+from mirrord.supervision.source_ends import SourceEnds, uncovered
+from mirrord.supervision.start_resolution import FirstLook
+from mirrord.supervision.sync_loops import Upkeep
+from mirrord.supervision.upgrade.outgoing import FlowHandover
+from mirrord.topics.discovery import Discovered, Discovery, hazards_of, next_look_s
+from mirrord.topics.selection_preview import topics_that_change
+
+RETRY_S = 1.0
+REFUSED_S = 30.0
+"""Pause between two attempts if the ledger belongs to other clusters: only an operator can change that."""
+POLL_S = 1.0
+STEP_S = 1.0
+"""Steps are looked for at least this often, and immediately after a change."""
+OTHERS_S = 5.0
+"""How long other flows may take to read their ledgers before topics that may be theirs are reported as faults."""
+DRAIN_S = 5.5
+RELEASE_S = 1.5
+"""Drain and release together stay within the time that `supervise.STOP_S` leaves a flow."""
+
+log = structlog.get_logger()
+
+
+class FlowSupervisor:
+    """One flow of one daemon."""
+
+    def __init__(self, flow: FlowConfig, services: Services) -> None:
+        self.flow = flow
+        self._services = services
+        self._source = services.watches[flow.source]
+        self._target = services.watches[flow.target]
+        services.claims.expect(flow)
+        self._source_admin = WatchedAdmin(services.admin(flow.source), self._source, flow.name)
+        self._target_admin = WatchedAdmin(services.admin(flow.target), self._target, flow.name)
+        self._forgetting = Forgetting(flow.name, self._source_admin, self._target_admin, services.clock)
+        self.groups = GroupKeeper(services.engine, services.config.instance)
+        self.schedule = Schedule(flow.name, services.config, services.clock)
+        self._upkeep, self._discovery, self._first_look = self._look_after(flow)
+        self._replicators = services.config.replicators
+        self._ends = SourceEnds(services.clock)
+        self._next: FlowConfig | None = None
+        """The configuration that will replace `flow`."""
+        self._untold: list[str] = []
+        """Changes in that configuration that the ledger does not contain yet."""
+        self._drains = False
+        """Whether all lanes have to be drained for that configuration."""
+        self._changed = asyncio.Event()
+        self._replaced = asyncio.Event()
+        """Set when `_upkeep` is replaced."""
+        self.handover = FlowHandover(services.engine, f"{services.config.instance}/{flow.name}/", services.clock)
+        self._log = log.bind(flow=flow.name)
+        self._state: FlowState = "starting"
+        self._note = ""
+        self._stopping = asyncio.Event()
+        self._store: LedgerStore | None = None
+        self._keeper: LeaseKeeper | None = None
+        self._fleet: Fleet | None = None
+        self._discovered: Discovered | None = None
+        self._hazards: tuple[str, ...] = ()
+        self._figures = FlowFigures()
+        self._mode = TargetMode(services.probe)
+        self._lease = SeenLease(services.clock)
+        self._waits, self._lost_topics = LaneWaits(flow.name), LostTopics(services.clock)
+        self._held_before = False
+        """Whether this process has held the lease before."""
+        self._known: LedgerMark | None = None
+        """How far an earlier attempt knew the ledger to reach."""
+
+    async def run(self) -> None:
+        """Keep the flow running until `stop`, then drain it."""
+        while not self._stopping.is_set() and not self._services.superseded.is_set():
+            attempt = asyncio.create_task(self._attempt())
+            stopping = asyncio.create_task(self._stopping.wait())
+            try:
+                await asyncio.wait({attempt, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                attempt.cancel()
+                raise
+            finally:
+                stopping.cancel()
+            if self._fleet is None:
+                attempt.cancel()
+            pause_s = await self._outcome(attempt)
+            if self._drains:
+                pause_s = 0.0
+            if not self._stopping.is_set():
+                self._state = "starting"
+                await wait_for(self._stopping, pause_s)
+        self._state = "stopped"
+        self._services.claims.forget(self.flow.name)
+        await asyncio.gather(self._source_admin.close(), self._target_admin.close(), self._upkeep.close())
+
+    def stop(self) -> None:
+        """Begin to drain; `run` returns when that is done."""
+        self._stopping.set()
+
+    def change(self, flow: FlowConfig, lines: Sequence[str], *, drains: bool) -> None:
+        """Switch to another configuration of the same flow; `lines` describe the changes for the ledger.
+
+        Lanes that are still wanted are not touched, unless all have to be drained for the change.
+        """
+        self._next = flow
+        self._untold += lines
+        self._drains = self._drains or drains
+        self._changed.set()
+
+    def place_by(self, replicators: ReplicatorsConfig, lines: Sequence[str]) -> None:
+        """Set the number of replicators and the placement of lanes; `lines` describe the changes for the ledger."""
+        self._replicators = replicators
+        if self._fleet is not None:
+            self._fleet.place_by(replicators)
+        self._untold += lines
+        self._changed.set()
+
+    async def preview(self, flow: FlowConfig) -> list[str]:
+        """Return for operators which topics another configuration would start or stop copying.
+
+        Raises EnvironmentFault.
+        """
+        return await topics_that_change(self.flow, flow, self._services.admin, self._services.claims)
+
+    def ready(self) -> str:
+        """Return an empty string if the flow can serve, as its holder or as a standby; else the reason."""
+        if self._state in {"running", "standby"}:
+            return ""
+        return f"{self.flow.name}: {self._state}{f', {self._note}' if self._note else ''}"
+
+    def desk(self) -> Desk | str:
+        """Return the desk that accepts operator commands, or the reason why there is none."""
+        if self._store is None or self._keeper is None or self._fleet is None or self._state != "running":
+            http = self.stands_by_for()
+            return f"it is {self._shown_state()}{f', {http} has it' if http else ''}"
+        return Desk(self._store, self._keeper, self._fleet)
+
+    def refusal(self) -> str:
+        """Return why the flow cannot be handed over to another daemon now, or an empty string."""
+        desk, succession = self.desk(), self._services.succession
+        return desk if isinstance(desk, str) else succession.busy if succession is not None else ""
+
+    def stands_by_for(self) -> str:
+        """Return the address of the daemon that this standby waits for, or an empty string."""
+        lease = self._lease_status() if self._shown_state() == "standby" else None
+        return lease.http if lease else ""
+
+    def hosts(self) -> list[str] | None:
+        """Return the replicators of a running flow."""
+        return [host.name for host in self._fleet.hosts()] if self._fleet and self._state == "running" else None
+
+    def status(self) -> FlowStatus:
+        """Return the current status, from memory."""
+        lanes = self._lanes()
+        promise, promise_note = self._mode.promise(self._store.state if self._store else None)
+        return FlowStatus(
+            name=self.flow.name,
+            source=self._source.status(),
+            target=self._target.status(),
+            state=self._shown_state(),
+            lease=self._lease_status(),
+            totals=Totals.of(lanes),
+            lanes=lanes,
+            replicators=replicators(self._fleet.last_words, self._fleet.states()) if self._fleet is not None else (),
+            guarantee=promise,
+            guarantee_note=promise_note,
+            note=self._remark(),
+            topics=self._upkeep.topics(self._discovered) if self._fleet is not None else (),
+            remarks=self._remarks(),
+            latency=self._upkeep.latency if self._fleet is not None else None,
+            rpo=self._rpo(lanes),
+            counts=self._figures.counts if self._fleet is not None else None,
+            ledger_end=self._store.state.next_offset if self._store else None,
+            groups=self.groups.states,
+            groups_followed=self.groups.followed,
+            jobs=self.schedule.status(self._store.state.jobs if self._store else None),
+            losses=lost_topics(self._store.state, self._discovered) if self._store else (),
+        )
+
+    # The steps of one attempt.
+
+    async def _outcome(self, attempt: asyncio.Task[None]) -> float:
+        """Wait for the end of an attempt; return how long to wait before the next one."""
+        try:
+            await attempt
+        except asyncio.CancelledError:
+            running = asyncio.current_task()
+            if running is not None and running.cancelling():
+                raise
+            # The flow itself was not cancelled: a task below it was, and let the cancellation escape.
+            if not self._stopping.is_set():
+                self._log.error("flow_failed", reason="cancelled from below")
+        except ForeignFlow as fault:
+            self._tell(str(fault))
+            return REFUSED_S
+        except Superseded as fault:
+            self._tell(str(fault))
+            self._services.superseded.set()
+        except MirrordError as fault:
+            clusters_answer = self._source.status().reachable and self._target.status().reachable
+            self._tell(str(fault) if clusters_answer else "")
+        except Exception as error:  # noqa: BLE001 -- one flow must not take the others down with it
+            self._log.error("flow_failed", exc_info=error)
+            self._note = f"internal error: {error!r}"
+        return RETRY_S
+
+    async def _attempt(self) -> None:
+        """Run from opening the ledger to the end of the lease, or to the end of a drain."""
+        await self._take_up()
+        source_id, target_id = await both_ids(self._source_admin, self._target_admin)
+        self._store = store = self._services.ledger(self.flow)
+        store.remember(self._known)
+        try:
+            await store.open()
+            self._services.claims.read(self.flow.name, store)
+            self._lease.follow(store)
+            await open_flow(store, FlowOpened(self.flow.name, source_id, target_id, keeps_starts=True))
+            check_alias(self.flow, store.state)
+            runtime = self._services.config.runtime
+            lease = (store, self._services.holder, runtime.lease_ttl_ms, self._services.clock)
+            self._keeper = keeper = LeaseKeeper(*lease, held_before=self._held_before)
+            self._tell("")
+            self._state = "standby"
+            if self._services.succession is not None:
+                known = (lambda: store.state, self._tell, lambda: self._lease.age_s)
+                await self._services.succession.consent(self.flow.name, *known)
+                self._tell("")
+            epoch = await keeper.acquire()
+            self._held_before = True
+            await self._take_up()
+            clusters = self._services.config.clusters
+            setup = FlowSetup(
+                flow=self.flow,
+                source=clusters[self.flow.source],
+                target=clusters[self.flow.target],
+                runtime=runtime,
+                lease_epoch=epoch,
+                source_cluster_id=source_id,
+                target_cluster_id=target_id,
+                mode=await self._mode.find(self.flow, store, epoch),
+            )
+            await self._serve(store, keeper, setup)
+        finally:
+            if self._keeper is not None:
+                await self._keeper.close()
+            await store.close()
+            self._known = store.known
+            self._store = self._keeper = None
+            self._discovered = None
+
+    async def _serve(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup) -> None:
+        """Run the flow as the holder of the lease."""
+        services = self._services
+        known = (services.config.instance, lambda: store.state, services.clock, keeper)
+        self._fleet = fleet = Fleet(services.engine, setup, self._replicators, *known)
+        try:
+            if keeper.turn > 1:
+                await fleet.adopt()
+                self._figures.adopt(host.name for host in fleet.hosts())
+            else:
+                await end_all(services.engine, f"{services.config.instance}/{self.flow.name}/")
+            await self._work(store, keeper, setup, fleet)
+        finally:
+            self._fleet = None
+            for name in (setup.flow.source, setup.flow.target):
+                services.watches[name].forget(f"{self.flow.name}/replicators")
+
+    async def _work(self, store: LedgerStore, keeper: LeaseKeeper, setup: FlowSetup, fleet: Fleet) -> None:
+        """Work until the lease is lost or the flow must end; then decide what happens to the replicators."""
+        recorder = Recorder(store, keeper)
+        self._state = "running"
+        self._log.info("flow_running", epoch=setup.lease_epoch)
+        work = [
+            asyncio.create_task(coroutine)
+            for coroutine in (
+                self._discover(recorder, fleet),
+                self._keep_in_step(store, recorder),
+                self._reconcile(fleet),
+                self._poll(fleet),
+                self._ends.follow(setup.source, recorder, lambda: uncovered(self._discovered, fleet.reports)),
+                self.groups.run(setup, lambda: self.flow, keeper.turn),
+                self.schedule.keep(),
+                prune_for_ever(store, lambda: self._discovered, setup.source, setup.target),
+            )
+        ]
+        ends = [asyncio.create_task(event.wait()) for event in (self._stopping, keeper.lost)]
+        try:
+            await asyncio.wait([*work, *ends], return_when=asyncio.FIRST_COMPLETED)
+            goes = keeper.superseded.is_set() and self.handover.went_to(store.state.holder)
+            self.groups.parts = keeper.superseded.is_set() and not goes
+            for task in work:
+                task.cancel()
+            results = await asyncio.gather(*work, return_exceptions=True)
+            if keeper.superseded.is_set():
+                await fleet.part()
+                if goes:
+                    await self._stand_aside(store)
+                    return
+                raise Superseded("another process of this daemon has the replicators")
+            if (self._stopping.is_set() or self._drains) and not keeper.lost.is_set():
+                await self._leave(fleet, keeper)
+            else:
+                self._log.warning("flow_lost", epoch=setup.lease_epoch)
+                await fleet.abandon()
+            for result in results:
+                if isinstance(result, Exception):
+                    raise result
+        finally:
+            for task in (*work, *ends):
+                task.cancel()
+
+    async def _stand_aside(self, store: LedgerStore) -> None:
+        """Stand aside for another daemon that has the flow and commands its replicators here."""
+        self._log.info("flow_handed_over", to=self.handover.successor)
+        self._state = "draining"
+        if not await self.handover.stand_aside(store, self._stopping):
+            self._log.warning("flow_taken_back")
+            self._held_before = False
+
+    async def _leave(self, fleet: Fleet, keeper: LeaseKeeper) -> None:
+        self._state = "draining"
+        await fleet.drain(DRAIN_S)
+        try:
+            async with asyncio.timeout(RELEASE_S):
+                await keeper.release()
+        except (LedgerUnavailable, TimeoutError) as error:
+            self._log.warning("lease_not_released", error=str(error) or f"no answer within {RELEASE_S:g} s")
+        else:
+            self._log.info("flow_drained")
+
+    def _look_after(self, flow: FlowConfig) -> tuple[Upkeep, Discovery, FirstLook]:
+        """Return everything that depends on the flow's configuration, except for the lanes."""
+        services, admins = self._services, (self._source_admin, self._target_admin)
+        clusters = services.upkeep(flow.source), services.upkeep(flow.target), services.clock
+        upkeep = Upkeep(flow, *clusters, services.mm2(flow), *deletion_guards(flow, services.config, services.claims))
+        self.groups.on_translated = upkeep.see_groups
+        discovery = Discovery(flow, *admins, services.claims, upkeep.settings.for_new)
+        return upkeep, discovery, FirstLook(flow, services.config.clusters[flow.source])
+
+    async def _take_up(self) -> None:
+        """Switch to the newest configuration."""
+        self._drains = False
+        if self._next is None:
+            return
+        former, discovery, self.flow, self._next = self._upkeep, self._discovery, self._next, None
+        self._upkeep, self._discovery, self._first_look = self._look_after(self.flow)
+        self._discovery.go_on_from(discovery)
+        self._replaced.set()
+        self._log.info("flow_changed", changes=self._untold)
+        if self._fleet is None:
+            await former.close()
+
+    async def _keep_in_step(self, store: LedgerStore, recorder: Recorder) -> None:
+        while True:
+            self._replaced.clear()
+            upkeep = self._upkeep
+            work = asyncio.create_task(upkeep.run(lambda: store.state, recorder))
+            replaced = asyncio.create_task(self._replaced.wait())
+            try:
+                await asyncio.wait((work, replaced), return_when=asyncio.FIRST_COMPLETED)
+                if work.done():
+                    work.result()
+            finally:
+                work.cancel()
+                replaced.cancel()
+                await asyncio.gather(work, replaced, return_exceptions=True)
+            await upkeep.close()
+
+    async def _discover(self, recorder: Recorder, fleet: Fleet) -> None:
+        """Refresh the lanes until all of them have to be drained for another configuration."""
+        await self._services.claims.until_read(self.flow, OTHERS_S)
+        while not self._drains:
+            self._changed.clear()
+            await self._take_up()
+            if self._untold:
+                untold, self._untold = self._untold, []
+                await recorder.write([ConfigChanged(tuple(untold))])
+            try:
+                if self.flow.on_recreated == "fresh":
+                    await recorder.read()  # find out what was copied before a topic was created again
+                note = partial(self._first_look.note, recorder=recorder)
+                self._discovered = await self._discovery.refresh(recorder.bind, note)
+            except EnvironmentFault:
+                looked = None  # the cluster's watch reports that; known lanes continue
+            else:
+                looked = self._discovered
+                fleet.want(self._discovered.lanes)
+                self._figures.keep([lane.lane for lane in self._discovered.lanes])
+                self._hazards = hazards_of(self.flow, self._discovered, self._store.state if self._store else None)
+                await self._lost_topics.look(self.flow, recorder, self._source_admin, looked, fleet.last_words)
+                self._discovered = looked.with_faults(self._lost_topics.hidden)
+                forgotten = await self._forgetting.due(recorder.state, self._discovered, fleet.last_words)
+                await recorder.write((*self._discovered.facts, *forgotten))
+                self._upkeep.see(self._discovered)
+            await wait_for(self._changed, next_look_s(self.flow, looked, untold=recorder.waiting))
+
+    async def _reconcile(self, fleet: Fleet) -> None:
+        while True:
+            fleet.changed.clear()
+            fleet.step()
+            await wait_for(fleet.changed, STEP_S)
+
+    async def _poll(self, fleet: Fleet) -> None:
+        observer = f"{self.flow.name}/replicators"
+        while True:
+            await fleet.poll()
+            reports = self._ends.amend(fleet.reports)
+            self._waits.see(reports)
+            self._figures.retention = self._upkeep.settings.retention
+            self._figures.note(reports, fleet.deaths, self._services.clock.monotonic())
+            await fleet.hurry(self._figures.urgent(reports, self._services.clock.wall_ms()))
+            if reports:
+                self._source.tell(observer, next(filter(None, (each.source_error for each in reports.values())), ""))
+                self._target.tell(observer, next(filter(None, (each.target_error for each in reports.values())), ""))
+            await asyncio.sleep(POLL_S)
+
+    # The parts of the status.
+
+    def _lanes(self) -> tuple[LaneStatus, ...]:
+        if self._store is None:
+            return ()
+        state, clock = self._store.state, self._services.clock
+        if self._fleet is None:
+            return recorded_lanes(state, state.lanes, {}, clock.wall_ms())
+        wanted = self._discovered.lanes if self._discovered else ()
+        reports = self._ends.amend(self._fleet.reports)
+        return lines(state, reports, wanted, self._figures, clock, self._ends.by_name, self._lost_topics.hidden)
+
+    def _rpo(self, lanes: Sequence[LaneStatus]) -> RpoStatus | None:
+        found = self._discovered
+        faults = found.faults if found else ()
+        return rpo_status(self.flow.rpo_ms, self._shown_state(), lanes, faults, looked=found is not None)
+
+    def _shown_state(self) -> FlowState:
+        if self._state != "standby" or self._store is None:
+            return self._state
+        ledger = self._store.state
+        return "standby" if ledger.lease_epoch and not ledger.released else "starting"
+
+    def _lease_status(self) -> LeaseStatus | None:
+        return lease_status(self._store.state, int(self._lease.age_s * 1000)) if self._store is not None else None
+
+    def _remark(self) -> str:
+        """Return the one-line note for operators."""
+        if self._note or self.handover.note:
+            return self._note or self.handover.note
+        if self._keeper is not None and self._keeper.trouble and not self._keeper.is_valid:
+            return f"the lease cannot be renewed, so another daemon may take the flow: {self._keeper.trouble}"
+        if self._fleet is not None and self._fleet.note:
+            return f"no replicator starts: {self._fleet.note}"
+        return self._discovered.note(self._upkeep.faults) if self._discovered is not None else ""
+
+    def _remarks(self) -> tuple[str, ...]:
+        hosts = [host.name for host in self._fleet.hosts()] if self._fleet is not None else []
+        told = tuple(order_remarks(self._store.state, hosts)) if self._store is not None else ()
+        if self._fleet is None:
+            return told
+        waits = sorted({each.remark for each in self._fleet.reports.values() if each.remark})
+        return (*told, *waits, *self._upkeep.remarks, *self._hazards, *self.groups.remarks)
+
+    def _tell(self, line: str) -> None:
+        if line and line != self._note:
+            self._log.error("flow_not_running", reason=line)
+        self._note = line

@@ -1,0 +1,185 @@
+"""Keeps one follower of groups running for the holder of a flow, and passes on what it reports."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from mirrord.config.changes import LIVE
+from mirrord.config.schema import FlowConfig
+from mirrord.ledger.state_records import Tenure
+from mirrord.model.errors import MirrordError
+from mirrord.model.group_status import GroupsReport, Translated
+from mirrord.replication.lane.assignment import FlowSetup
+from mirrord.runtime.build_info import program
+from mirrord.supervision.fleet.engine import Engine, GroupsHandle, NodeLost, ReplicatorDead, ReplicatorUnsure
+
+POLL_S = 1.0
+"""Positions are passed on within this time."""
+LONGEST_PAUSE_S = 10.0
+LIVED_S = 5.0
+"""A follower that has lived this long is replaced at once. One that dies repeatedly is not: each start costs a core."""
+SILENT_S = 15.0
+"""A follower that does not answer for this long is replaced."""
+END_S = 1.0
+
+NOT_ITS_OWN = LIVE - {"groups", "mm2_records"}
+"""Fields of a flow that do not affect a follower: it learns from the ledger what is copied. On Ray, another follower is
+another process, which would take a core from the lanes for a second or two."""
+
+log = structlog.get_logger()
+
+
+class GroupKeeper:
+    """The follower of one flow's groups; there is none unless the configuration asks for one."""
+
+    def __init__(self, engine: Engine, instance: str) -> None:
+        self.note = ""
+        """Why groups are not followed, in one line for operators."""
+        self.on_translated: Callable[[tuple[Translated, ...]], None] | None = None
+        """Receives the newest translated position of each group and partition that has one, about once per second."""
+        self.states: dict[str, int] | None = None
+        """The number of positions in each state; None while no follower reports it."""
+        self.parts = False
+        """Whether the follower belongs to another process of this daemon now, and is left alone at the end."""
+        self._engine = engine
+        self._instance = instance
+        self._wanted = False
+        self._handle: GroupsHandle | None = None
+        self._died = asyncio.Event()
+        self._started = 0
+        self._tenure = Tenure(0)
+        self._found: list[str] | None = []
+        """Followers of the previous process that were not examined yet; None if they were not searched for."""
+
+    async def run(self, setup: FlowSetup, flow: Callable[[], FlowConfig], turn: int = 1) -> None:
+        """Run until cancelled; `flow` returns the current configuration, which may change.
+
+        From the second `turn` on, the follower of the previous process continues if it follows the same configuration.
+        """
+        loop = asyncio.get_running_loop()
+        self._tenure = Tenure(setup.lease_epoch, turn)
+        self._found = None if turn > 1 else []
+        pause_s = POLL_S
+        while True:
+            present, began = flow(), loop.time()
+            self._wanted = present.follows_groups
+            if not present.follows_groups:
+                self.note = ""
+                await asyncio.sleep(POLL_S)
+                continue
+            try:
+                await self._serve(msgspec.structs.replace(setup, flow=present), flow)
+            except MirrordError as fault:
+                note = f"groups are not followed: {fault}"
+                if note != self.note:
+                    log.error("groups_not_followed", flow=present.name, reason=str(fault))
+                self.note = note
+                pause_s = POLL_S if loop.time() - began > LIVED_S else min(2 * pause_s, LONGEST_PAUSE_S)
+                await asyncio.sleep(pause_s)
+
+    @property
+    def followed(self) -> bool | None:
+        """Whether there is a follower; None if the configuration asks for none."""
+        return self._handle is not None if self._wanted else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks for operators, one line each."""
+        return (self.note,) if self.note else ()
+
+    async def report(self, *, reverse: bool = False) -> GroupsReport | None:
+        """Return all groups as they are now; with `reverse`, those that are synced back to the source.
+
+        Return None while there is no follower, or if the follower does not answer.
+        """
+        handle = self._handle
+        if handle is None:
+            return None
+        try:
+            return await handle.report(reverse=reverse)
+        except (ReplicatorDead, ReplicatorUnsure):
+            return None
+
+    async def _serve(self, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
+        """Run one follower until the configuration requires another one. Raises EnvironmentFault when it ends."""
+        self._died.clear()
+        handle = await self._adopt(setup) or await self._start(setup)
+        self._handle = handle
+        try:
+            await self._listen(handle, setup, flow)
+        finally:
+            self._handle = self.states = None
+            if not self.parts:
+                with suppress(TimeoutError, ReplicatorDead, ReplicatorUnsure):
+                    async with asyncio.timeout(END_S):
+                        await handle.kill()
+
+    def _prefix(self, setup: FlowSetup) -> str:
+        return f"{self._instance}/{setup.flow.name}/groups.g"
+
+    async def _start(self, setup: FlowSetup) -> GroupsHandle:
+        self._started += 1
+        name = f"{self._prefix(setup)}{self._tenure}.{self._started}"
+        handle = await self._engine.start_groups(name, setup, self._died.set)
+        log.info("groups_followed", flow=setup.flow.name, follower=name)
+        return handle
+
+    async def _adopt(self, setup: FlowSetup) -> GroupsHandle | None:
+        """Return the follower that was left running, if it does what a new one would do; others are ended."""
+        adopted: GroupsHandle | None = None
+        if self._found is None:
+            self._found = await self._engine.found(self._prefix(setup))
+        while self._found:
+            name = self._found.pop()
+            with suppress(ReplicatorDead, ReplicatorUnsure):
+                handle = None if adopted else await self._engine.attach_groups(name, self._died.set)
+                if handle is None:
+                    await self._engine.end(name)
+                elif await _is_same(handle, setup):
+                    log.info("groups_adopted", flow=setup.flow.name, follower=name)
+                    adopted = handle
+                else:
+                    await handle.kill()
+        self._died.clear()
+        return adopted
+
+    async def _listen(self, handle: GroupsHandle, setup: FlowSetup, flow: Callable[[], FlowConfig]) -> None:
+        loop = asyncio.get_running_loop()
+        heard = loop.time()
+        while _follows_the_same(flow(), setup.flow):
+            if self._died.is_set():
+                raise ReplicatorDead("their follower has ended")
+            try:
+                news = await handle.news()
+            except ReplicatorUnsure as fault:
+                if isinstance(fault, NodeLost) or loop.time() - heard > SILENT_S:
+                    raise
+                self.note = f"the follower of groups does not answer: {fault}"
+            else:
+                heard = loop.time()
+                self.note = news.note
+                self.states = self.states if news.states is None else news.states
+                if news.translated and self.on_translated is not None:
+                    self.on_translated(news.translated)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
+                    await self._died.wait()
+
+
+async def _is_same(handle: GroupsHandle, setup: FlowSetup) -> bool:
+    try:
+        answer = await handle.greet()
+    except ReplicatorUnsure:
+        return False
+    if answer.program != program():
+        return False  # its report need not be readable by this version
+    known = msgspec.msgpack.decode(answer.setup, type=FlowSetup)
+    return msgspec.structs.replace(known, flow=setup.flow) == setup and _follows_the_same(known.flow, setup.flow)
+
+
+def _follows_the_same(one: FlowConfig, other: FlowConfig) -> bool:
+    fields = [name for name in FlowConfig.__struct_fields__ if name not in NOT_ITS_OWN]
+    return all(getattr(one, name) == getattr(other, name) for name in fields)

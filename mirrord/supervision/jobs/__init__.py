@@ -1,0 +1,1 @@
+"""Audits and compactions that run by schedule."""

@@ -1,0 +1,152 @@
+"""Audits and compactions of one flow by schedule (`[audit] every`, `[compact] every`), while this daemon holds it.
+
+Each runs in a process of its own (`mirrord.supervision.jobs.job_process`), so that it takes nothing from the event loop
+that supervises. That a person, a cron job or another daemon runs none at the same time is the job's own affair
+(`mirrord.ledger.store.job_lease`): then this one does nothing, and says so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from mirrord.config.schema import Config
+from mirrord.ledger.facts.jobs import JOBS, JobState
+from mirrord.ledger.store.process_identity import is_dead_worker
+from mirrord.model.jobs import Job
+from mirrord.model.status import JobStatus
+from mirrord.runtime.clock import Clock
+from mirrord.runtime.wait import wait_for
+from mirrord.supervision.jobs.job_process import JobOrder, JobProcess, JobReport
+from mirrord.supervision.rules.job_times import next_ms
+
+LOOK_S = 60.0
+"""The wall clock is looked at so often: it may be set anew."""
+AGAIN_S = 30.0
+"""After an error of our own."""
+
+log = structlog.get_logger()
+
+
+class _Scheduled(Protocol):
+    @property
+    def every_ms(self) -> int | None: ...
+
+
+class Schedule:
+    """The jobs of one flow."""
+
+    def __init__(
+        self,
+        flow: str,
+        config: Config,
+        clock: Clock,
+        run: Callable[[JobOrder], Awaitable[JobReport]] | None = None,
+    ) -> None:
+        self._flow = flow
+        self._config = config
+        self._clock = clock
+        self._run = run or JobProcess().run
+        self._changed: dict[Job, asyncio.Event] = {job: asyncio.Event() for job in JOBS}
+        self._due_ms: dict[Job, int] = {}
+        self._notes: dict[Job, str] = {}
+
+    def use(self, config: Config) -> None:
+        """Go on by another configuration; what runs is not touched."""
+        self._config = config
+        for changed in self._changed.values():
+            changed.set()
+
+    async def keep(self) -> None:
+        """Until it is cancelled; what runs is ended then."""
+        tasks = [asyncio.create_task(self._keep(job)) for job in JOBS]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._due_ms.clear()
+
+    def status(self, told: Mapping[Job, JobState] | None) -> tuple[JobStatus, ...]:
+        """As it is now; `told`: what the ledger knows."""
+        return job_statuses(self._config, told or {}, self._due_ms, self._notes)
+
+    async def _keep(self, job: Job) -> None:
+        while True:
+            try:
+                await self._wait(job)
+                await self._once(job)
+            except Exception as error:
+                log.error("job_failed", flow=self._flow, job=job, exc_info=error)
+                self._notes[job] = f"internal error: {error!r}"
+                await self._clock.sleep(AGAIN_S)
+
+    async def _wait(self, job: Job) -> None:
+        """Until it is due."""
+        due_ms: int | None = None
+        every_ms: int | None = None
+        while due_ms is None or self._clock.wall_ms() < due_ms:
+            self._changed[job].clear()
+            now_ms, former_ms, every_ms = self._clock.wall_ms(), every_ms, _of(self._config, job).every_ms
+            if every_ms is None:
+                self._due_ms.pop(job, None)
+                due_ms = None
+                await self._changed[job].wait()
+                continue
+            if due_ms is None or every_ms != former_ms:
+                due_ms = self._due_ms[job] = next_ms(self._flow, job, every_ms, now_ms)
+            await wait_for(self._changed[job], min((due_ms - now_ms) / 1000, LOOK_S))
+
+    async def _once(self, job: Job) -> None:
+        self._due_ms.pop(job, None)
+        began = self._clock.monotonic()
+        log.info("job_begins", flow=self._flow, job=job)
+        config = self._config.only([self._config.flow(self._flow)])
+        report = await self._run(JobOrder(job, config))
+        self._notes[job] = report.line if report.outcome == "failed" else ""
+        tell = log.info if report.outcome == "done" else log.warning
+        took_s = round(self._clock.monotonic() - began, 1)
+        tell("job_ended", flow=self._flow, job=job, outcome=report.outcome, result=report.line, took_s=took_s)
+
+
+def job_statuses(
+    config: Config, told: Mapping[Job, JobState], due_ms: Mapping[Job, int], notes: Mapping[Job, str]
+) -> tuple[JobStatus, ...]:
+    """Of each kind that is scheduled or has ever run. `due_ms`: when the next ones begin; `notes`: faults of which the
+    ledger may not know."""
+    return tuple(
+        _status(job, every_ms, told.get(job), due_ms.get(job), notes.get(job, ""))
+        for job in JOBS
+        if (every_ms := _of(config, job).every_ms) is not None or job in told
+    )
+
+
+def _of(config: Config, job: Job) -> _Scheduled:
+    return config.audit if job == "audit" else config.compact
+
+
+def _status(job: Job, every_ms: int | None, last: JobState | None, due_ms: int | None, note: str) -> JobStatus:
+    every_s = None if every_ms is None else every_ms / 1000
+    if last is None:
+        return JobStatus(job=job, every_s=every_s, next_ms=due_ms, note=note)
+    runs = last.outcome is None
+    if runs and is_dead_worker(last.worker):
+        runs, note = False, note or "its process ended without a word"
+    return JobStatus(
+        job=job,
+        every_s=every_s,
+        runs=runs,
+        host=last.worker.host,
+        pid=last.worker.pid,
+        done=last.done,
+        every=last.every,
+        began_ms=last.began_ms,
+        ended_ms=last.ended_ms,
+        succeeded_ms=last.succeeded_ms,
+        outcome=last.outcome,
+        line=last.line,
+        next_ms=due_ms,
+        note=note if note != last.line else "",
+    )

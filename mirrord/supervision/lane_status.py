@@ -1,0 +1,289 @@
+"""A lane's line of the status: from its replicator's report, or from what stands in the ledger and the state topic."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from mirrord.ledger.facts.seeks import pending
+from mirrord.ledger.foreign_writes import foreign_counts
+from mirrord.ledger.source_ends import former_losses, lane_end
+from mirrord.ledger.standing_orders import Orders, origin_words, pausable
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.state import LaneState as LedgerLane
+from mirrord.model.names import LaneId, TopicId, TopicPartition
+from mirrord.model.status import HostState, LaneStatus, LossStatus, ProofStatus, ReplicatorStatus
+from mirrord.replication.lane.assignment import LaneReport, ReplicatorReport
+from mirrord.runtime.clock import Clock
+from mirrord.supervision.flow_stats import FlowFigures
+from mirrord.topics.discovery import Discovered
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+FRESH_S = 2.0
+"""What the source said so lately of its end counts as what it says now."""
+
+
+def lines(
+    state: FlowState,
+    reports: Mapping[str, ReplicatorReport],
+    wanted: Sequence[PlannedLane],
+    figures: FlowFigures,
+    clock: Clock,
+    ends: Mapping[TopicPartition, int],
+    hidden: Mapping[str, str],
+) -> tuple[LaneStatus, ...]:
+    """The lines of all lanes of a flow that runs: as reported, else as recorded, else only named.
+
+    `ends`: where the source's partitions end that no lane fetches, as far as it told. `hidden`: topics that the source
+    does not show any more, and why.
+    """
+    now_ms, now = clock.wall_ms(), clock.monotonic()
+    foreign = foreign_counts(state)
+    lanes = {
+        lane.lane: _ordered(_beside(foreign.get(lane.lane, 0), reported_lane(
+            lane, host, figures.rates.of(host, lane.lane), state.lanes.get(lane.lane),
+            held_s=figures.behind.held_s(lane.lane, now), left_s=figures.retention_left_s(lane, now_ms), now_ms=now_ms,
+        )), state.orders, state.lanes.get(lane.lane))
+        for host, report in reports.items()
+        for lane in report.lanes
+    }  # fmt: skip
+    unreported = [lane for lane in wanted if lane.lane not in lanes]
+    known = [lane.lane for lane in unreported if lane.lane in state.lanes]
+    recorded = [_as_known(lane, ends) for lane in recorded_lanes(state, known, ends, now_ms)]
+    unknown = [
+        _ordered(
+            LaneStatus(
+                topic=lane.source_topic,
+                partition=lane.key.partition,
+                target_topic=lane.target_topic,
+                state="unknown",
+                source_end=ends.get(TopicPartition(lane.source_topic, lane.key.partition)),
+            ),
+            state.orders,
+            None,
+        )
+        for lane in unreported
+        if lane.lane not in state.lanes
+    ]
+    recorded += _hidden_lanes(state, hidden, lanes.keys(), now_ms)
+    return tuple(sorted((*lanes.values(), *recorded, *unknown), key=lambda lane: (lane.topic, lane.partition)))
+
+
+def _hidden_lanes(
+    state: FlowState, hidden: Mapping[str, str], reported: Container[LaneId], now_ms: int
+) -> Iterator[LaneStatus]:
+    """The lanes of topics that may not be seen any more: they wait, and how much waits for them is not known."""
+    names = [] if not hidden else [each for each, lane in state.lanes.items() if lane.source_topic in hidden]
+    for lane in recorded_lanes(state, [each for each in names if each not in reported], {}, now_ms):
+        known = {"source_end": None, "lag_records": None, "lag_s": None}
+        yield msgspec.structs.replace(lane, state="waiting", note=hidden[lane.topic], **known)
+
+
+def reported_lane(
+    report: LaneReport,
+    host: str,
+    rates: tuple[float | None, float | None],
+    ledger: LedgerLane | None,
+    *,
+    held_s: float | None,
+    left_s: float | None = None,
+    now_ms: int,
+) -> LaneStatus:
+    """The line of a lane that a replicator reports; `held_s`: how long ago it is known to have had all, `left_s`: until
+    retention reaches it."""
+    lag_records = lag(report.source_offset, report.source_end)
+    return LaneStatus(
+        topic=report.source_topic,
+        partition=report.partition,
+        target_topic=report.target_topic,
+        state=report.phase,
+        host=host,
+        ordinal=report.ordinal,
+        source_offset=report.source_offset,
+        source_end=report.source_end if report.source_end >= 0 else None,
+        target_offset=report.target_offset,
+        lag_records=lag_records,
+        lag_s=lag_seconds(lag_records, report.last_record_ms, now_ms, held_s),
+        source_start=report.source_start if report.source_start >= 0 else None,
+        retention_left_s=left_s,
+        open_transaction=report.open_transaction,
+        protected=report.protected,
+        records_per_s=rates[0],
+        bytes_per_s=rates[1],
+        in_flight_bytes=report.in_flight_bytes,
+        copied_records=report.copied_records,
+        copied_bytes=report.copied_bytes,
+        raw_batches=report.raw_batches,
+        rebuilt_batches=report.rebuilt,
+        verdict_offsets=_verdicts(ledger),
+        proof=_proof(ledger),
+        unproven_records=_unproven(ledger, report.ordinal),
+        note=report.note,
+    )
+
+
+def _beside(foreign: int, lane: LaneStatus) -> LaneStatus:
+    """With so many target offsets between its records that somebody else wrote."""
+    return msgspec.structs.replace(lane, foreign_offsets=foreign) if foreign else lane
+
+
+def _as_known(lane: LaneStatus, ends: Mapping[TopicPartition, int]) -> LaneStatus:
+    """The end that a paused lane saw last says nothing of what came since."""
+    if lane.state != "paused" or TopicPartition(lane.topic, lane.partition) in ends:
+        return lane
+    return msgspec.structs.replace(lane, source_end=None, lag_records=None, lag_s=None)
+
+
+def _ordered(lane: LaneStatus, orders: Orders, ledger: LedgerLane | None) -> LaneStatus:
+    """With what people ordered for it. What stands still for another reason, or is still draining, says so itself."""
+    sought = pending(ledger.seeks)[-1:] if ledger is not None else ()
+    for seek in sought:
+        note = f"to go on at source offset {seek.end} {origin_words(seek.origin)}"
+        lane = msgspec.structs.replace(lane, seek_to=seek.end, note=lane.note or note)
+    pause = orders.pause_of(lane.topic, lane.partition)
+    if pause is not None and lane.state in {"unknown", "drained"}:
+        what = pausable(pause.topic, pause.partition) if pause.partition < 0 else "it"
+        note = f"{what} was paused {origin_words(pause.origin)}"
+        return msgspec.structs.replace(lane, state="paused", note=lane.note or note)
+    pin = orders.pin_of(TopicPartition(lane.topic, lane.partition))
+    if pin is not None and not lane.note:
+        return msgspec.structs.replace(lane, note=f"to be on replicator {pin.slot} {origin_words(pin.origin)}")
+    return lane
+
+
+def replicators(reports: Iterable[ReplicatorReport], states: Mapping[str, HostState]) -> tuple[ReplicatorStatus, ...]:
+    """The lines of replicators that report, by their names."""
+    return tuple(
+        ReplicatorStatus(
+            name=report.name,
+            host=report.host,
+            pid=report.pid,
+            lanes=len(report.lanes),
+            cpu_seconds=report.cpu_seconds,
+            rss_bytes=report.rss_bytes,
+            loop_age_ms=report.loop_age_ms,
+            state=states.get(report.name, "healthy"),
+            node=report.node,
+        )
+        for report in sorted(reports, key=lambda report: report.name)
+    )
+
+
+def recorded_lanes(
+    state: FlowState, lanes: Iterable[LaneId], source_ends: Mapping[TopicPartition, int], now_ms: int
+) -> tuple[LaneStatus, ...]:
+    """The lines of lanes that nobody reports, by topic and partition.
+
+    Of a topic that was created again only the newest lanes are shown. `source_ends` holds what the source told, if it
+    could be asked.
+    """
+    foreign = foreign_counts(state)
+    return tuple(
+        _ordered(_beside(foreign.get(lane.key.id, 0), _recorded_lane(
+            state, lane, source_ends.get(TopicPartition(lane.source_topic, lane.partition)), now_ms
+        )), state.orders, lane)
+        for lane in present_lanes(state, lanes)
+    )  # fmt: skip
+
+
+def present_lanes(state: FlowState, lanes: Iterable[LaneId]) -> list[LedgerLane]:
+    """Of these lanes the newest of each copy, without those of former topics; by topic and partition."""
+    newest: dict[tuple[str, int, str], LedgerLane] = {}
+    present: dict[tuple[str, int], TopicId] = {}
+    for lane in sorted((state.lanes[each] for each in lanes), key=lambda each: each.age):
+        newest[lane.source_topic, lane.partition, lane.target_topic] = lane
+        present[lane.source_topic, lane.partition] = lane.key.source_topic_id
+    return [
+        lane
+        for (topic, partition, _), lane in sorted(newest.items(), key=lambda item: item[0])
+        if present[topic, partition] == lane.key.source_topic_id
+    ]
+
+
+def lost_topics(state: FlowState, discovered: Discovered | None) -> tuple[LossStatus, ...]:
+    """What is lost of topics whose lanes are not shown."""
+    if discovered is None:
+        return former_losses(state, {lane.key.id for lane in present_lanes(state, state.lanes)})
+    shown = {lane.lane for lane in discovered.lanes}
+    shown |= {each for each, lane in state.lanes.items() if lane.source_topic in discovered.faults}
+    return former_losses(state, shown)
+
+
+def _recorded_lane(state: FlowState, ledger: LedgerLane, source_end: int | None, now_ms: int) -> LaneStatus:
+    progress, halted, known = state.progress.get(ledger.key.id), ledger.halted, lane_end(state, ledger)
+    if source_end is None and known >= 0:
+        source_end = known
+    if progress is None:
+        first = ledger.source_runs.first
+        return LaneStatus(
+            topic=ledger.source_topic,
+            partition=ledger.partition,
+            target_topic=ledger.target_topic,
+            state="halted" if halted else "unknown",
+            source_offset=first.offset if first else None,
+            source_end=source_end,
+            lag_records=lag(first.offset, source_end) if first else None,
+            verdict_offsets=_verdicts(ledger),
+            proof=_proof(ledger),
+            note=halted.line if halted else "",
+        )
+    lag_records = lag(progress.source_offset, source_end)
+    return LaneStatus(
+        topic=ledger.source_topic,
+        partition=ledger.partition,
+        target_topic=ledger.target_topic,
+        state="halted" if halted else "drained" if progress.state == "drained" else "unknown",
+        host=progress.replicator,
+        ordinal=progress.ordinal,
+        source_offset=progress.source_offset,
+        source_end=source_end,
+        target_offset=progress.target_offset,
+        lag_records=lag_records,
+        lag_s=lag_seconds(lag_records, progress.last_record_ms, now_ms),
+        protected=progress.protected,
+        verdict_offsets=_verdicts(ledger),
+        proof=_proof(ledger),
+        unproven_records=_unproven(ledger, progress.ordinal),
+        note=halted.line if halted else "",
+    )
+
+
+def lag(source_offset: int, source_end: int | None) -> int | None:
+    """Source offsets not yet copied; None while the end is not known."""
+    return None if source_end is None or source_end < 0 else max(0, source_end - source_offset)
+
+
+def lag_seconds(lag_records: int | None, last_record_ms: int, now_ms: int, held_s: float | None = None) -> float | None:
+    """How long ago the target had all that the source had; 0 while nothing is missing, None when that is not known.
+
+    Two things tell: `held_s`, when an end of the source that is copied by now was seen; and the time of the newest
+    copied record, because a missing one follows it. Both are too high rather than too low, so the lower one counts. A
+    record's time that lies ahead tells nothing.
+    """
+    if lag_records is None:
+        return None
+    if lag_records == 0:
+        return held_s if held_s is not None and held_s > FRESH_S else 0.0
+    told = [] if held_s is None else [held_s]
+    if 0 <= last_record_ms <= now_ms:
+        told.append((now_ms - last_record_ms) / 1000)
+    return min(told, default=None)
+
+
+def _verdicts(ledger: LedgerLane | None) -> dict[str, int]:
+    return {reason: count for reason, count in ledger.verdicts.counts.items() if count} if ledger else {}
+
+
+def _proof(ledger: LedgerLane | None) -> ProofStatus | None:
+    audited = ledger.audited if ledger else None
+    if audited is None:
+        return None
+    newest_ms = audited.newest_ms if audited.newest_ms >= 0 else None
+    return ProofStatus(
+        level=audited.level, source_offset=audited.source_offset, newest_ms=newest_ms, at_ms=audited.at_ms
+    )
+
+
+def _unproven(ledger: LedgerLane | None, ordinal: int) -> int | None:
+    if ordinal < 0:
+        return None
+    return max(0, ordinal - (ledger.audited.end if ledger and ledger.audited else 0))

@@ -1,0 +1,92 @@
+"""Orders of people, carried out: what they come to stands in the ledger before anything is done for them.
+
+So they outlive whoever took them: the next supervisor, or a standby, finds them there.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import structlog
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.orders import OrderFact
+from mirrord.ledger.facts.quarantine import QuarantineOrder
+from mirrord.ledger.facts.seeks import LaneSought, pending
+from mirrord.ledger.standing_orders import Order, OrderAnswer, origin_words, pausable
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.lease import LeaseKeeper
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.runtime.clock import Clock
+from mirrord.supervision.fleet.fleet import Fleet
+from mirrord.supervision.rules.order_resolution import Decision, FlowView, decide, find
+
+log = structlog.get_logger()
+
+
+class Desk:
+    """Where a flow that is served here takes orders."""
+
+    def __init__(self, store: LedgerStore, keeper: LeaseKeeper, fleet: Fleet) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._fleet = fleet
+
+    def view(self) -> FlowView:
+        """What orders go by."""
+        return self._fleet.view()
+
+    async def record(self, facts: Sequence[OrderFact | QuarantineOrder | LaneSought]) -> None:
+        """Let them count from now on. Raises EnvironmentFault when that is not known to be so."""
+        if not self._keeper.is_valid:
+            raise EnvironmentFault("nothing is changed: the lease of the flow is not sure now; try again")
+        try:
+            bound = await self._store.append(self._keeper.epoch, facts)
+        except LedgerUnavailable as fault:
+            raise EnvironmentFault(f"it is not known whether the order counts; give it again: {fault}") from fault
+        if not all(bound):
+            raise EnvironmentFault("nothing is changed: another order, or another daemon, was first; try again")
+        self._fleet.changed.set()
+
+
+async def carry_out(order: Order, desks: dict[str, Desk | str], clock: Clock, *, dry_run: bool) -> OrderAnswer:
+    """`desks` are those of all flows of the daemon, or why one takes no orders.
+
+    Raises ConfigError when the order names nothing or cannot be, EnvironmentFault when it cannot be taken now.
+    """
+    served = {flow: desk for flow, desk in desks.items() if isinstance(desk, Desk)}
+    views = {flow: desk.view() for flow, desk in served.items()}
+    try:
+        named = find(order, list(views.values()))
+    except ConfigError as error:
+        # What a flow copies that is not served here is not known here.
+        closed = [f"flow {flow} takes no orders here: {desk}" for flow, desk in desks.items() if isinstance(desk, str)]
+        if closed:
+            raise EnvironmentFault("\n".join([str(error), *closed])) from error
+        raise
+    decision = decide(order, named, views[named.flow], clock.wall_ms())
+    if decision.facts and not dry_run:
+        await served[named.flow].record(decision.facts)
+        log.info("order_taken", flow=named.flow, verb=order.verb, of=str(named), by=order.by, reason=order.reason)
+    return _answer(decision)
+
+
+def order_remarks(state: FlowState, hosts: Collection[str]) -> Iterator[str]:
+    """A line for each pause, each drained replicator and each order to go on further ahead that is not carried out;
+    `hosts` are those that there are."""
+    orders = state.orders
+    for lane in (each for each in state.lanes.values() if pending(each.seeks)):
+        where = (lane.source_topic, lane.partition)
+        if any((each.source_topic, each.partition) == where and each.age > lane.age for each in state.lanes.values()):
+            continue  # its topic was created again
+        for seek in pending(lane.seeks):
+            yield f"{where[0]}-{where[1]} is to go on at source offset {seek.end}, {origin_words(seek.origin)}"
+    for pause in orders.paused.values():
+        yield f"{pausable(pause.topic, pause.partition)} is paused, {origin_words(pause.origin)}"
+    for drained in (orders.drained[host] for host in hosts if host in orders.drained):
+        yield f"{drained.replicator} is to be empty, {origin_words(drained.origin)}"
+
+
+def _answer(decision: Decision) -> OrderAnswer:
+    return OrderAnswer(
+        flow=decision.flow, done=decision.done, lanes=tuple(map(str, decision.lanes)), notes=decision.notes
+    )

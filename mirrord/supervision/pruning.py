@@ -1,0 +1,74 @@
+"""Forgets runs whose records neither cluster has any more; the keeper's next trim takes them from the topics."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import NamedTuple
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.offset_lookup import log_offsets
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.model.archive import ArchiveLost
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId, TopicId, TopicPartition
+from mirrord.topics.discovery import Discovered
+
+PRUNE_S = 300.0
+_ALL = 1 << 62
+
+
+class _Sides(NamedTuple):
+    """A lane's partitions; None where another topic has the name by now, so that nothing can be read there."""
+
+    lane: LaneId
+    source: TopicPartition | None
+    target: TopicPartition | None
+
+
+async def prune_for_ever(
+    store: LedgerStore, discovered: Callable[[], Discovered | None], source: ClusterConfig, target: ClusterConfig
+) -> None:
+    """From time to time, until it is cancelled. A cluster that does not answer is asked the next time."""
+    while True:
+        await asyncio.sleep(PRUNE_S)
+        seen = discovered()
+        lanes = list(_prunable(store.state, seen)) if seen is not None else []
+        if not lanes:
+            continue
+        try:
+            source_starts = await log_offsets(source, {lane.source for lane in lanes if lane.source}, "start")
+            target_starts = await log_offsets(target, {lane.target for lane in lanes if lane.target}, "start")
+        except EnvironmentFault:
+            continue  # whoever copies tells that
+        for lane in lanes:
+            source_start, target_start = _start(lane.source, source_starts), _start(lane.target, target_starts)
+            if source_start is not None and target_start is not None:
+                with suppress(ArchiveLost):  # then a later time: nothing waits for it
+                    store.prune(lane.lane, source_start, target_start)
+
+
+def _prunable(state: FlowState, seen: Discovered) -> Iterator[_Sides]:
+    """Also lanes of former topics. One whose topic cannot be seen at all is left alone: it may be there."""
+    for lane_id, lane in state.lanes.items():
+        if len(lane.source_runs) < 2 and len(lane.target_runs) < 2:
+            continue
+        is_source = _is_present(seen.source.topics, lane.source_topic, lane.key.source_topic_id)
+        is_target = _is_present(seen.target.topics, lane.target_topic, lane.key.target_topic_id)
+        if is_source is None or is_target is None:
+            continue
+        yield _Sides(
+            lane_id,
+            TopicPartition(lane.source_topic, lane.partition) if is_source else None,
+            TopicPartition(lane.target_topic, lane.partition) if is_target else None,
+        )
+
+
+def _is_present(topics: Mapping[str, Topic], name: str, topic_id: TopicId) -> bool | None:
+    found = topics.get(name)
+    return None if found is None else found.topic_id == topic_id
+
+
+def _start(partition: TopicPartition | None, starts: Mapping[TopicPartition, int]) -> int | None:
+    return _ALL if partition is None else starts.get(partition)

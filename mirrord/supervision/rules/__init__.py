@@ -1,0 +1,1 @@
+"""Pure decisions of supervision: placement, reconciliation, orders and probes."""

@@ -1,0 +1,190 @@
+"""The probe of a target: what is asked of its brokers, and the judgement of what they answer.
+
+Exactly once rests on what a broker does with sequences, offsets and checksums (`tests/sim/contract.py` holds all of it
+against Kafka). Others speak its protocol too, and a later version may do otherwise. So, once for each set of brokers, a
+topic of one partition gets the batches of `STEPS`, and the answers are compared with what a lane relies on. Some of it
+cannot be seen in a moment: how long a broker remembers is a setting that the lanes ask for, and what outlives a crash
+is left to the tests.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from mirrord.kafka.protocol.errors import ErrorCode
+from mirrord.ledger.facts.core import Mode, TargetProbed
+from mirrord.model.status import Guarantee
+
+RECORDS = 3
+"""In each batch."""
+OLD_MS = 10 * 86_400_000
+"""The age of records by which every broker has forgotten their producer."""
+PRODUCERS = 4
+"""New producer ids that the steps need."""
+_LAST_SEQUENCE = 2**31 - 1
+_ACROSS = _LAST_SEQUENCE - 1
+_ANYTHING = 5_000_000
+_OUT_OF_ORDER = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER)
+_CORRUPT = (ErrorCode.CORRUPT_MESSAGE,)
+
+Fate = Literal["taken", "known", "refused"]
+"""taken: appended at the end of the log. known: a repeat, answered with the offset that it has. refused: not there."""
+
+
+class Step(NamedTuple):
+    """One batch, and what must become of it."""
+
+    rule: str
+    producer: int
+    """Number of the producer, from 0 on; each has an id that was never used."""
+    sequence: int
+    fate: Fate = "taken"
+    errors: tuple[int, ...] = ()
+    """Of which a refusal must tell one."""
+    connection: int = 0
+    """The first or the second connection to the partition's leader."""
+    age_ms: int = 0
+    damaged: bool = False
+    """One bit of the last record is another one than the checksum says."""
+
+
+STEPS = (
+    Step("a batch with a wrong checksum is refused", 0, 0, "refused", _CORRUPT, damaged=True),
+    Step("behind a refused first batch the next one stands at the end of the log", 0, RECORDS),
+    Step("what comes before the last batch is refused", 0, 0, "refused", _OUT_OF_ORDER),
+    Step("without memory of a producer any sequence is taken", 1, _ANYTHING),
+    Step("a batch may reach across the last sequence", 2, _ACROSS),
+    Step("after the last sequence comes 0, over another connection too", 2, 1, connection=1),
+    Step("a repeat of the last batch is known again and not appended", 2, 1, "known"),
+    Step("a gap is refused", 2, 1 + 2 * RECORDS, "refused", _OUT_OF_ORDER, connection=1),
+    *(Step("the next batch is taken", 2, 1 + number * RECORDS) for number in range(1, 5)),
+    Step("a repeat that is too old to be known is refused", 2, _ACROSS, "refused", _OUT_OF_ORDER),
+    Step("records of old times are taken", 3, 0, age_ms=OLD_MS),
+)
+TELLS = "the brokers tell the last sequence of a producer"
+ENDS = "the end of the log is told"
+KEEPS = "what is stored keeps its producer and sequence"
+_OLD = STEPS[-1]
+
+
+class Answer(NamedTuple):
+    """The answer to a produce request."""
+
+    error: int
+    base_offset: int
+
+
+class Stored(NamedTuple):
+    """A batch as it stands in the log afterwards."""
+
+    base_offset: int
+    records: int
+    producer: int
+    """Number of the producer; -1: none of the probe's."""
+    epoch: int
+    sequence: int
+    same_records: bool
+    """The bytes of its records are those that were sent."""
+    append_time: bool
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """All that was seen."""
+
+    start: int
+    """Where the log ended before."""
+    answers: Sequence[Answer]
+    """One for each of `STEPS`."""
+    last_sequences: Mapping[int, int] | None
+    """Of each producer that the leader remembers, by its number; None when it does not tell."""
+    end: int
+    stored: Sequence[Stored]
+
+
+class Judgement(NamedTuple):
+    """A line for each rule that was broken, and for each thing that is allowed and good to know."""
+
+    failures: tuple[str, ...]
+    remarks: tuple[str, ...]
+    disturbed: bool
+    """Somebody else wrote into the topic: nothing can be said."""
+
+
+def judge(seen: Observed) -> Judgement:
+    """Compares the answers with what lanes rely on. A rule that is broken is told once, and disturbs no later one."""
+    if any(batch.producer < 0 for batch in seen.stored):
+        return Judgement((), (), disturbed=True)
+    failures: dict[str, str] = {}
+    remarks: list[str] = []
+    end = seen.start
+    taken: list[tuple[Step, int]] = []
+    for step, answer in zip(STEPS, seen.answers, strict=True):
+        if step is _OLD and answer.error == ErrorCode.INVALID_TIMESTAMP:
+            remarks.append(
+                "the target refuses records of old times (message.timestamp.before.max.ms): they halt a lane"
+            )
+            continue
+        offsets = {(each.producer, each.sequence): offset for each, offset in taken}
+        if fault := _fault(step, answer, end, offsets.get((step.producer, step.sequence), -1)):
+            failures.setdefault(step.rule, fault)
+        if answer.error == 0 and answer.base_offset >= end:
+            taken.append((step, answer.base_offset))
+            end = answer.base_offset + RECORDS
+    failures |= _after(seen, taken, end)
+    if any(not batch.same_records for batch in seen.stored):
+        remarks.append("the target compresses anew (compression.type): copies are compared record by record")
+    if any(batch.append_time for batch in seen.stored):
+        remarks.append("the target gives records the time of their append (message.timestamp.type)")
+    lines = tuple(f"not kept: {rule} ({fault})" for rule, fault in failures.items())
+    return Judgement(lines, tuple(remarks), disturbed=False)
+
+
+def _fault(step: Step, answer: Answer, end: int, known_at: int) -> str:
+    """What is wrong with an answer; `known_at` is the offset of an earlier batch of the same sequence, or -1."""
+    match step.fate:
+        case "taken" if answer != (0, end):
+            wanted = f"offset {end}"
+        case "known" if answer != (0, known_at):
+            wanted = f"offset {known_at}"
+        case "refused" if answer.error not in step.errors:
+            wanted = ErrorCode.name_of(step.errors[0])
+        case _:
+            return ""
+    told = ErrorCode.name_of(answer.error) if answer.error else f"offset {answer.base_offset}"
+    return f"the answer is {told}, not {wanted}"
+
+
+def _after(seen: Observed, taken: Sequence[tuple[Step, int]], end: int) -> dict[str, str]:
+    """What is wrong with what was asked and read behind the last step."""
+    faults: dict[str, str] = {}
+    wanted = {step.producer: (step.sequence + RECORDS - 1) % (_LAST_SEQUENCE + 1) for step, _ in taken}
+    if seen.last_sequences is None:
+        faults[TELLS] = "they do not answer DescribeProducers"
+    else:
+        for producer, sequence in wanted.items():
+            told = seen.last_sequences.get(producer)
+            # The memory of old records may be gone at any moment, and lanes count on that.
+            if told != sequence and not (producer == _OLD.producer and told is None):
+                faults.setdefault(TELLS, f"it is {'not told' if told is None else told}, not {sequence}")
+    if seen.end != end:
+        faults[ENDS] = f"it is {seen.end}, not {end}"
+    stored = [(batch.base_offset, batch.records, batch.producer, batch.epoch, batch.sequence) for batch in seen.stored]
+    if stored != [(offset, RECORDS, step.producer, 0, step.sequence) for step, offset in taken]:
+        faults[KEEPS] = f"{len(stored)} batches stand there otherwise than the {len(taken)} that were acknowledged"
+    return faults
+
+
+def mode(probed: TargetProbed | None) -> Mode:
+    """How lanes work: at least once only where a probe has failed."""
+    return "sequence" if probed is None or probed.passed else "at-least-once"
+
+
+def guarantee(probed: TargetProbed | None, not_probed: str = "") -> tuple[Guarantee | None, str]:
+    """What a flow promises, and why or what is to be known about it; `not_probed` is why a probe could not be made."""
+    if probed is None and not not_probed:
+        return None, ""
+    lines = list(probed.remarks if probed.passed else probed.failures) if probed is not None else []
+    if not_probed:
+        lines.append(f"not probed: {not_probed}")
+    return "exactly-once" if mode(probed) == "sequence" else "at-least-once", "; ".join(lines)

@@ -1,0 +1,333 @@
+"""Orders against what there is: what a name means, which facts an order comes to, and what placement makes of them.
+
+An order either is understood, and then its facts say all of it, or it is refused with one line that tells what would
+be right.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from mirrord.config.toml_reader import nearest
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.orders import (
+    CopyingPaused,
+    CopyingResumed,
+    HostDrained,
+    HostRestored,
+    LanePinned,
+    LaneUnpinned,
+    OrderFact,
+)
+from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder
+from mirrord.ledger.facts.seeks import LaneSought, Standing
+from mirrord.ledger.standing_orders import POLICY, Kind, Order, Orders, Verb, origin_words, pausable, pause_key
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId, TopicPartition
+from mirrord.supervision.rules.quarantine_orders import rule
+from mirrord.supervision.rules.reconcile import Host
+from mirrord.supervision.rules.seek_orders import rule as rule_seek
+from mirrord.topics.rules.topic_plan import PlannedLane
+
+KINDS: Mapping[Verb, tuple[Kind, ...]] = {
+    "pause": ("flow", "topic", "lane"),
+    "resume": ("flow", "topic", "lane", "host"),
+    "move": ("lane",),
+    "unpin": ("lane",),
+    "drain": ("host",),
+    "skip": ("lane",),
+    "replay": ("lane",),
+    "seek": ("lane",),
+}
+"""What each verb is about."""
+_WORDS: Mapping[Kind, str] = {"flow": "flow", "topic": "topic", "lane": "partition", "host": "replicator"}
+
+
+class FlowView(NamedTuple):
+    """One flow, as far as orders go by it."""
+
+    flow: str
+    lanes: Mapping[TopicPartition, LaneId]
+    """Those that should be copied now, orders aside."""
+    known: Collection[TopicPartition]
+    """Others that were copied once."""
+    hosts: Sequence[Host]
+    takers: Mapping[str, bool]
+    """The hosts that lanes may be moved to, and whether they have room."""
+    alone: Collection[LaneId]
+    """Lanes that have a replicator for themselves."""
+    orders: Orders
+    quarantines: Mapping[TopicPartition, Mapping[LaneId, Quarantine]] = {}
+    """Of lanes that have one, also of those of older topics of that name."""
+    ends: Mapping[LaneId, int] = {}
+    """Where the source partitions of hosted lanes end, as far as that is known."""
+    standings: Mapping[LaneId, Standing] = {}
+    """Where lanes stand that have begun."""
+    retrying: Mapping[TopicPartition, str] = {}
+    """Hosted lanes that copy nothing now and try again by themselves, and what they say of it."""
+
+
+class Named(NamedTuple):
+    """What a name means."""
+
+    flow: str
+    kind: Kind
+    topic: str = ""
+    partition: int = -1
+    host: str = ""
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "flow":
+                return f"flow {self.flow}"
+            case "host":
+                return f"replicator {self.host}"
+            case "topic" | "lane":
+                return f"{pausable(self.topic, self.partition)} of {self.flow}"
+
+
+class Decision(NamedTuple):
+    """What an order comes to."""
+
+    flow: str
+    facts: tuple[OrderFact | QuarantineOrder | LaneSought, ...] = ()
+    """Empty: it stands so already."""
+    done: tuple[str, ...] = ()
+    """A line for each of them."""
+    lanes: tuple[TopicPartition, ...] = ()
+    """Those that stop, begin or move by it."""
+    notes: tuple[str, ...] = ()
+
+
+def wanted_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> list[LaneId]:
+    """Those that are not paused."""
+    return [lane.lane for lane in lanes if orders.pause_of(lane.source_topic, lane.key.partition) is None]
+
+
+def pinned_lanes(lanes: Iterable[PlannedLane], orders: Orders) -> dict[LaneId, int]:
+    """The slots that lanes are pinned to."""
+    if not orders.pins:
+        return {}
+    pins = ((lane.lane, orders.pins.get(f"{lane.source_topic}-{lane.key.partition}")) for lane in lanes)
+    return {lane: pin.slot for lane, pin in pins if pin is not None}
+
+
+def find(order: Order, views: Sequence[FlowView]) -> Named:
+    """What the order's name means. Raises ConfigError when that is nothing, or several things."""
+    prefix, colon, name = order.name.rpartition(":")
+    flow = prefix if colon else order.flow
+    kinds: list[Kind] = [kind for kind in KINDS[order.verb] if order.kind in (None, kind)]
+    if not kinds:
+        allowed = ", ".join(_WORDS[kind] for kind in KINDS[order.verb])
+        raise ConfigError(f"{order.verb} is not for a {_WORDS[order.kind or 'flow']}; it takes: {allowed}")
+    chosen = [view for view in views if flow in ("", view.flow)]
+    if not chosen:
+        raise ConfigError(_unknown("flow", flow, [view.flow for view in views]))
+    found = [named for view in chosen for kind in kinds for named in _of_kind(view, kind, name)]
+    if not found:
+        what = " or ".join(_WORDS[kind] for kind in kinds)
+        raise ConfigError(
+            _unknown(what, name, [text for view in chosen for kind in kinds for text in _names(view, kind)])
+        )
+    if len(found) > 1:
+        means = ", ".join(map(str, found))
+        raise ConfigError(f'"{name}" may mean: {means}; choose with --flow or --kind')
+    return found[0]
+
+
+def decide(order: Order, named: Named, view: FlowView, at_ms: int) -> Decision:
+    """What the order comes to. Raises ConfigError when it cannot be."""
+    origin = Origin(order.by, order.reason, at_ms)
+    match order.verb:
+        case "pause":
+            return _pause(named, view, origin)
+        case "resume":
+            return _restore(named, view, origin) if named.kind == "host" else _resume(named, view, origin)
+        case "move":
+            return _move(order, named, view, origin)
+        case "unpin":
+            return _unpin(named, view, origin)
+        case "drain":
+            return _drain(named, view, origin)
+        case "seek":
+            return _seek(order, named, view, origin)
+        case "skip" | "replay":
+            lane = TopicPartition(named.topic, named.partition)
+            known = (view.quarantines.get(lane, {}), origin, view.ends, view.retrying.get(lane))
+            fact, line = rule(order.verb, order, str(named), *known)
+            return (
+                Decision(view.flow, notes=(line,)) if fact is None else Decision(view.flow, (fact,), (line,), (lane,))
+            )
+
+
+def _pause(named: Named, view: FlowView, origin: Origin) -> Decision:
+    standing = view.orders.paused.get(pause_key(named.topic, named.partition))
+    if standing is not None:
+        return Decision(view.flow, notes=(f"{named} is paused already, {origin_words(standing.origin)}",))
+    fact = CopyingPaused(named.topic, named.partition, origin)
+    running = _covered(named, view)
+    lanes = tuple(lane for lane in running if view.orders.pause_of(lane.topic, lane.partition) is None)
+    return Decision(view.flow, (fact,), (f"{named} is paused",), lanes)
+
+
+def _resume(named: Named, view: FlowView, origin: Origin) -> Decision:
+    wider = _also_paused(named, view.orders)
+    if pause_key(named.topic, named.partition) not in view.orders.paused:
+        notes = wider or [f"{named} is not paused"]
+        return Decision(view.flow, notes=tuple(notes))
+    fact = CopyingResumed(named.topic, named.partition, origin)
+    after = Orders.of((*view.orders.facts(), fact))
+    lanes = tuple(lane for lane in _covered(named, view) if after.pause_of(lane.topic, lane.partition) is None)
+    still = [lane for lane in _covered(named, view) if lane not in lanes]
+    if still and not wider:
+        shown = ", ".join(map(str, still[:3]))
+        more = f" and {len(still) - 3} more" if len(still) > 3 else ""
+        wider = [f"paused by an order of their own: {shown}{more}"]
+    return Decision(view.flow, (fact,), (f"{named} is no longer paused",), lanes, tuple(wider))
+
+
+def _also_paused(named: Named, orders: Orders) -> list[str]:
+    """Orders of a wider name that keep this one paused."""
+    wider = [pause_key("", -1), *([pause_key(named.topic, -1)] if named.kind == "lane" else [])]
+    standing = [orders.paused[key] for key in wider if key in orders.paused and named.kind != "flow"]
+    return [
+        f"{named} is still paused: {pausable(each.topic, each.partition)} is, {origin_words(each.origin)}"
+        for each in standing
+    ]
+
+
+def _move(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
+    lane = TopicPartition(named.topic, named.partition)
+    targets = list(_of_kind(view, "host", order.to))
+    if not targets:
+        raise ConfigError(_unknown(f"replicator of {view.flow}", order.to, _names(view, "host")))
+    host = next(host for host in view.hosts if host.name == targets[0].host)
+    if view.lanes.get(lane) in view.alone:
+        raise ConfigError(f"{named} has a replicator for itself (replicators.alone): it cannot be moved to another")
+    if host.name in view.orders.drained:
+        raise ConfigError(f"{host.name} is to be empty, {origin_words(view.orders.drained[host.name].origin)}")
+    if host.name not in view.takers:
+        why = f"it is {host.state}" if host.state != "serving" else "it is a spare, has a lane for itself, or is to go"
+        raise ConfigError(f"{host.name} takes no lanes: {why}")
+    here = view.lanes.get(lane) in host.lanes
+    if not here and not view.takers[host.name]:
+        raise ConfigError(f"{host.name} has as many lanes as replicators.partitions_per_replicator allows")
+    pin = view.orders.pins.get(str(lane))
+    if pin is not None and pin.slot == host.slot:
+        words = f"{named} is to be on replicator {host.slot} already, {origin_words(pin.origin)}"
+        return Decision(view.flow, notes=(words, *_standing_still(lane, view)))
+    fact = LanePinned(lane.topic, lane.partition, host.slot, origin)
+    done = f"{named} stays on replicator {host.slot}" if here else f"{named} moves to replicator {host.slot}"
+    return Decision(view.flow, (fact,), (done,), () if here else (lane,), tuple(_standing_still(lane, view)))
+
+
+def _seek(order: Order, named: Named, view: FlowView, origin: Origin) -> Decision:
+    """`order.until` is where the lane is to go on, `order.offset` where the source's log begins."""
+    name = TopicPartition(named.topic, named.partition)
+    lane = view.lanes.get(name)
+    if lane is None:
+        raise ConfigError(f"{named} is not copied now")
+    at = view.standings.get(lane)
+    if at is None:
+        raise ConfigError(f"{named} has not begun yet; `start` of the flow says where it begins")
+    fact, line = rule_seek(str(named), lane, at, order.until, max(order.offset, 0), origin)
+    notes = tuple(_standing_still(name, view))
+    return (
+        Decision(view.flow, notes=(line, *notes))
+        if fact is None
+        else Decision(view.flow, (fact,), (line,), (name,), notes)
+    )
+
+
+def _standing_still(lane: TopicPartition, view: FlowView) -> Iterator[str]:
+    if lane not in view.lanes:
+        yield f"{lane} is not copied now"
+    elif (pause := view.orders.pause_of(lane.topic, lane.partition)) is not None:
+        yield f"{lane} is paused, {origin_words(pause.origin)}"
+
+
+def _unpin(named: Named, view: FlowView, origin: Origin) -> Decision:
+    if f"{named.topic}-{named.partition}" not in view.orders.pins:
+        return Decision(view.flow, notes=(f"{named} may be on any replicator already",))
+    fact = LaneUnpinned(named.topic, named.partition, origin)
+    return Decision(view.flow, (fact,), (f"{named} may be on any replicator",))
+
+
+def _drain(named: Named, view: FlowView, origin: Origin) -> Decision:
+    standing = view.orders.drained.get(named.host)
+    if standing is not None:
+        return Decision(view.flow, notes=(f"{named} is to be empty already, {origin_words(standing.origin)}",))
+    there = {host.name for host in view.hosts}
+    ended = Origin(POLICY, "it has ended", origin.at_ms)
+    # Names are never used twice, so what is said of ended ones is only ballast.
+    facts: list[OrderFact] = [HostRestored(name, ended) for name in view.orders.drained if name not in there]
+    hosted = next(host.lanes for host in view.hosts if host.name == named.host)
+    lanes = tuple(sorted(name for name, lane in view.lanes.items() if lane in hosted))
+    return Decision(view.flow, (*facts, HostDrained(named.host, origin)), (f"{named} is to be empty",), lanes)
+
+
+def _restore(named: Named, view: FlowView, origin: Origin) -> Decision:
+    if named.host not in view.orders.drained:
+        return Decision(view.flow, notes=(f"{named} may have lanes already",))
+    return Decision(view.flow, (HostRestored(named.host, origin),), (f"{named} may have lanes again",))
+
+
+def _covered(named: Named, view: FlowView) -> list[TopicPartition]:
+    return sorted(
+        lane
+        for lane in view.lanes
+        if named.kind == "flow"
+        or (lane.topic == named.topic and (named.kind == "topic" or lane.partition == named.partition))
+    )
+
+
+def _of_kind(view: FlowView, kind: Kind, name: str) -> Iterator[Named]:
+    match kind:
+        case "flow":
+            if name == view.flow:
+                yield Named(view.flow, "flow")
+        case "topic":
+            if name in _topics(view):
+                yield Named(view.flow, "topic", name)
+        case "lane":
+            for lane in _lanes(view):
+                if name == str(lane):
+                    yield Named(view.flow, "lane", lane.topic, lane.partition)
+        case "host":
+            for host in view.hosts:
+                slot = f"replicator-{host.slot}" if host.state != "stopping" else host.name
+                if name in {host.name, host.name.rpartition("/")[2], slot}:
+                    yield Named(view.flow, "host", host=host.name)
+
+
+def _names(view: FlowView, kind: Kind) -> list[str]:
+    match kind:
+        case "flow":
+            return [view.flow]
+        case "topic":
+            return sorted(_topics(view))
+        case "lane":
+            return sorted(map(str, _lanes(view)))
+        case "host":
+            return [name for host in view.hosts for name in (host.name, f"replicator-{host.slot}")]
+
+
+def _topics(view: FlowView) -> set[str]:
+    return {lane.topic for lane in _lanes(view)} | {fact.topic for fact in view.orders.paused.values() if fact.topic}
+
+
+def _lanes(view: FlowView) -> set[TopicPartition]:
+    """All that a name may be of: also what an order stands for and is no more."""
+    told = [*view.orders.paused.values(), *view.orders.pins.values()]
+    return {
+        *view.lanes,
+        *view.known,
+        *(TopicPartition(fact.topic, fact.partition) for fact in told if fact.partition >= 0),
+    }
+
+
+def _unknown(what: str, name: str, known: Sequence[str]) -> str:
+    like = nearest(name, known)
+    if like is not None:
+        return f'no {what} "{name}"; did you mean "{like}"?'
+    shown = ", ".join(known[:5])
+    return f'no {what} "{name}"; there are: {shown}{f" and {len(known) - 5} more" if len(known) > 5 else ""}'

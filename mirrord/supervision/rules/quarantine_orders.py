@@ -1,0 +1,68 @@
+"""Orders about records in quarantine: which entry is meant, and what becomes of it."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, QuarantineReplayed, QuarantineSkipped, waiting
+from mirrord.ledger.standing_orders import Order, origin_words
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId
+
+
+class Ruling(NamedTuple):
+    """What an order comes to."""
+
+    fact: QuarantineOrder | None
+    """None: it stands so already."""
+    line: str
+
+
+def rule(
+    verb: Literal["skip", "replay"],
+    order: Order,
+    name: str,
+    lanes: Mapping[LaneId, Quarantine],
+    origin: Origin,
+    ends: Mapping[LaneId, int],
+    retrying: str | None = None,
+) -> Ruling:
+    """About the lanes of one name, those of older topics of that name included. `ends`: where their source partitions
+    end, as far as that is known. `retrying`: what is said of a lane that tries again by itself; None when it does not.
+    Raises ConfigError."""
+    offset = order.offset
+    waits = [(lane, entry) for lane, quarantine in lanes.items() if (entry := waiting(quarantine)) is not None]
+    for lane, entry in waits:
+        if entry.start <= offset < entry.end:
+            if verb == "replay":
+                fact = QuarantineReplayed(lane, entry.start, entry.end, origin)
+                return Ruling(fact, f"{name} tries source offsets [{entry.start}, {entry.end}) again")
+            end = entry.end if order.until < 0 else order.until
+            if not entry.end <= end <= max(entry.end, ends.get(lane, -1)):
+                raise ConfigError(f"--until: found {end}; allowed: {_allowed(entry.end, ends.get(lane, -1), name)}")
+            if not -1 <= order.letters <= end - entry.start:
+                raise ConfigError(f"letters: found {order.letters}; allowed: -1 to {end - entry.start}")
+            fact = QuarantineSkipped(lane, entry.start, end, origin, order.letters, order.letters_at)
+            return Ruling(fact, f"{name} goes on without source offsets [{entry.start}, {end})")
+    for quarantine in lanes.values():
+        for entry in quarantine:
+            if entry.skipped is not None and entry.start <= offset < entry.end:
+                left_out = f"source offsets [{entry.start}, {entry.end}) are left out {origin_words(entry.skipped)}"
+                if verb == "skip":
+                    return Ruling(None, f"{name}: {left_out}")
+                went_on = f"{name}: {left_out}, and it went on behind them: they cannot be tried again"
+                raise ConfigError(f"{went_on}; `mirrord quarantine replay` brings back what was parked")
+    where = ", ".join(f"[{entry.start}, {entry.end})" for _, entry in waits)
+    told = f"it waits at source offsets {where}" if waits else "it does not wait for a decision"
+    if not waits and retrying is not None:
+        why = f" ({retrying})" if retrying else ""
+        told = f"{told}, it is still being retried{why}; try again in a few seconds"
+    raise ConfigError(f"{name} does not wait at source offset {offset}: {told}")
+
+
+def _allowed(entry_end: int, source_end: int, name: str) -> str:
+    """What is not written yet can be no reason to leave it out."""
+    if source_end > entry_end:
+        return f"{entry_end}, where the entry of {name} ends, to {source_end}, where the source ends"
+    why = "the source ends there, too" if source_end >= 0 else "where the source ends is not known now"
+    return f"{entry_end}, where the entry of {name} ends; {why}"

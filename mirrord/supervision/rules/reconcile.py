@@ -1,0 +1,388 @@
+"""The lanes that there should be against the replicators that there are: the next few steps from one to the other.
+
+Called again and again with what is observed; it remembers nothing. A lane is given to a replicator only while no other
+one has it, and a replicator has a lane from the moment it was told until it gave the lane back or is known dead. So two
+never host one lane, in whatever order the steps succeed or fail.
+
+A crashed replicator's lanes do not wait for its replacement: who is there takes them, an empty spare first. When the
+replacement is there, lanes move until the loads are even, a few at a time. A lane that is to be alone has a replicator
+for itself. What people wish (`Wishes`) counts as far as no lane stands still for it.
+
+Where there are several nodes (`mirrord.supervision.rules.node_spread`), one that has too many replicators gives one of
+them up: another one starts elsewhere first, and takes its lanes like those of a drained one.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.schema import ReplicatorsConfig
+from mirrord.model.names import LaneId
+from mirrord.supervision.rules.node_spread import crowded_node, fullest_node, node_for_next
+from mirrord.supervision.rules.placement import EQUAL, Room, Weights, moves, place, replicators_wanted
+
+STARTS_AT_ONCE = 4
+"""Replicators that may be starting at the same time: each start costs a second of a core."""
+MOVES_AT_ONCE = 4
+"""Lanes that may be moving at the same time to even out the load."""
+QUIET_AT_ONCE = 32
+"""The same, where a replicator is to be empty, of lanes that carry next to nothing: that they stand for a moment is not
+seen, and a thousand of them would take minutes."""
+_QUIET = 1.25
+"""Times what a lane weighs of which nothing is known."""
+LANES_AT_ONCE = 250
+"""Lanes named in one step: a thousand in one message would hold up everything behind it."""
+
+
+class Host(msgspec.Struct, frozen=True):
+    """A replicator as it was observed."""
+
+    name: str
+    slot: int
+    """Its number among the flow's replicators; a replacement takes the number over."""
+    state: Literal["starting", "serving", "stopping"]
+    lanes: frozenset[LaneId] = frozenset()
+    """Given to it and not yet given back."""
+    leaving: frozenset[LaneId] = frozenset()
+    """Those of `lanes` that it is draining."""
+    node: str = ""
+    """Where it runs; empty while that is not known."""
+
+
+class StartReplicator(msgspec.Struct, frozen=True):
+    """Start one in this slot."""
+
+    slot: int
+    node: str = ""
+    """Where; empty: wherever there is room."""
+
+
+class Assign(msgspec.Struct, frozen=True):
+    """Give these lanes to the host."""
+
+    host: str
+    lanes: tuple[LaneId, ...]
+
+
+class Release(msgspec.Struct, frozen=True):
+    """Let the host drain these lanes and give them back."""
+
+    host: str
+    lanes: tuple[LaneId, ...]
+
+
+class StopReplicator(msgspec.Struct, frozen=True):
+    """The host has nothing to do any more."""
+
+    host: str
+
+
+Step = StartReplicator | Assign | Release | StopReplicator
+
+
+class Wishes(msgspec.Struct, frozen=True):
+    """What placement goes by, beside the configuration."""
+
+    weights: Weights = EQUAL
+    alone: frozenset[LaneId] = frozenset()
+    """Lanes that get a replicator for themselves."""
+    even_out: bool = True
+    """Lanes may move only to even out the loads. A replicator that has just come gets its share in any case."""
+    pins: Mapping[LaneId, int] = {}
+    """Lanes that somebody wants on the replicator of this slot. They are there while it is one of those that host many
+    lanes and has room; else they are placed like any other."""
+    drained: frozenset[str] = frozenset()
+    """Replicators that somebody wants empty. Where no other one could take their lanes, another one is started."""
+    nodes: Mapping[str, int] = {}
+    """The nodes that replicators can run on, and their cores; empty: it does not matter."""
+
+
+def reconcile(
+    desired: Sequence[LaneId],
+    hosts: Sequence[Host],
+    config: ReplicatorsConfig,
+    cores: int,
+    orphans: Collection[LaneId] = (),
+    wishes: Wishes = Wishes(),  # noqa: B008 - it cannot be changed
+) -> list[Step]:
+    """The next steps; empty when nothing has to change. `orphans` are lanes whose replicator died: they come first."""
+    alone = [lane for lane in desired if lane in wishes.alone]
+    together = [lane for lane in desired if lane not in wishes.alone]
+    shared, wanted = _counts(config, len(together), len(alone), cores, _drained(hosts, wishes))
+    serving = [host for host in hosts if host.state == "serving"]
+    misplaced = _misplaced(hosts, wanted, wishes)
+    wishes = msgspec.structs.replace(wishes, drained=wishes.drained | misplaced)
+    open_hosts = [host for host in serving if host.name not in wishes.drained]
+    starts = _starts(hosts, wanted + len(misplaced))
+    steps: list[Step] = list(_placed_starts(starts, hosts, wishes))
+    steps += _unwanted(frozenset(desired), serving)
+
+    hosted = {lane for host in hosts for lane in host.lanes}
+    homeless = [lane for lane in together if lane not in hosted]
+    fewer = bool(starts) or any(host.state == "starting" for host in hosts)
+    placed = _place_alone([lane for lane in alone if lane not in hosted], open_hosts)
+    places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, placed, shared), wishes)
+    placed |= places.pinned(homeless)
+    placed |= places.urgent([lane for lane in homeless if lane in orphans and lane not in placed])
+    # While some are on their way, each takes its share, and what is pinned to one of them waits for it.
+    share = -(-len(together) // max(shared, 1)) if fewer else None
+    coming = {host.slot for host in hosts if host.state == "starting"}
+    fresh = [lane for lane in homeless if lane not in orphans and wishes.pins.get(lane) not in coming]
+    placed |= places.fresh([lane for lane in fresh if lane not in placed], share)
+    steps += _assignments(placed)
+    steps += places.to_pins(serving, desired)
+
+    waiting = any(lane not in hosted for lane in desired)
+    if not steps and not waiting and all(host.state == "serving" and not host.leaving for host in hosts):
+        steps += (
+            _makes_room(open_hosts, wishes.alone)
+            or _leaves_drained(serving, open_hosts, places, wishes)
+            or _empties(open_hosts, places.hosts, wishes)
+            or _moves(places, wishes)
+        )
+    steps += _stops(serving, placed, sum(host.state != "stopping" for host in hosts) - wanted, misplaced)
+    return steps
+
+
+def takers(
+    desired: Sequence[LaneId], hosts: Sequence[Host], config: ReplicatorsConfig, cores: int, wishes: Wishes
+) -> dict[str, bool]:
+    """The hosts that a lane may be pinned to, by their names, and whether they have room for another one."""
+    alone = sum(lane in wishes.alone for lane in desired)
+    shared, _ = _counts(config, len(desired) - alone, alone, cores, _drained(hosts, wishes))
+    open_hosts = [host for host in hosts if host.state == "serving" and host.name not in wishes.drained]
+    places = _Places(config, _hosts_of_many(open_hosts, wishes.alone, {}, shared), wishes)
+    return {host.name: places.has_room(host) for host in places.hosts}
+
+
+def destinations(
+    leaving: Collection[LaneId],
+    desired: Sequence[LaneId],
+    hosts: Sequence[Host],
+    config: ReplicatorsConfig,
+    cores: int,
+    wishes: Wishes,
+) -> dict[str, list[LaneId]]:
+    """Where lanes that leave their hosts would go if they had left them now. They may still go elsewhere."""
+    gone = frozenset(leaving).intersection(desired)
+    found: dict[str, list[LaneId]] = {}
+    if not gone:
+        return found
+    without = [msgspec.structs.replace(host, lanes=host.lanes - gone, leaving=host.leaving - gone) for host in hosts]
+    for step in reconcile(desired, without, config, cores, (), wishes):
+        if isinstance(step, Assign) and (lanes := [lane for lane in step.lanes if lane in gone]):
+            found[step.host] = [*found.get(step.host, ()), *lanes]
+    return found
+
+
+def _drained(hosts: Iterable[Host], wishes: Wishes) -> int:
+    return sum(host.name in wishes.drained and host.state != "stopping" for host in hosts)
+
+
+def _counts(config: ReplicatorsConfig, together: int, alone: int, cores: int, drained: int) -> tuple[int, int]:
+    """How many replicators host many lanes, and how many there are. Those that are to be empty count among the
+    latter; there are more only where the lanes would have no place."""
+    shared = replicators_wanted(config, together, cores)
+    least = replicators_wanted(msgspec.structs.replace(config, count=1), together, cores)
+    wanted = max(shared + alone + (config.spares if together or alone else 0), drained + least + alone)
+    return min(shared, wanted - drained - alone), wanted
+
+
+class _Places:
+    """The replicators that host many lanes, and what has been given to them in this step."""
+
+    def __init__(self, config: ReplicatorsConfig, hosts: Sequence[Host], wishes: Wishes) -> None:
+        limit = config.partitions_per_replicator
+        self.hosts = hosts
+        self._most = None if limit == "auto" else limit
+        self._wishes = wishes
+        self._weights = weights = wishes.weights
+        self._rooms = [Room(host.name, weights.sum(host.lanes), len(host.lanes)) for host in hosts]
+
+    def has_room(self, host: Host) -> bool:
+        """Whether it may take another lane."""
+        return self._most is None or len(host.lanes) < self._most
+
+    def has_newcomer(self) -> bool:
+        """Whether one of them has so few lanes that it must have come just now."""
+        lanes = [len(host.lanes) for host in self.hosts]
+        return 2 * min(lanes) * len(lanes) < sum(lanes)
+
+    def pinned(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
+        """Places for those that are pinned to one of these hosts."""
+        placed: dict[LaneId, str] = {}
+        for host, room in zip(self.hosts, self._rooms, strict=True):
+            here = [lane for lane in lanes if self._wishes.pins.get(lane) == host.slot]
+            placed |= place(here, [room], self._most, self._weights)
+        return placed
+
+    def to_pins(self, serving: Sequence[Host], desired: Collection[LaneId]) -> Iterator[Release]:
+        """Lanes that leave their host for the one that they are pinned to."""
+        pins = self._wishes.pins
+        free = {
+            host.slot: MOVES_AT_ONCE if self._most is None else self._most - room.lanes
+            for host, room in zip(self.hosts, self._rooms, strict=True)
+        }
+        movable = frozenset(desired) & pins.keys() - self._wishes.alone
+        astray = [
+            (host, lane)
+            for host in serving
+            for lane in sorted(host.lanes & movable)
+            if pins[lane] != host.slot and pins[lane] in free
+        ]
+        going = [lane for host, lane in astray if lane in host.leaving]
+        for lane in going:
+            free[pins[lane]] -= 1
+        for host, lane in astray:
+            if lane not in host.leaving and len(going) < MOVES_AT_ONCE and free[pins[lane]] > 0:
+                going.append(lane)
+                free[pins[lane]] -= 1
+                yield Release(host.name, (lane,))
+
+    def urgent(self, lanes: Sequence[LaneId]) -> dict[LaneId, str]:
+        """Places for lanes that stand still."""
+        return place(lanes, self._rooms, self._most, self._weights)
+
+    def fresh(self, lanes: Sequence[LaneId], share: int | None) -> dict[LaneId, str]:
+        """Places for lanes that begin; with a share no replicator gets more lanes than that."""
+        limits = [each for each in (self._most, share) if each is not None]
+        return place(lanes, self._rooms, min(limits, default=None), self._weights)
+
+
+def _hosts_of_many(
+    serving: Sequence[Host], alone: Collection[LaneId], placed: Mapping[LaneId, str], wanted: int
+) -> list[Host]:
+    """Those that have lanes, and as many of the empty ones as there should be; the others are spares, or too many."""
+    free = [host for host in serving if host.lanes.isdisjoint(alone) and host.name not in placed.values()]
+    used = sorted((host for host in free if host.lanes), key=lambda host: (-len(host.lanes), host.slot))[:wanted]
+    empty = sorted((host for host in free if not host.lanes), key=lambda host: host.slot)
+    return [*used, *empty[: max(0, wanted - len(used))]]
+
+
+def _place_alone(lanes: Sequence[LaneId], serving: Sequence[Host]) -> dict[LaneId, str]:
+    empty = sorted((host for host in serving if not host.lanes), key=lambda host: host.slot)
+    return {lane: host.name for lane, host in zip(lanes, empty, strict=False)}
+
+
+def _makes_room(serving: Sequence[Host], alone: Collection[LaneId]) -> list[Step]:
+    """A lane that is to be alone and is not leaves for an empty replicator."""
+    crowded = [(host, lane) for host in serving if len(host.lanes) > 1 for lane in sorted(host.lanes) if lane in alone]
+    empty = sum(not host.lanes for host in serving)
+    return [Release(host.name, (lane,)) for host, lane in crowded[: min(empty, MOVES_AT_ONCE)]]
+
+
+def _starts(hosts: Sequence[Host], wanted: int) -> list[int]:
+    missing = wanted - sum(host.state != "stopping" for host in hosts)
+    room = STARTS_AT_ONCE - sum(host.state == "starting" for host in hosts)
+    # Whoever comes in the place of one that leaves has its number, and with it what is pinned there.
+    taken = {host.slot for host in hosts if host.state != "stopping"}
+    free = (slot for slot in count() if slot not in taken)
+    return list(islice(free, max(0, min(missing, room))))
+
+
+def _unwanted(desired: Collection[LaneId], serving: Iterable[Host]) -> Iterator[Release]:
+    for host in serving:
+        yield from _releases(host.name, sorted(host.lanes - host.leaving - frozenset(desired)))
+
+
+def _misplaced(hosts: Sequence[Host], wanted: int, wishes: Wishes) -> frozenset[str]:
+    """At most one replicator that another one on another node is to take the place of. It is the same one until it has
+    gone. What somebody has ordered or pinned is left where it is, and a lane that is alone."""
+    alive = [host for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
+    if len(wishes.nodes) < 2 or len(alive) < wanted or any(host.node not in wishes.nodes for host in alive):
+        return frozenset()
+    pinned = set(wishes.pins.values())
+    taken = [host.node for host in alive]
+    # With one too many its replacement is there already.
+    node = fullest_node(taken, wishes.nodes) if len(alive) > wanted else crowded_node(taken, wishes.nodes)
+    free = [
+        host
+        for host in alive
+        if host.node == node
+        if host.state == "serving" and host.slot not in pinned and host.lanes.isdisjoint(wishes.alone)
+    ]
+    return frozenset(host.name for host in sorted(free, key=lambda host: (len(host.lanes), -host.slot))[:1])
+
+
+def _placed_starts(slots: Iterable[int], hosts: Sequence[Host], wishes: Wishes) -> Iterator[StartReplicator]:
+    taken = [host.node for host in hosts if host.state != "stopping" and host.name not in wishes.drained]
+    for slot in slots:
+        node = node_for_next(taken, wishes.nodes)
+        taken.append(node)
+        yield StartReplicator(slot, node)
+
+
+def _releases(host: str, lanes: Sequence[LaneId]) -> Iterator[Release]:
+    for first in range(0, len(lanes), LANES_AT_ONCE):
+        yield Release(host, tuple(lanes[first : first + LANES_AT_ONCE]))
+
+
+def _assignments(placed: dict[LaneId, str]) -> Iterator[Assign]:
+    for host in sorted(set(placed.values())):
+        lanes = [lane for lane, where in placed.items() if where == host]
+        for first in range(0, len(lanes), LANES_AT_ONCE):
+            yield Assign(host, tuple(lanes[first : first + LANES_AT_ONCE]))
+
+
+def _leaves_drained(serving: Sequence[Host], open_hosts: Sequence[Host], places: _Places, wishes: Wishes) -> list[Step]:
+    """Lanes leave a host that is to be empty, as far as there is another place for them."""
+    for host in serving:
+        if host.name not in wishes.drained:
+            continue
+        rooms = sum(not each.lanes for each in open_hosts if each not in places.hosts)
+        alone = sorted(host.lanes & wishes.alone)[:rooms]
+        others = sorted(host.lanes - wishes.alone) if any(map(places.has_room, places.hosts)) else []
+        if leaving := _next([*alone, *others], wishes):
+            return [Release(host.name, tuple(sorted(leaving)))]
+    return []
+
+
+def _next(lanes: Sequence[LaneId], wishes: Wishes) -> Sequence[LaneId]:
+    """Which of the lanes that leave a host leave now."""
+    weights = wishes.weights
+    quiet = [lane for lane in lanes if weights.by_lane.get(lane, math.inf) <= _QUIET * weights.unknown]
+    return quiet[:QUIET_AT_ONCE] if len(quiet) > MOVES_AT_ONCE else lanes[:MOVES_AT_ONCE]
+
+
+def _empties(serving: Sequence[Host], kept: Sequence[Host], wishes: Wishes) -> list[Step]:
+    """There are more replicators than there should be: the one with the fewest lanes gives them up."""
+    names = {host.name for host in kept}
+    surplus = [
+        host for host in serving if host.lanes and host.name not in names and host.lanes.isdisjoint(wishes.alone)
+    ]
+    if not surplus or not kept:
+        return []
+    host = min(surplus, key=lambda each: (len(each.lanes), each.name))
+    return [Release(host.name, tuple(sorted(_next(sorted(host.lanes), wishes))))]
+
+
+def _moves(places: _Places, wishes: Wishes) -> list[Step]:
+    """Lanes that leave the fullest host for the emptiest one that has room."""
+    weights = wishes.weights
+    loads = {host.name: weights.sum(host.lanes) for host in places.hosts}
+    free = [loads[host.name] for host in places.hosts if places.has_room(host)]
+    if len(loads) < 2 or not free or not weights.apart(loads.values()):
+        return []
+    if not wishes.even_out and not places.has_newcomer():
+        return []
+    # What is pinned stays, so the fullest one may have nothing to give.
+    for host in sorted(places.hosts, key=lambda host: (loads[host.name], host.name), reverse=True):
+        free_to_go = host.lanes - wishes.pins.keys()
+        if leaving := moves(free_to_go, loads[host.name] - min(free), MOVES_AT_ONCE, weights):
+            return [Release(host.name, tuple(sorted(leaving)))]
+        if not wishes.pins:
+            break
+    return []
+
+
+def _stops(
+    serving: Sequence[Host], placed: dict[LaneId, str], surplus: int, misplaced: Collection[str]
+) -> Iterator[StopReplicator]:
+    used = set(placed.values())
+    idle = [host.name for host in serving if not host.lanes and host.name not in used]
+    # While one is to give way to another one, that one is empty at first, too.
+    idle = sorted(name for name in idle if name in misplaced or not misplaced)
+    yield from (StopReplicator(name) for name in idle[: max(0, surplus)])

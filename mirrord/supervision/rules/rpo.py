@@ -1,0 +1,43 @@
+"""Whether a flow keeps its recovery point objective: were the source gone now, records of how many seconds were lost?
+
+Measured by the lanes' lag in seconds, which is never too low (`mirrord.supervision.lane_status.lag_seconds`). What is
+not known is not within, and neither is a topic that should be copied and is not.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from mirrord.model.status import FlowState, LaneStatus, RpoStatus
+
+NOT_LOOKED = "the source's topics are not known yet"
+
+
+def rpo_status(
+    rpo_ms: int | None, state: FlowState, lanes: Sequence[LaneStatus], faults: Iterable[str], *, looked: bool
+) -> RpoStatus | None:
+    """`faults`: topics that are not copied, or not wholly. `looked`: the lanes are all that there should be."""
+    if rpo_ms is None:
+        return None
+    rpo_s = rpo_ms / 1000
+    if state == "standby":
+        return RpoStatus(rpo_s=rpo_s, within=None)
+    if why := _why(rpo_s, lanes, sorted(faults), looked=looked):
+        return RpoStatus(rpo_s=rpo_s, within=False, why=why)
+    return RpoStatus(rpo_s=rpo_s, within=True)
+
+
+def _why(rpo_s: float, lanes: Sequence[LaneStatus], faults: Sequence[str], *, looked: bool) -> str:
+    unknown = [f"{lane.topic}-{lane.partition}" for lane in lanes if lane.lag_s is None]
+    late = [lane for lane in lanes if lane.lag_s is not None and lane.lag_s > rpo_s]
+    if late:
+        last = max(late, key=lambda lane: lane.lag_s or 0.0)
+        others = f", and {len(late) - 1} more" if len(late) > 1 else ""
+        return f"{last.topic}-{last.partition} is {last.lag_s:.0f} s behind{others}"
+    if faults:
+        return f"{_some(faults)} not copied, or not wholly"
+    if unknown:
+        return f"how far {_some(unknown)} behind is not known"
+    return "" if looked else NOT_LOOKED
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{names[0]} is" if len(names) == 1 else f"{names[0]} and {len(names) - 1} more are"

@@ -1,0 +1,42 @@
+"""Orders to go on further ahead in the source: which of them can be, and what they come to.
+
+Only forward: what is copied would stand in the target twice.
+"""
+
+from typing import NamedTuple
+
+from mirrord.ledger.facts.base import Origin
+from mirrord.ledger.facts.seeks import LaneSought, Standing
+from mirrord.ledger.standing_orders import origin_words
+from mirrord.model.errors import ConfigError
+from mirrord.model.names import LaneId
+
+
+class Ruling(NamedTuple):
+    """What an order comes to."""
+
+    fact: LaneSought | None
+    """None: it stands so already."""
+    line: str
+
+
+def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling:
+    """`to`: where the lane is to go on; `log_start`: where the source's log begins. Raises ConfigError."""
+    for each in at.seeks:
+        if each.end == to:
+            what = "went on" if each.done or at.position >= to else "is to go on"
+            return Ruling(None, f"{name} {what} at source offset {to} already, {origin_words(each.origin)}")
+    if to == at.position:
+        return Ruling(None, f"{name} stands at source offset {to} already")
+    if to < at.position:
+        raise ConfigError(
+            f"{name} stands at source offset {at.position}: going back to {to} would copy records twice. To have the "
+            "whole topic copied again, delete its copy at the target; to read it from there again, move the readers' "
+            "groups (`mirrord translate` tells where)"
+        )
+    further = next((each for each in at.seeks if each.end > to and not each.done), None)
+    if further is not None:
+        words = origin_words(further.origin)
+        raise ConfigError(f"{name} is to go on at source offset {further.end}, {words}: that cannot be taken back")
+    fact = LaneSought(lane, at.position, to, min(log_start, to), origin)
+    return Ruling(fact, f"{name} goes on at source offset {to} and leaves out [{at.position}, {to})")

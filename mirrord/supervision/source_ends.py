@@ -1,0 +1,208 @@
+"""Asks a source where its partitions end, by topic id, and keeps the answers in the state topic.
+
+Only partitions that no lane fetches are asked for: a fetch answer tells the end as well. ListOffsets names topics by
+their names, so each broker is asked for the topics' ids after it has answered. A broker knows of a new topic before it
+serves it. So if it still names the expected id, its answer was about that topic.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import ClusterConfig
+from mirrord.kafka.client.admin_requests import Asker
+from mirrord.kafka.protocol import metadata
+from mirrord.kafka.protocol.api_versions import LIST_OFFSETS, METADATA
+from mirrord.kafka.protocol.list_offsets import (
+    LATEST,
+    ListedOffset,
+    OffsetQuestion,
+    decode_list_offsets,
+    encode_list_offsets,
+)
+from mirrord.kafka.protocol.primitives import Reader
+from mirrord.ledger.source_ends import SourcePartition, changed_records, truncated
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import LaneId, LaneKey, TopicId, TopicPartition
+from mirrord.replication.lane.assignment import ReplicatorReport
+from mirrord.runtime.clock import Clock
+from mirrord.topics.discovery import Discovered
+
+LOOK_S = 2.0
+MOST_SHARE = 0.02
+"""Of a core for asking: with thousands of partitions looks are further apart."""
+ANSWER_S = 5.0
+FETCHED_S = 3.0
+"""A lane whose fetches told its end within this time is not asked for."""
+
+log = structlog.get_logger()
+
+
+class EndsAsker:
+    """Asks one cluster, over connections that live from one question to the next."""
+
+    def __init__(self, cluster: ClusterConfig, timeout_s: float = ANSWER_S) -> None:
+        self._cluster = cluster
+        self._timeout_s = timeout_s
+        self._any = Asker(cluster, timeout_s)
+        self._brokers: dict[tuple[str, int], Asker] = {}
+
+    async def ask(self, wanted: Collection[SourcePartition]) -> dict[SourcePartition, int]:
+        """The high watermarks of those partitions that are there under these topic ids and whose leaders answer.
+
+        Raises EnvironmentFault when no broker answers.
+        """
+        if not wanted:
+            return {}
+        names = sorted({each.topic for each in wanted})
+        told = await self._any.ask(METADATA, partial(_encode_names, names), metadata.decode)
+        self._any.brokers = tuple((broker.host, broker.port) for broker in told.brokers)
+        addresses = {broker.node: (broker.host, broker.port) for broker in told.brokers}
+        leaders = {
+            SourcePartition(topic.name, TopicId(topic.id), each.partition): addresses.get(each.leader)
+            for topic in told.topics
+            if topic.name is not None
+            for each in topic.partitions
+        }
+        by_broker: dict[tuple[str, int], list[SourcePartition]] = {}
+        for each in wanted:
+            if (address := leaders.get(each)) is not None:
+                by_broker.setdefault(address, []).append(each)
+        answers = await asyncio.gather(*(self._ask_broker(*each) for each in by_broker.items()))
+        return {where: end for answer in answers for where, end in answer.items()}
+
+    def close(self) -> None:
+        """End all connections."""
+        for asker in (self._any, *self._brokers.values()):
+            asker.close()
+
+    async def _ask_broker(
+        self, address: tuple[str, int], wanted: Collection[SourcePartition]
+    ) -> Mapping[SourcePartition, int]:
+        asker = self._brokers.get(address)
+        if asker is None:
+            asker = self._brokers[address] = Asker(self._cluster, self._timeout_s)
+        names = sorted({each.topic for each in wanted})
+        body = encode_list_offsets([OffsetQuestion(each.topic, each.partition, LATEST) for each in wanted], False)
+        try:
+            listed = await asker.ask(LIST_OFFSETS, lambda _: body, _decode_listed, at=address)
+            told = await asker.ask(METADATA, partial(_encode_names, names), metadata.decode, at=address)
+        except EnvironmentFault:
+            return {}  # the others count all the same
+        ids = {topic.name: TopicId(topic.id) for topic in told.topics}
+        found = {
+            SourcePartition(each.topic, ids[each.topic], each.partition): each.offset
+            for each in listed
+            if each.error == 0 and each.offset >= 0 and each.topic in ids
+        }
+        return {each: found[each] for each in wanted if each in found}
+
+
+class Uncovered(NamedTuple):
+    """What is known beside the ledger when the source is asked."""
+
+    wanted: list[SourcePartition]
+    """Selected partitions whose ends no fetch has told lately."""
+    hosted: frozenset[LaneId]
+
+
+class SourceEnds:
+    """The ends of a running flow's partitions that no lane fetches."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ends: dict[SourcePartition, int] = {}
+        self._fell: dict[SourcePartition, int] = {}
+        """Ends that lie below the recorded ones, seen once."""
+
+    @property
+    def by_name(self) -> dict[TopicPartition, int]:
+        """The ends as last told; not those of partitions whose leader does not answer."""
+        return {TopicPartition(each.topic, each.partition): end for each, end in self._ends.items()}
+
+    def amend(self, reports: Mapping[str, ReplicatorReport]) -> Mapping[str, ReplicatorReport]:
+        """The reports, where a lane's last fetch knows less of its end than is known here."""
+        if not self._ends:
+            return reports
+        ends = {(each.topic_id, each.partition): end for each, end in self._ends.items()}
+        amended: dict[str, ReplicatorReport] = {}
+        for host, report in reports.items():
+            changed = False
+            lanes = list(report.lanes)
+            for at, lane in enumerate(lanes):
+                end = ends.get((LaneKey.parse(lane.lane).source_topic_id, lane.partition), -1)
+                if end > lane.source_end:
+                    lanes[at] = msgspec.structs.replace(lane, source_end=end, source_end_age_s=0.0)
+                    changed = True
+            amended[host] = msgspec.structs.replace(report, lanes=tuple(lanes)) if changed else report
+        return amended
+
+    async def follow(self, source: ClusterConfig, recorder: Recorder, uncovered: Callable[[], Uncovered]) -> None:
+        """Ask and record, until it is cancelled."""
+        asker = EndsAsker(source)
+        try:
+            while True:
+                began = time.thread_time()
+                asked = uncovered()
+                try:
+                    self._ends = await asker.ask(asked.wanted)
+                except EnvironmentFault:
+                    self._ends = {}  # the watch of the cluster tells it
+                await self._record(recorder, asked.hosted)
+                await asyncio.sleep(max(LOOK_S, (time.thread_time() - began) / MOST_SHARE))
+        finally:
+            self._ends = {}
+            asker.close()
+
+    async def _record(self, recorder: Recorder, hosted: frozenset[LaneId]) -> None:
+        """A verdict is in the ledger before the record that it rests on is replaced."""
+        state, ends = recorder.state, self._ends
+        told = truncated(state, ends, hosted)
+        lower = {SourcePartition(lane.source_topic, lane.key.source_topic_id, lane.partition): fact
+                 for fact in told if (lane := state.lanes.get(fact.lane)) is not None}  # fmt: skip
+        sure = [fact for where, fact in lower.items() if self._fell.get(where) == ends[where]]
+        self._fell = {where: ends[where] for where in lower}
+        for fact in sure:
+            log.error("records_lost", lane=fact.lane, line=fact.note)
+        if not await recorder.write(sure):
+            return
+        sure_lanes = {fact.lane for fact in sure}
+        known = {where: end for where, end in ends.items() if where not in lower or lower[where].lane in sure_lanes}
+        await recorder.save(changed_records(state, known, state.lease_epoch, self._clock.wall_ms()))
+
+
+def uncovered(discovered: Discovered | None, reports: Mapping[str, ReplicatorReport]) -> Uncovered:
+    """All partitions of the selected topics but those that are being fetched; what is halted or waits is not."""
+    lanes = [lane for report in reports.values() for lane in report.lanes]
+    hosted = frozenset(lane.lane for lane in lanes)
+    if discovered is None:
+        return Uncovered([], hosted)
+    fetched = {
+        (LaneKey.parse(lane.lane).source_topic_id, lane.partition)
+        for lane in lanes
+        if lane.phase == "copying" and lane.source_end >= 0 and lane.source_end_age_s < FETCHED_S
+    }
+    topics = discovered.source.topics
+    names = {lane.source_topic for lane in discovered.lanes} | (discovered.faults.keys() & topics.keys())
+    wanted = [
+        SourcePartition(name, topics[name].topic_id, partition)
+        for name in sorted(names)
+        if name in topics
+        for partition in range(topics[name].partitions)
+        if (topics[name].topic_id, partition) not in fetched
+    ]
+    return Uncovered(wanted, hosted)
+
+
+def _encode_names(names: Collection[str], version: int) -> bytes:
+    return metadata.encode(version, names)
+
+
+def _decode_listed(_version: int, reader: Reader) -> list[ListedOffset]:
+    return decode_list_offsets(reader)

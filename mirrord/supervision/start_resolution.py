@@ -1,0 +1,155 @@
+"""The first look at the source topics of a flow: resolves their start offsets and stores them in the ledger.
+
+This happens before target topics are created and before lanes open. So an outage of the target, a pause or a conflict
+does not change the offset at which a partition begins (`mirrord.ledger.start_offsets`).
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import ClusterConfig, FlowConfig
+from mirrord.config.units import Start
+from mirrord.kafka.client.cluster_metadata import ClusterView, PartitionId
+from mirrord.kafka.client.connection import ConnectionOptions
+from mirrord.kafka.client.partition_queries import NO_TOPIC, Asks
+from mirrord.kafka.client.receive_buffers import BufferPool
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.core import ConfigChanged
+from mirrord.ledger.facts.first_seen import UNRESOLVED, Selected, TopicStarts
+from mirrord.ledger.start_offsets import first_selected, resolvable
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ClusterId
+from policies.flows import selection_of
+
+ANSWER_S = 5.0
+"""A partition whose offset is not known after this time is asked for again in the next refresh."""
+RETRY_S = 0.2
+PARTITIONS_AT_ONCE = 10_000
+"""Largest number of partitions in one request and in one fact, which must fit into a record."""
+
+log = structlog.get_logger()
+
+
+class FirstLook:
+    """Resolves the start offsets of one flow under one configuration."""
+
+    def __init__(self, flow: FlowConfig, source: ClusterConfig) -> None:
+        self._flow = flow
+        self._source = source
+        policy = f"{flow.select} {json.dumps(flow.select_settings, sort_keys=True)}" if flow.select else ""
+        self._selected = Selected(flow.topics, flow.exclude, policy)
+
+    async def note(self, topics: Sequence[Topic], cluster_id: ClusterId, recorder: Recorder) -> None:
+        """Record which of the selected topics are seen for the first time, and resolve their start offsets.
+
+        Raises EnvironmentFault while the ledger does not accept them; until then no lane of such a topic may open.
+        """
+        state = recorder.state
+        if missing := resolvable(state, topics, self._flow.start_at):
+            await self._keep(recorder, missing, cluster_id)
+        if state.selected != self._selected:
+            new = first_selected(state, topics, self._selection_before(state.selected))
+            for chunk in _chunks(new):
+                blank = [TopicStarts(each.name, each.topic_id, "earliest", _blank(each.partitions)) for each in chunk]
+                await self._keep(recorder, blank, cluster_id)
+            await _write(recorder, ConfigChanged((), selected=self._selected))
+
+    def _selection_before(self, selected: Selected | None) -> Callable[[str], bool]:
+        if selected is None or selected.policy != self._selected.policy:
+            return lambda _: False
+        try:
+            flow = msgspec.structs.replace(self._flow, topics=selected.topics, exclude=selected.exclude)
+            selection = selection_of(flow)
+        except re.error:
+            return lambda _: True
+        return lambda topic: selection.refusal(topic) is None
+
+    async def _keep(self, recorder: Recorder, starts: Sequence[TopicStarts], cluster_id: ClusterId) -> None:
+        asked = [
+            PartitionId(each.topic, each.topic_id, partition)
+            for each in starts
+            if self._flow.start_at(each.topic) != "earliest"
+            for partition, offset in enumerate(each.offsets)
+            if offset == UNRESOLVED
+        ]
+        found = await self._offsets(asked, cluster_id) if asked else {}
+        resolved = tuple(self._resolved(each, found) for each in starts)
+        kept = tuple(each for each in resolved if recorder.state.starts.get(each.topic_id) != each)
+        if kept:
+            await _write(recorder, ConfigChanged((), kept))
+            log.info("starts_resolved", flow=self._flow.name, topics=len(kept), partitions=len(found))
+
+    def _resolved(self, starts: TopicStarts, found: Mapping[PartitionId, int]) -> TopicStarts:
+        offsets = (
+            found.get(PartitionId(starts.topic, starts.topic_id, partition), offset) if offset == UNRESOLVED else offset
+            for partition, offset in enumerate(starts.offsets)
+        )
+        return TopicStarts(starts.topic, starts.topic_id, self._flow.start_at(starts.topic), tuple(offsets))
+
+    async def _offsets(self, partitions: Iterable[PartitionId], cluster_id: ClusterId) -> dict[PartitionId, int]:
+        """Return the configured start offset of each partition whose leader answers in time."""
+        options = ConnectionOptions(request_timeout_s=ANSWER_S)
+        view = ClusterView(self._flow.source, self._source, BufferPool(), options, cluster_id)
+        asks = Asks(view, read_committed=self._flow.isolation == "read_committed")
+        found: dict[PartitionId, int] = {}
+
+        async def find(partition: PartitionId) -> None:
+            while True:
+                error, offset = await _ask(asks, partition, self._flow.start_at(partition.topic))
+                if error == 0:
+                    found[partition] = offset
+                if error in {0, NO_TOPIC}:
+                    return
+                await asyncio.sleep(RETRY_S)
+
+        view.start()
+        try:
+            for topic, topic_id in {(each.topic, each.topic_id) for each in partitions}:
+                view.watch(topic, topic_id)
+            async with asyncio.timeout(ANSWER_S):
+                await asyncio.gather(*map(find, partitions))
+        except TimeoutError:
+            pass  # the other partitions are asked for again
+        finally:
+            asks.close()
+            await view.close()
+        return found
+
+
+async def _ask(asks: Asks, partition: PartitionId, start: Start) -> tuple[int, int]:
+    answer: asyncio.Future[tuple[int, int]] = asyncio.get_running_loop().create_future()
+
+    def told(error: int, offset: int) -> None:
+        if not answer.done():
+            answer.set_result((error, offset))
+
+    asks.start(partition, start, told)
+    return await answer
+
+
+async def _write(recorder: Recorder, fact: ConfigChanged) -> None:
+    if not await recorder.write_now(fact):
+        raise EnvironmentFault("the ledger does not take the start offsets")
+
+
+def _blank(partitions: int) -> tuple[int, ...]:
+    return (UNRESOLVED,) * partitions
+
+
+def _chunks(topics: Iterable[Topic]) -> Iterator[list[Topic]]:
+    chunk: list[Topic] = []
+    size = 0
+    for topic in topics:
+        size += topic.partitions + 10  # 10 accounts for the name and the id
+        if chunk and size > PARTITIONS_AT_ONCE:
+            yield chunk
+            chunk, size = [], topic.partitions + 10
+        chunk.append(topic)
+    if chunk:
+        yield chunk

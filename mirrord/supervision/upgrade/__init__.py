@@ -1,0 +1,1 @@
+"""One daemon replaces another without a pause of the flows."""

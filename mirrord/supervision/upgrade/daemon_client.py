@@ -1,0 +1,135 @@
+"""What another process asks of a running daemon, by its HTTP door."""
+
+from typing import TypeVar
+
+import aiohttp
+import msgspec
+
+from mirrord.config.changes import ConfigChanges
+from mirrord.config.schema import Config
+from mirrord.ledger.standing_orders import Order, OrderAnswer
+from mirrord.model.errors import ConfigError, EnvironmentFault
+from mirrord.model.group_status import GroupsReport
+from mirrord.model.status import Status
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall
+
+ANSWER_S = 2.0
+GROUPS_S = 15.0
+"""The daemon asks the target first."""
+APPLIED_S = 15.0
+"""The daemon asks both clusters first."""
+
+
+Decoded = TypeVar("Decoded")
+
+
+class NoAnswer(EnvironmentFault):
+    """Nobody answers at a daemon's address, or somebody else does."""
+
+
+class Refused(EnvironmentFault):
+    """The daemon does not take this order from us."""
+
+
+async def ask_status(http: str) -> Status:
+    """The status of the daemon at this address. Raises NoAnswer."""
+    try:
+        async with _session() as session, session.get(f"{http}/status") as response:
+            if response.status != 200:
+                raise NoAnswer(f"{http} answers with {response.status}")
+            return Status.decode(await response.read())
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
+async def ask_groups(http: str, *, reverse: bool = False) -> list[GroupsReport]:
+    """Where groups stand, by the daemon at this address; with `reverse`, of the flows that keep their source in step.
+    Raises NoAnswer."""
+    url = f"{http}/groups{'?reverse' if reverse else ''}"
+    try:
+        async with _session(GROUPS_S) as session, session.get(url) as response:
+            if response.status != 200:
+                raise NoAnswer(f"{http} answers with {response.status}")
+            return msgspec.json.decode(await response.read(), type=dict[str, list[GroupsReport]])["flows"]
+    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+
+
+async def order_stop(http: str, config: Config) -> None:
+    """Let the daemon at this address drain and end. Raises NoAnswer, Refused."""
+    status, body = await _post(http, "/stop", config, None, ANSWER_S)
+    if status != 202:
+        raise _odd(http, status, body)
+
+
+async def order_apply(http: str, config: Config, *, dry_run: bool) -> ConfigChanges:
+    """Let the daemon at this address go on by a configuration, or only say what that would change.
+
+    Raises NoAnswer, Refused.
+    """
+    status, body = await _post(http, f"/apply{'?dry_run' if dry_run else ''}", config, config, APPLIED_S)
+    if status != 200:
+        raise _odd(http, status, body)
+    return _decoded(http, body, ConfigChanges)
+
+
+async def give_order(http: str, config: Config, order: Order, *, dry_run: bool) -> OrderAnswer:
+    """Give the daemon at this address an order, or only ask what it would come to.
+
+    Raises ConfigError when it names nothing or cannot be, NoAnswer, Refused, EnvironmentFault when it is not taken now.
+    """
+    status, body = await _post(http, f"/order{'?dry_run' if dry_run else ''}", config, order, APPLIED_S)
+    if status == 200:
+        return _decoded(http, body, OrderAnswer)
+    if status not in {400, 404, 503}:
+        raise _odd(http, status, body)
+    error = _decoded(http, body, dict[str, str]).get("error", "")
+    raise (ConfigError if status == 404 else EnvironmentFault)(error)
+
+
+async def hand_over(http: str, config: Config, call: HandoverCall, seconds: float) -> HandoverAnswer:
+    """Ask the daemon at this address, which is to be replaced, for something. Raises NoAnswer, Refused."""
+    status, body = await _post(http, "/handover", config, call, seconds)
+    if status != 200:
+        raise _odd(http, status, body)
+    return _decoded(http, body, HandoverAnswer)
+
+
+async def _post(http: str, path: str, config: Config, told: msgspec.Struct | None, seconds: float) -> tuple[int, bytes]:
+    """Status and body of the answer to an order. Raises NoAnswer, Refused."""
+    data = None if told is None else msgspec.json.encode(told)
+    try:
+        async with (
+            _session(seconds) as session,
+            session.post(f"{http}{path}", headers=_token(config), data=data) as response,
+        ):
+            body = await response.read()
+    except (TimeoutError, aiohttp.ClientError) as error:
+        raise NoAnswer(f"{http} does not answer: {_reason(error)}") from error
+    if response.status == 403:
+        raise Refused(f"{http} takes orders from its own machine, or with the token of [http] token")
+    return response.status, body
+
+
+def _decoded(http: str, body: bytes, kind: type[Decoded]) -> Decoded:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise NoAnswer(f"{http} does not answer: {error}") from error
+
+
+def _odd(http: str, status: int, body: bytes) -> NoAnswer:
+    return NoAnswer(f"{http} answers with {status}: {body.decode(errors='replace')}")
+
+
+def _token(config: Config) -> dict[str, str]:
+    token = config.http.token
+    return {"Authorization": f"Bearer {token.resolve()}"} if token else {}
+
+
+def _session(seconds: float = ANSWER_S) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=seconds))
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or "nothing in time"

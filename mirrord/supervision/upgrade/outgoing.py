@@ -1,0 +1,214 @@
+"""How a daemon is replaced: it lets its flows go to another daemon and stays until that has taken all lanes over.
+
+A flow is handed over when the other daemon goes on with its lease. From then on this one decides nothing; its
+replicators copy on, and it passes on to them what the other daemon orders. When that one vanishes before it is done,
+this one takes the flow back.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from mirrord.ledger.errors import LedgerUnavailable
+from mirrord.ledger.facts.core import Holder, LeaseRenewed
+from mirrord.ledger.state_records import StateRecord
+from mirrord.ledger.store.process_identity import is_dead
+from mirrord.ledger.store.store import LedgerStore
+from mirrord.runtime.clock import Clock
+from mirrord.runtime.wait import wait_for
+from mirrord.supervision.fleet.engine import Engine, ReplicatorDead, ReplicatorHandle, ReplicatorUnsure
+from mirrord.supervision.upgrade.protocol import HandoverAnswer, HandoverCall, HandoverTerms, Successor
+
+LOOK_S = 0.5
+GONE_S = 15.0
+"""A successor that asks for nothing for so long has given up; it asks several times a second."""
+CLOSE_S = 3.0
+"""For what is left when the other daemon has vanished, or this one is told to stop."""
+
+log = structlog.get_logger()
+
+
+class FlowHandover:
+    """One flow on its way to another daemon."""
+
+    def __init__(self, engine: Engine, prefix: str, clock: Clock) -> None:
+        """`prefix`: how the names of the flow's replicators begin."""
+        self.successor: Successor | None = None
+        """Who is to have the flow, and has said so."""
+        self.is_handed = False
+        """The other daemon has it, and nothing is done here but by its orders."""
+        self._engine = engine
+        self._prefix = prefix
+        self._clock = clock
+
+    @property
+    def note(self) -> str:
+        """One line for people, or empty."""
+        if self.successor is None or not self.is_handed:
+            return ""
+        left = len(self._engine.running(self._prefix))
+        return f"handed over to mirrord {self.successor.program} at {self.successor.http}; {left} replicators left"
+
+    def has(self, name: str) -> bool:
+        """Whether the replicator of this name is one of the flow, and goes by the other daemon's orders."""
+        return self.is_handed and name.startswith(self._prefix)
+
+    def went_to(self, holder: Holder | None) -> bool:
+        """Whether the one that the flow went to is the announced one."""
+        return holder is not None and self.successor is not None and holder.http == self.successor.http
+
+    async def stand_aside(self, store: LedgerStore, stopping: asyncio.Event) -> bool:
+        """Until this daemon is told to end (True), or nobody goes on with the flow: whoever it went to has vanished, or
+        has given it back."""
+        seen = self._clock.monotonic()
+
+        def see(record: StateRecord) -> None:
+            nonlocal seen
+            if isinstance(record, LeaseRenewed):
+                seen = self._clock.monotonic()
+
+        epoch, end = store.state.lease_epoch, store.on_record(see)
+        self.is_handed = True
+        try:
+            while not stopping.is_set():
+                if store.state.released or store.state.lease_epoch != epoch:
+                    return False
+                silent = self._clock.monotonic() - seen > store.state.ttl_ms / 1000
+                if (store.state.holder is not None and is_dead(store.state.holder)) or (
+                    silent and await self._is_silent(store, lambda: seen)
+                ):
+                    return False
+                await wait_for(stopping, LOOK_S)
+            return True
+        finally:
+            end()
+            self.is_handed = False
+            self.successor = None
+            left = self._engine.running(self._prefix)
+            await asyncio.gather(*(each.close(CLOSE_S) for each in left), return_exceptions=True)
+
+    async def _is_silent(self, store: LedgerStore, seen: Callable[[], float]) -> bool:
+        """Signs of life may have come in while this process was not running, or cannot come in."""
+        before = seen()
+        try:
+            await store.read_to_end()
+        except LedgerUnavailable:
+            return False
+        return seen() == before
+
+
+class Handing(Protocol):
+    """A flow that can be handed over (`mirrord.supervision.flow_supervisor.FlowSupervisor`)."""
+
+    handover: FlowHandover
+
+    def refusal(self) -> str:
+        """Why it cannot be handed over now, or empty."""
+        ...
+
+
+class Handover:
+    """All flows of one daemon."""
+
+    def __init__(
+        self, engine: Engine, flows: Mapping[str, Handing], dismissed: Callable[[], None], clock: Clock
+    ) -> None:
+        """`dismissed` ends this daemon."""
+        self.replaced_by: Successor | None = None
+        """Who has taken all of it over."""
+        self._heir: Successor | None = None
+        """Who began to take it over."""
+        self._heard = 0.0
+        """When it last asked for something."""
+        self._clock = clock
+        self._engine = engine
+        self._flows = flows
+        self._dismissed = dismissed
+
+    async def answer(self, call: HandoverCall, terms: HandoverTerms) -> HandoverAnswer:
+        """Do what the other daemon asks for; of several at a time only one has its way."""
+        heir = self._heir if self._clock.monotonic() - self._heard < GONE_S else None
+        if all(flow.handover.successor != heir for flow in self._flows.values()):
+            heir = None  # what it had begun to take over was taken back
+        if heir is not None and call.successor != heir:
+            return HandoverAnswer(refused=f"mirrord {heir.program} at {heir.http} takes over from it already")
+        if heir is not None:
+            self._heard = self._clock.monotonic()
+        match call.verb:
+            case "terms":
+                return HandoverAnswer(terms=terms)
+            case "begin":
+                return HandoverAnswer(refused=self._begin(call))
+            case "found":
+                return self._found(call, terms.instance)
+            case "end":
+                return HandoverAnswer(refused=self._end(call.successor))
+            case _:
+                return await self._pass_on(call)
+
+    def _end(self, successor: Successor | None) -> str:
+        """Whoever asks for it has all flows that it knows of; `apply` may have brought another one."""
+        kept = [name for name, flow in self._flows.items() if not flow.handover.is_handed and not flow.refusal()]
+        if kept:
+            return f"not handed over: {', '.join(kept)}"
+        self.replaced_by = successor
+        log.info("daemon_replaced", by=successor)
+        self._dismissed()
+        return ""
+
+    def _begin(self, call: HandoverCall) -> str:
+        flow = self._flows.get(call.flow)
+        if flow is None or call.successor is None:
+            return f'this daemon has no flow "{call.flow}"'
+        if reason := flow.refusal():
+            return f"{call.flow}: {reason}"
+        self._heir, self._heard = call.successor, self._clock.monotonic()
+        flow.handover.successor = call.successor
+        log.info("flow_to_be_handed_over", flow=call.flow, to=call.successor)
+        return ""
+
+    def _found(self, call: HandoverCall, instance: str) -> HandoverAnswer:
+        flow = self._flows.get(call.flow)
+        if flow is not None and not flow.handover.is_handed:
+            return HandoverAnswer(refused=f"{call.flow} is not handed over yet")
+        left = self._engine.running(f"{instance}/{call.flow}/")
+        return HandoverAnswer(names=tuple(sorted(each.name for each in left)))
+
+    async def _pass_on(self, call: HandoverCall) -> HandoverAnswer:
+        try:
+            return await _order(self._named(call.name), call)
+        except ReplicatorDead as fault:
+            return HandoverAnswer(refused=str(fault), dead=True)
+        except ReplicatorUnsure as fault:
+            return HandoverAnswer(refused=str(fault))
+
+    def _named(self, name: str) -> ReplicatorHandle:
+        """One that belongs to a flow that was handed over. Raises ReplicatorDead, ReplicatorUnsure."""
+        for handle in self._engine.running(name):
+            if handle.name == name:
+                if not any(flow.handover.has(name) for flow in self._flows.values()):
+                    raise ReplicatorUnsure(f"{name} is not handed over")
+                return handle
+        raise ReplicatorDead(f"{name} has ended")
+
+
+async def _order(handle: ReplicatorHandle, call: HandoverCall) -> HandoverAnswer:
+    match call.verb:
+        case "greet":
+            return HandoverAnswer(greeting=await handle.greet())
+        case "release":
+            partings = await handle.release(call.lanes, call.deadline_s)
+            words = {lane: each.word for lane, each in partings.items() if each.word is not None}
+            return HandoverAnswer(left={lane: each.clean for lane, each in partings.items()}, words=words)
+        case "report":
+            return HandoverAnswer(report=msgspec.msgpack.encode(await handle.report()))
+        case "close":
+            await handle.close(call.deadline_s)
+        case "kill":
+            await handle.kill()
+        case _:
+            return HandoverAnswer(refused=f"{call.verb} is no order to a replicator")
+    return HandoverAnswer()

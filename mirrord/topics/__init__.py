@@ -1,0 +1,1 @@
+"""Topics: discovers them at the source, creates them at the target, and syncs configs and ACLs."""

@@ -1,0 +1,194 @@
+"""Keeps the ACLs on a flow's target topics in sync with the source, and in exact mode also those on consumer groups.
+
+An ACL is recorded in the ledger before it is created. Otherwise, a crash in between would make mirrord's own ACL look
+like one that another client set, and mirrord would never remove it again.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.admin_requests import NotOffered
+from mirrord.kafka.client.config_admin import NoAuthorizer, Refused, UpkeepAdmin
+from mirrord.ledger.facts.core import AclsPlanned, AclsSynced
+from mirrord.ledger.state import FlowState
+from mirrord.ledger.store.fact_recorder import Recorder
+from mirrord.model.acls import RESOURCE_KINDS, AclRule, ResourceKind
+from mirrord.topics.rules.acls import AclsPlan, plan_acls
+from mirrord.topics.rules.copy_names import CopyNames
+from mirrord.topics.rules.incarnations import copy_names
+from policies.acls import AclPolicy, TopicNames, acl_policy
+from policies.flows import naming_of
+
+RULES_AT_ONCE = 1_000
+LONGEST_PAUSE_MS = 300_000
+"""Longest pause between two attempts to apply ACLs that the target refused."""
+
+log = structlog.get_logger()
+
+
+class Rights(NamedTuple):
+    """The clusters to compare, and the rule by which their ACLs are synced."""
+
+    flow: FlowConfig
+    policy: AclPolicy
+    names: TopicNames
+    source: UpkeepAdmin
+    target: UpkeepAdmin
+
+
+class Look(msgspec.Struct, frozen=True):
+    """The changes that are due, or the reason why nothing can be done."""
+
+    plan: AclsPlan = AclsPlan()
+    adopted: frozenset[AclRule] = frozenset()
+    """ACLs that a former holder planned and that already exist at the target. They count as mirrord's own."""
+    fault: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def rights_of(
+    flow: FlowConfig,
+    selects: Callable[[str], bool],
+    copies: Mapping[str, str],
+    known_names: CopyNames,
+    source: UpkeepAdmin,
+    target: UpkeepAdmin,
+) -> Rights | None:
+    """Return what a sync of this flow's ACLs needs, or None if the flow does not sync ACLs.
+
+    `copies` maps the flow's target topics to their source topics. Kafka identifies an ACL by the topic's name, so it
+    applies to all copies of topics of that name.
+    """
+    if flow.sync.acls == "off":
+        return None
+    names = naming_of(flow)
+    below = _below(copies.values())
+    known = TopicNames(selects, below, names.target_topic, names.target_prefix, known_names.beside)
+    return Rights(flow, acl_policy(flow.sync.acls), known, source, target)
+
+
+async def look(rights: Rights, copies: Collection[str], ledger: FlowState) -> Look:
+    """Compare the ACLs of both sides at one moment. Raises EnvironmentFault when a cluster does not answer."""
+    seen: list[frozenset[AclRule]] = []
+    carried = rights.policy.resources
+    # mirrord may have added ACLs on other kinds of resources under an earlier rule.
+    given = {rule.resource for rule in ledger.acls | ledger.planned_acls}
+    known: list[ResourceKind] = [kind for kind in RESOURCE_KINDS if kind in carried or kind in given]
+    # The target's ACLs do not matter when the source has no ACLs that could be synced.
+    for side, alias, admin, resources in (
+        ("source", rights.flow.source, rights.source, carried),
+        ("target", rights.flow.target, rights.target, known),
+    ):
+        try:
+            seen.append(await admin.rules(resources))
+        except NoAuthorizer:
+            return Look(remarks=(f"the {side} cluster {alias} has no authorizer: no ACLs are carried over",))
+        except NotOffered as fault:
+            return Look(fault=f"ACLs are not synced: {fault}")
+        except Refused as fault:
+            need = "; DESCRIBE on the cluster is missing" if "AUTHORIZATION" in f"{fault}" else ""
+            return Look(fault=f"ACLs are not synced: those of {alias} may not be seen: {fault}{need}")
+    source, target = seen
+    adopted = ledger.planned_acls & target
+    plan = plan_acls(source, target, ledger.acls | adopted, rights.policy, rights.names, copies)
+    return Look(plan, adopted, remarks=tuple(remarks_of(plan)))
+
+
+class AclSync:
+    """Syncs the ACLs of one flow."""
+
+    def __init__(
+        self, flow: FlowConfig, selects: Callable[[str], bool], source: UpkeepAdmin, target: UpkeepAdmin
+    ) -> None:
+        self._flow = flow
+        self._selects = selects
+        self._source = source
+        self._target = target
+        self._pause_ms = 0
+        self._wait_ms = 0
+        self.fault = ""
+        self.remarks: tuple[str, ...] = ()
+        """Remarks for operators, one line each."""
+
+    async def round(self, copies: Mapping[str, str], ledger: FlowState, recorder: Recorder) -> None:
+        """Compare both sides once, then add and remove the ACLs that differ.
+
+        `copies` maps the flow's target topics to their source topics. Raises EnvironmentFault when a cluster does not
+        answer.
+        """
+        names = copy_names(ledger, self._flow)
+        rights = rights_of(self._flow, self._selects, copies, names, self._source, self._target)
+        if rights is None or self._is_early():
+            return
+        seen = await look(rights, copies, ledger)
+        # The rest follows in the next round, because the plan becomes one record of the ledger.
+        plan = AclsPlan(seen.plan.add[:RULES_AT_ONCE], seen.plan.remove[:RULES_AT_ONCE])
+        refused: dict[AclRule, str] = {}
+        if plan.add or plan.remove or ledger.planned_acls:
+            told = AclsPlanned(tuple(sorted({*plan.add, *seen.adopted})))
+            if plan.add and not await recorder.write([told]):
+                return  # no ACL is added before the ledger has recorded it
+            refused |= await self._target.add_rules(plan.add) if plan.add else {}
+            refused |= await self._target.remove_rules(plan.remove) if plan.remove else {}
+            fact = AclsSynced(
+                tuple(sorted({*plan.add, *seen.adopted} - refused.keys())),
+                tuple(rule for rule in plan.remove if rule not in refused),
+            )
+            await recorder.write([fact])
+            self._log(fact)
+        self._pause(bool(refused))
+        self._tell(_refusal(refused) or seen.fault, seen.remarks)
+
+    def _is_early(self) -> bool:
+        self._wait_ms -= self._flow.sync.every_ms
+        return self._wait_ms >= 0
+
+    def _pause(self, refused: bool) -> None:
+        longer = min(max(self._pause_ms * 2, self._flow.sync.every_ms), LONGEST_PAUSE_MS)
+        self._pause_ms = self._wait_ms = longer if refused else 0
+
+    def _tell(self, fault: str, remarks: tuple[str, ...]) -> None:
+        """Log each line when it first appears."""
+        if fault and fault != self.fault:
+            log.warning("acls_not_synced", flow=self._flow.name, reason=fault)
+        elif self.fault and not fault:
+            log.info("acls_in_order", flow=self._flow.name)
+        for line in remarks:
+            if line not in self.remarks:
+                log.info("acls_remark", flow=self._flow.name, remark=line)
+        self.fault, self.remarks = fault, remarks
+
+    def _log(self, fact: AclsSynced) -> None:
+        if fact.added or fact.removed:
+            added, removed = [f"{rule}" for rule in fact.added], [f"{rule}" for rule in fact.removed]
+            log.info("acls_synced", flow=self._flow.name, added=added, removed=removed)
+
+
+def _refusal(refused: Mapping[AclRule, str]) -> str:
+    if not refused:
+        return ""
+    rule, reason = next(iter(refused.items()))
+    need = "; ALTER on the cluster is missing" if "AUTHORIZATION" in reason else ""
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    return f"ACLs are not synced: the target refuses {rule}{more}: {reason}{need}"
+
+
+def remarks_of(plan: AclsPlan) -> list[str]:
+    """Return remarks for operators about ACLs that are left unchanged."""
+    lines: list[str] = []
+    if plan.foreign:
+        count = len(plan.foreign)
+        have = "ACL on copies was" if count == 1 else "ACLs on copies were"
+        lines.append(f"{count} {have} not set by mirrord and is not at the source, so it stays: {plan.foreign[0]}")
+    if plan.untold:
+        rule, reason = plan.untold[0]
+        lines.append(f"{len(plan.untold)} ACLs of the source cannot be carried over, such as {rule}: {reason}")
+    return lines
+
+
+def _below(topics: Collection[str]) -> Callable[[str], bool]:
+    return lambda prefix: any(topic.startswith(prefix) for topic in topics)

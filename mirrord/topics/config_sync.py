@@ -1,0 +1,221 @@
+"""Keeps the settings of a flow's target topics like the source's: looks at both sides, alters what differs, tells it.
+
+What cannot be altered is told for its topic, tried again, and stops no other topic.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.admin_requests import NotOffered
+from mirrord.kafka.client.config_admin import SeenSettings, Settings, UpkeepAdmin
+from mirrord.ledger.facts.core import AnyFact, ConfigChange, ConfigsSynced
+from mirrord.model.names import TopicId, ledger_topic
+from mirrord.topics.rules.retention import Retention, retention_of
+from mirrord.topics.rules.topic_configs import SettingsPlan, own_settings, plan_settings
+from mirrord.topics.rules.topic_plan import PlannedLane
+from policies.flows import properties_of
+from policies.properties import Properties
+
+log = structlog.get_logger()
+
+
+class WritesFacts(Protocol):
+    """Writes facts into the flow's ledger."""
+
+    async def write(self, facts: Iterable[AnyFact] = ()) -> bool:
+        """False: they are not written yet."""
+        ...
+
+
+class Pair(msgspec.Struct, frozen=True, order=True):
+    """A source topic and its copy."""
+
+    source: str
+    target: str
+    target_id: TopicId
+
+
+def pairs_of(lanes: Sequence[PlannedLane]) -> list[Pair]:
+    """The topics of these lanes, sorted."""
+    return sorted({Pair(lane.source_topic, lane.target_topic, lane.key.target_topic_id) for lane in lanes})
+
+
+class Topics(msgspec.Struct, frozen=True):
+    """What needs attention, by source topic."""
+
+    faults: Mapping[str, str] = {}
+    remarks: Mapping[str, str] = {}
+    drift: Mapping[str, tuple[str, ...]] = {}
+    """Settings of the copy that differ and could not be altered, one line each."""
+
+
+class SettingsSync:
+    """The topic settings of one flow."""
+
+    def __init__(self, flow: FlowConfig, source: UpkeepAdmin, target: UpkeepAdmin) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._rule: Properties = properties_of(flow)
+        self._in_step: dict[Pair, tuple[Settings, Settings]] = {}
+        """Pairs of which nothing differed, and the settings of which that is true."""
+        self._was: dict[Pair, Settings] = {}
+        """The source's settings at the last look: who altered what, when they differ."""
+        self._seen: Mapping[str, Settings] = {}
+        """The same settings by topic."""
+        self._remarks: dict[str, str] = {}
+        self._told: dict[str, str] = {}
+        self.retention: Mapping[str, Retention] = {}
+        """Of source topics whose settings are known."""
+        self.topics = Topics()
+
+    @property
+    def rule_faults(self) -> tuple[str, ...]:
+        """Settings that a policy of a third party could not decide, one line each."""
+        return self._rule.faults
+
+    async def for_new(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        """With which settings the copies of these source topics are to be created. Raises EnvironmentFault.
+
+        A topic whose settings may not be seen is left out: it is told with the next round.
+        """
+        if not self._flow.sync.configs:
+            return {}
+        own = ledger_topic(self._flow.name)
+        try:
+            seen = await self._source.settings(topics)
+            known = (await self._target.settings([own])).topics.get(own)
+        except NotOffered:
+            return {}
+        return {topic: own_settings(settings, self._rule, known) for topic, settings in seen.topics.items()}
+
+    async def round(self, lanes: Sequence[PlannedLane], recorder: WritesFacts) -> None:
+        """Look once and alter what differs. Raises EnvironmentFault when a cluster does not answer."""
+        if not self._flow.sync.configs:
+            return
+        pairs = pairs_of(lanes)
+        source = await self._source.settings([pair.source for pair in pairs], watch=True)
+        self.retention = {
+            topic: self.retention[topic] if self._seen.get(topic) is here else retention_of(_values(here))
+            for topic, here in source.topics.items()
+        }
+        self._seen = source.topics
+        target = await self._target.settings([pair.target for pair in pairs], watch=True)
+        faults = _unseen(pairs, source, target)
+        plans = self._plans(pairs, source, target)
+        drift: dict[str, tuple[str, ...]] = {}
+        if plans:
+            done, refused = await self._alter(plans)
+            for pair, changes in done.items():
+                self._log_change(pair, changes, source.topics[pair.source])
+            await recorder.write(
+                ConfigsSynced(pair.source, pair.target, pair.target_id, changes) for pair, changes in done.items()
+            )
+            for pair, reason in refused.items():
+                left = [change for change in plans[pair].changes if change not in done.get(pair, ())]
+                faults[pair.source] = _refusal(pair.target, reason)
+                drift[pair.source] = tuple(_difference(left))
+        self._was = {pair: source.topics[pair.source] for pair in pairs if pair.source in source.topics}
+        self._tell(faults)
+        self.topics = Topics(faults, dict(self._remarks), drift)
+
+    async def _alter(
+        self, plans: Mapping[Pair, SettingsPlan]
+    ) -> tuple[dict[Pair, tuple[ConfigChange, ...]], dict[Pair, str]]:
+        """What was altered, and why the rest was not. Kafka takes all changes of a topic or none."""
+        done = {pair: plan.changes for pair, plan in plans.items()}
+        answers = await self._target.alter({pair.target: _wanted(plan.changes) for pair, plan in plans.items()})
+        refused = {pair: answers[pair.target] for pair in plans if pair.target in answers}
+        for pair, reason in refused.items():
+            changes = done.pop(pair)
+            if len(changes) == 1 or "AUTHORIZATION" in reason:
+                continue
+            # One bad setting must not hold up the others.
+            taken: list[ConfigChange] = []
+            for change in changes:
+                answer = await self._target.alter({pair.target: _wanted((change,))})
+                if pair.target in answer:
+                    refused[pair] = answer[pair.target]
+                else:
+                    taken.append(change)
+            if taken:
+                done[pair] = tuple(taken)
+        return done, refused
+
+    def _plans(self, pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[Pair, SettingsPlan]:
+        """What is to be altered. Pairs of which neither side has changed since they were in step are not looked at."""
+        plans: dict[Pair, SettingsPlan] = {}
+        in_step: dict[Pair, tuple[Settings, Settings]] = {}
+        remarks: dict[str, str] = {}
+        for pair in pairs:
+            here, there = source.topics.get(pair.source), target.topics.get(pair.target)
+            if here is None or there is None:
+                continue
+            known = self._in_step.get(pair)
+            if known is not None and known[0] is here and known[1] is there:
+                in_step[pair] = known
+                if pair.source in self._remarks:
+                    remarks[pair.source] = self._remarks[pair.source]
+                continue
+            plan = plan_settings(here, there, self._rule)
+            if plan.unknown:
+                remarks[pair.source] = f"the target's brokers do not know {', '.join(plan.unknown)}"
+            if plan.changes:
+                plans[pair] = plan
+            else:
+                in_step[pair] = (here, there)
+        self._in_step, self._remarks = in_step, remarks
+        return plans
+
+    def _log_change(self, pair: Pair, done: Iterable[ConfigChange], source: Settings) -> None:
+        changes = _difference(done)
+        if self._was.get(pair) is source:
+            # The source is as it was, so somebody altered the copy.
+            log.warning("settings_drift_repaired", flow=self._flow.name, topic=pair.target, changes=changes)
+        else:
+            log.info("settings_synced", flow=self._flow.name, topic=pair.target, changes=changes)
+
+    def _tell(self, faults: Mapping[str, str]) -> None:
+        """Each fault is logged when it comes up or changes."""
+        for topic, line in faults.items():
+            if self._told.get(topic) != line:
+                log.warning("settings_not_synced", flow=self._flow.name, topic=topic, reason=line)
+        for topic in self._told.keys() - faults.keys():
+            log.info("settings_in_order", flow=self._flow.name, topic=topic)
+        self._told = dict(faults)
+
+
+def _unseen(pairs: Sequence[Pair], source: SeenSettings, target: SeenSettings) -> dict[str, str]:
+    faults: dict[str, str] = {}
+    for pair in pairs:
+        for side, topic, seen in (("source", pair.source, source), ("target", pair.target, target)):
+            if topic in seen.refused:
+                need = "; DESCRIBE_CONFIGS is missing" if "AUTHORIZATION" in seen.refused[topic] else ""
+                line = f"the settings of the {side} topic {topic} may not be seen: {seen.refused[topic]}{need}"
+                faults[pair.source] = line
+    return faults
+
+
+def _refusal(topic: str, reason: str) -> str:
+    need = "; ALTER_CONFIGS is missing" if "AUTHORIZATION" in reason else ""
+    return f"the settings of the target topic {topic} cannot be altered: {reason}{need}"
+
+
+def _values(settings: Settings) -> dict[str, str | None]:
+    return {name: setting.value for name, setting in settings.items()}
+
+
+def _wanted(changes: Iterable[ConfigChange]) -> dict[str, str | None]:
+    return {change.name: change.after for change in changes}
+
+
+def _difference(changes: Iterable[ConfigChange]) -> list[str]:
+    return [f"{change.name}: {_shown(change.before)} → {_shown(change.after)}" for change in changes]
+
+
+def _shown(value: str | None) -> str:
+    return "(default)" if value is None else value or '""'

@@ -1,0 +1,377 @@
+"""Finds out which lanes a flow should have: examines both clusters, creates target topics and adds partitions.
+
+A fault of one topic is reported for that topic and does not affect any other. A topic that one response does not list
+is not considered deleted: a broker that has just started may not know all topics yet, so a topic is gone only if it is
+missing twice in a row. A broker reports a topic as created before it lists the topic; with many topics this takes
+seconds. Topics that are listed are not delayed by the others, and none of the others is created again in the meantime.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+import structlog
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.topic_admin import ClusterTopics, TopicAdmin
+from mirrord.kafka.rules.topic import Topic, TopicShape, capped
+from mirrord.ledger.facts.core import ConfigChange, ConfigsSynced, CopyNamed, PartitionsGrown, TopicCreated
+from mirrord.ledger.state import FlowState
+from mirrord.model.errors import EnvironmentFault
+from mirrord.model.names import ClusterId, TopicId
+from mirrord.topics.rules.hazards import status_hazards
+from mirrord.topics.rules.topic_configs import fewer_replicas, replication_factor
+from mirrord.topics.rules.topic_plan import CreateTopic, GrowTopic, PlannedLane, TopicsPlan, plan_topics
+from mirrord.topics.rules.two_way_deletions import halves, not_again
+from mirrord.topics.topic_claims import Claims
+from policies.flows import naming_of, selection_of
+from policies.selecting import Selection
+
+SHOWN_WITHIN_S = 0.5
+"""How long a refresh waits until the target lists its changes. Changes that appear later are handled by the next
+refresh."""
+NOT_SHOWN_AFTER_S = 10.0
+"""A change that is not visible after this time is reported as a fault of its topic."""
+GIVEN_UP_AFTER_S = 60.0
+"""A change that is not visible after this time was reverted by another client, or lost, so it is made again."""
+POLL_S = 0.1
+SOON_S = 0.5
+"""Time until the next refresh when one is due soon."""
+REPEAT_S = 5.0
+"""Interval at which a failed search for topics is repeated, if topics are only searched for at the start."""
+_TOO_FEW_BROKERS = "INVALID_REPLICATION_FACTOR"
+
+SettingsOf = Callable[[Sequence[str]], Awaitable[Mapping[str, Mapping[str, str]]]]
+"""Returns the configs with which the copies of these source topics are created; omitted topics get no configs."""
+Bind = Callable[[Sequence[CopyNamed]], Awaitable[None]]
+"""Records the chosen names in the ledger. After that, the flow's ledger as `Claims` knows it is decisive."""
+Note = Callable[[Sequence[Topic], ClusterId], Awaitable[None]]
+"""Receives the source topics that the flow selects, or may select, and the id of the source cluster, before anything is
+done for them. If it raises EnvironmentFault, this refresh does nothing."""
+
+log = structlog.get_logger()
+
+
+class Discovered(msgspec.Struct, frozen=True):
+    """The outcome of one refresh."""
+
+    lanes: tuple[PlannedLane, ...]
+    facts: tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]
+    """The changes that were made, to be written to the ledger."""
+    faults: Mapping[str, str]
+    """Source topics that are not copied, or not completely, with the reasons."""
+    remarks: Mapping[str, str]
+    notice: str
+    """One line about the flow for operators, or an empty string."""
+    source: ClusterTopics
+    target: ClusterTopics
+    unshown: bool = False
+    """Whether the target does not list all changes yet, so that another refresh is due soon."""
+    names: Mapping[str, str] = {}
+    """The names of the copies, by source topic."""
+
+    def with_faults(self, faults: Mapping[str, str]) -> "Discovered":
+        """Return the same result with more topics that are not copied."""
+        return msgspec.structs.replace(self, faults={**self.faults, **faults}) if faults else self
+
+    def note(self, more: Iterable[str]) -> str:
+        """Return the first of all faults and remarks, including `more`, and the number of others; empty if none."""
+        lines = [line for line in (*self.faults.values(), *more, *self.remarks.values(), self.notice) if line]
+        return "" if not lines else lines[0] if len(lines) == 1 else f"{lines[0]} (and {len(lines) - 1} more)"
+
+
+def hazards_of(flow: FlowConfig, found: Discovered, ledger: FlowState | None) -> tuple[str, ...]:
+    """Return the hazards that a running flow reports, one line each."""
+    known = ledger.lanes if ledger is not None else {}
+    begins: dict[str, int] = {}
+    for lane in found.lanes:
+        runs = known[lane.lane].target_runs if lane.lane in known else None
+        first = runs.first if runs is not None else None
+        if first is not None and first.ordinal == 0:
+            begins[f"{lane.target_topic}-{lane.key.partition}"] = first.offset
+    return tuple(status_hazards(flow, found.source.topics, found.target.topics, begins))
+
+
+class Looked(NamedTuple):
+    """Both clusters of a flow at one moment."""
+
+    source: ClusterTopics
+    target: ClusterTopics
+    plan: TopicsPlan
+
+
+class Done(NamedTuple):
+    """A creation or partition increase that the target has confirmed but does not list yet."""
+
+    step: CreateTopic | GrowTopic
+    settings: Mapping[str, str]
+    at: float
+    """The time of the change, on the event loop's clock."""
+
+
+class Discovery:
+    """The topics of one flow."""
+
+    def __init__(
+        self,
+        flow: FlowConfig,
+        source: TopicAdmin,
+        target: TopicAdmin,
+        claims: Claims,
+        settings_of: SettingsOf | None = None,
+    ) -> None:
+        self._flow = flow
+        self._source = _Memory(source)
+        self._target = _Memory(target)
+        self._claims = claims
+        self._selection = selection_of(flow)
+        self._target_name: Callable[[str], str] = naming_of(flow).target_topic
+        self._settings_of = settings_of
+        self._done: dict[str, Done] = {}
+        """Changes that are not visible yet, by target topic."""
+        self._told: dict[str, str] = {}
+        self._noticed = ""
+
+    @property
+    def selection(self) -> Selection:
+        """The rule that says which topics are copied, and why the others are not."""
+        return self._selection
+
+    def go_on_from(self, former: "Discovery") -> None:
+        """Take over the changes that another instance for the same flow has made but not seen yet."""
+        self._done = former._done
+
+    async def look(self) -> Looked:
+        """Return the topics of both clusters and the plan, without making changes.
+
+        Raises EnvironmentFault when a cluster does not answer.
+        """
+        source, target = await asyncio.gather(self._source.look(), self._target.look())
+        return Looked(source, target, self._plan(source, target))
+
+    async def refresh(self, bind: Bind | None = None, note: Note | None = None) -> Discovered:
+        """Read both clusters, create topics and partitions that are missing, and read again.
+
+        Without `bind`, no topic is created whose name must be in the ledger first. Raises EnvironmentFault when a
+        cluster does not answer.
+        """
+        source, target = await asyncio.gather(self._source.look(), self._target.look())
+        if note is not None:
+            seen = [topic for name, topic in source.topics.items() if self._selection.refusal(name) in {None, "fault"}]
+            await note(seen, source.cluster_id)
+        plan = self._plan(source, target)
+        self._claims.hold(self._flow.name, target.cluster_id, plan.targets)
+        if plan.unbound and bind is not None:
+            await bind(plan.unbound)
+            plan = self._plan(source, target)
+        plan = plan.without_unbound()
+        self._give_up()
+        faults: dict[str, str] = {}
+        create = [step for step in plan.create if step.target_topic not in self._done]
+        grow = [step for step in plan.grow if step.target.name not in self._done]
+        if create or grow:
+            settings, faults = await self._settings(create)
+            faults |= await self._create(create, target.brokers, settings) if not faults else {}
+            faults |= await self._grow(grow)
+            self._note([step for step in (*create, *grow) if step.source.name not in faults], settings)
+            target = await self._until_shown(target)
+            plan = self._plan(source, target).without_unbound()
+            # Another client may have made the change in the meantime.
+            missing = {step.source.name for step in (*plan.create, *plan.grow)}
+            faults = {topic: line for topic, line in faults.items() if topic in missing}
+        facts = self._facts(target)
+        faults |= {**self._not_shown(), **plan.faults, **plan.unanswered}
+        self._tell({**plan.remarks, **faults})
+        notice = self._notice(plan, source, target)
+        is_unshown = bool(self._done)
+        return Discovered(plan.lanes, facts, faults, plan.remarks, notice, source, target, is_unshown, plan.names)
+
+    def _notice(self, plan: TopicsPlan, source: ClusterTopics, target: ClusterTopics) -> str:
+        pairs = (
+            (source.topics[name], target.topics[copy])
+            for copy, name in plan.targets.items()
+            if name in source.topics and copy in target.topics
+        )
+        notice = fewer_replicas(self._flow.replication_factor, pairs, target.brokers)
+        if notice and notice != self._noticed:
+            log.warning("fewer_replicas", flow=self._flow.name, reason=notice)
+        self._noticed = notice
+        return notice
+
+    def _plan(self, source: ClusterTopics, target: ClusterTopics) -> TopicsPlan:
+        refusals = {name: self._selection.refusal(name) for name in source.topics}
+        selected = [topic for name, topic in source.topics.items() if refusals[name] is None]
+        claimed = self._claims.of_others(self._flow, target.cluster_id, target.topics.values())
+        former = self._claims.former_copies(self._flow.name)
+        names = (self._target_name, claimed, former, self._claims.names(self._flow))
+        plan = plan_topics(selected, target.topics, *names, on_deleted_copy=self._flow.on_deleted_copy)
+        if self._claims.flow_back(self._flow):
+            aliases = (self._flow.source, self._flow.target)
+            deleted = not_again(selected, former, self._claims.copied_here(self._flow), aliases)
+            missing = {name: line for name, line in deleted.items() if name not in target.topics}
+            plan = msgspec.structs.replace(
+                plan,
+                create=tuple(step for step in plan.create if step.source.name not in missing),
+                unanswered={**plan.unanswered, **missing},
+                remarks={
+                    **{name: line for name, line in plan.remarks.items() if name not in missing},
+                    **halves(selected, target.topics, former, aliases),
+                },
+            )
+        unsure = {name: self._selection.reason(name) for name, refusal in refusals.items() if refusal == "fault"}
+        return msgspec.structs.replace(plan, unanswered={**plan.unanswered, **unsure}) if unsure else plan
+
+    async def _settings(self, steps: Sequence[CreateTopic]) -> tuple[Mapping[str, Mapping[str, str]], dict[str, str]]:
+        """Return the configs of the new target topics, or why they are unknown, for each source topic."""
+        if not steps or self._settings_of is None:
+            return {}, {}
+        try:
+            return await self._settings_of([step.source.name for step in steps]), {}
+        except EnvironmentFault as fault:
+            # A copy that is created without its source's configs could lose records that are written to it.
+            line = "the target topic {} is not created yet, as its settings are not known: {}"
+            return {}, {step.source.name: line.format(step.target_topic, fault) for step in steps}
+
+    async def _create(
+        self, steps: Sequence[CreateTopic], brokers: int, settings: Mapping[str, Mapping[str, str]]
+    ) -> dict[str, str]:
+        """Create the target topics; return the source topics whose target topic was refused, with the reasons."""
+        rule = self._flow.replication_factor
+        shapes = {
+            step.target_topic: TopicShape(
+                step.source.partitions,
+                replication_factor(rule, step.source.replicas),
+                settings.get(step.source.name, {}),
+            )
+            for step in steps
+        }
+        refused = await self._target.admin.create(shapes) if shapes else {}
+        # A broker that is only briefly unavailable counts, so the factor is not lowered before the target has refused
+        # it.
+        smaller = {
+            name: msgspec.structs.replace(shapes[name], replication_factor=factor)
+            for name, reason in refused.items()
+            if _TOO_FEW_BROKERS in reason
+            and (factor := capped(shapes[name].replication_factor, brokers)) < shapes[name].replication_factor
+        }
+        if smaller:
+            again = await self._target.admin.create(smaller)
+            refused = {name: reason for name, reason in refused.items() if name not in smaller} | again
+        return {
+            step.source.name: f"the target topic {step.target_topic} cannot be created: {refused[step.target_topic]}"
+            for step in steps
+            if step.target_topic in refused
+        }
+
+    async def _grow(self, steps: Iterable[GrowTopic]) -> dict[str, str]:
+        partitions = {step.target.name: step.source.partitions for step in steps}
+        refused = await self._target.admin.grow(partitions) if partitions else {}
+        return {
+            step.source.name: (
+                f"the target topic {step.target.name} cannot grow to {step.source.partitions} partitions: "
+                f"{refused[step.target.name]}"
+            )
+            for step in steps
+            if step.target.name in refused
+        }
+
+    def _note(self, steps: Iterable[CreateTopic | GrowTopic], settings: Mapping[str, Mapping[str, str]]) -> None:
+        at = asyncio.get_running_loop().time()
+        for step in steps:
+            name = step.target_topic if isinstance(step, CreateTopic) else step.target.name
+            self._done[name] = Done(step, settings.get(step.source.name, {}), at)
+
+    async def _until_shown(self, target: ClusterTopics) -> ClusterTopics:
+        """Wait until the target lists the changes, but not too long; return what it lists."""
+        deadline = asyncio.get_running_loop().time() + SHOWN_WITHIN_S
+        while True:
+            # Only these topics are read again: thousands of topics need not be listed again because of one.
+            target = await self._target.look_for(target, list(self._done))
+            shown = all(_is_shown(name, done, target) for name, done in self._done.items())
+            if shown or asyncio.get_running_loop().time() > deadline:
+                return target
+            await asyncio.sleep(POLL_S)
+
+    def _facts(self, target: ClusterTopics) -> tuple[TopicCreated | ConfigsSynced | PartitionsGrown, ...]:
+        """Return facts about the changes that the target lists now, and stop waiting for these changes."""
+        facts: list[TopicCreated | ConfigsSynced | PartitionsGrown] = []
+        for name, done in list(self._done.items()):
+            if _is_shown(name, done, target):
+                facts += _facts_of(done, target.topics[name].topic_id)
+                del self._done[name]
+        return tuple(facts)
+
+    def _not_shown(self) -> dict[str, str]:
+        now = asyncio.get_running_loop().time()
+        return {
+            done.step.source.name: f"the target topic {name} was {_participle(done)}, but its brokers do not show it"
+            for name, done in self._done.items()
+            if now - done.at > NOT_SHOWN_AFTER_S
+        }
+
+    def _give_up(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._done = {name: done for name, done in self._done.items() if now - done.at <= GIVEN_UP_AFTER_S}
+
+    def _tell(self, lines: dict[str, str]) -> None:
+        """Log each fault and remark when it appears or changes, not at every refresh."""
+        for topic, line in lines.items():
+            if self._told.get(topic) != line:
+                log.warning("topic_needs_attention", flow=self._flow.name, topic=topic, reason=line)
+        for topic in self._told.keys() - lines.keys():
+            log.info("topic_in_order", flow=self._flow.name, topic=topic)
+        self._told = lines
+
+
+def next_look_s(flow: FlowConfig, last: Discovered | None, *, untold: bool) -> float | None:
+    """Return the time until the next refresh; None if none is needed.
+
+    `untold` means that a fact could not be written to the ledger yet.
+    """
+    if last is not None and last.unshown:
+        return SOON_S
+    if flow.refresh_ms is not None:
+        return flow.refresh_ms / 1000
+    return REPEAT_S if last is None or last.faults or untold else None
+
+
+class _Memory:
+    """A cluster's topics. A topic that is missing only once is still included."""
+
+    def __init__(self, admin: TopicAdmin) -> None:
+        self.admin = admin
+        self._seen: Mapping[str, Topic] = {}
+
+    async def look(self) -> ClusterTopics:
+        view = await self.admin.look()
+        before, self._seen = self._seen, view.topics
+        return msgspec.structs.replace(view, topics={**before, **view.topics})
+
+    async def look_for(self, view: ClusterTopics, names: Collection[str]) -> ClusterTopics:
+        """Look up these topics alone, right after `look`.
+
+        A topic that is missing now does not count as missing twice.
+        """
+        found = (await self.admin.look(names)).topics
+        self._seen = {**self._seen, **found}
+        return msgspec.structs.replace(view, topics={**view.topics, **found})
+
+
+def _is_shown(name: str, done: Done, target: ClusterTopics) -> bool:
+    return name in target.topics and target.topics[name].partitions >= done.step.source.partitions
+
+
+def _participle(done: Done) -> str:
+    return "created" if isinstance(done.step, CreateTopic) else f"grown to {done.step.source.partitions} partitions"
+
+
+def _facts_of(done: Done, target_id: TopicId) -> Iterable[TopicCreated | ConfigsSynced | PartitionsGrown]:
+    step = done.step
+    if isinstance(step, GrowTopic):
+        yield PartitionsGrown(step.target.name, target_id, step.source.partitions)
+        return
+    yield TopicCreated(step.source.name, step.source.topic_id, step.target_topic, target_id, step.source.partitions)
+    if done.settings:
+        changes = tuple(ConfigChange(key, None, value) for key, value in sorted(done.settings.items()))
+        yield ConfigsSynced(step.source.name, step.target_topic, target_id, changes)

@@ -1,0 +1,1 @@
+"""Pure decisions about topics: names, plans, configs, ACLs and deletions."""

@@ -1,0 +1,122 @@
+"""What MirrorMaker 2 lets happen without a word: names that lie, targets that hold something else, two writers."""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+
+from mirrord.config.cross_checks import goes_back
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import Topic
+from mirrord.model.findings import Finding
+from mirrord.model.names import Alias, TopicId
+from mirrord.topics.rules.topic_list import TopicLine
+from policies.flows import naming_of
+
+SHOWN = 3
+"""Names that one line tells."""
+
+
+def topic_hazards(
+    flow: FlowConfig,
+    lines: Iterable[TopicLine],
+    target: Mapping[str, Topic],
+    aliases: Iterable[Alias],
+) -> Iterator[Finding]:
+    """By names alone. `target` holds the target's topics, `aliases` are all clusters of the configuration."""
+    known = set(aliases)
+    strange: list[str] = []
+    names = naming_of(flow)
+    for line in lines:
+        where = f"{flow.source}: topic {line.source}"
+        if line.state == "fault":
+            yield Finding(
+                severity="error", flow=flow.name, where=where, what=line.why,
+                do="exclude it in one of the flows, or give one of them another naming"
+                if line.target
+                else "exclude it, or mend the policy",
+            )  # fmt: skip
+        elif line.state == "cycle":
+            if looks_like_a_copy(flow, line.source, target):
+                yield Finding(
+                    severity="warning", flow=flow.name, where=where,
+                    what=f"it is not copied, because its name says that it came from {flow.target}; but {flow.target} "
+                    "has no such topic, so it is probably a local topic",
+                    do=f'rename it, or use naming = "identity" or another separator than "{flow.separator}"',
+                )  # fmt: skip
+        elif line.target and flow.naming == "prefix":
+            if (hops := names.hops(line.source)) and not known.issuperset(hops):
+                strange.append(line.source)
+            if line.state == "copied" and line.why:
+                yield Finding(severity="warning", flow=flow.name, where=where, what=line.why)
+    if strange:
+        yield Finding(
+            severity="note", flow=flow.name, where=f"{flow.source}: {_names(strange, 'topic')}",
+            what=f'the separator "{flow.separator}" is part of the name: MirrorMaker 2 takes what stands before '
+            "it for the alias of a cluster; mirrord copies such a topic like any other",
+        )  # fmt: skip
+
+
+def looks_like_a_copy(flow: FlowConfig, topic: str, target: Container[str]) -> bool:
+    """Whether a source topic is named like a copy of a target topic that does not exist."""
+    before = flow.target + flow.separator
+    return flow.naming == "prefix" and topic.startswith(before) and topic.removeprefix(before) not in target
+
+
+def status_hazards(
+    flow: FlowConfig, source: Iterable[str], target: Container[str], begins: Mapping[str, int]
+) -> Iterator[str]:
+    """Lines for the status. `begins` says at which target offset each partition's first copied record stands."""
+    local = sorted(topic for topic in source if looks_like_a_copy(flow, topic, target))
+    if local:
+        line = f"not copied, because the name looks like a copy from {flow.target}, which has no such topic"
+        yield f"{_names(local, 'topic')}: {line}"
+    foreign = sorted(partition for partition, offset in begins.items() if offset)
+    if foreign:
+        yield f"{_names(foreign, 'target partition')}: held something else before the first copied record"
+
+
+def foreign_content(flow: FlowConfig, held: Mapping[str, int], ours: Mapping[str, TopicId]) -> Iterator[Finding]:
+    """Target topics that hold records and that this flow has never written.
+
+    `held` counts the offsets between log start and end of target topics, `ours` are those that the ledger knows.
+    """
+    for topic, offsets in held.items():
+        if offsets and topic not in ours:
+            # Under the same names the target may have writers of its own, or other flows.
+            yield Finding(
+                severity="note" if flow.naming == "identity" else "warning",
+                flow=flow.name, where=f"{flow.target}: topic {topic}",
+                what=f"it exists and holds {offsets} offsets that this flow did not write; what is copied follows "
+                "behind them",
+                do="delete it if it is left over (from MirrorMaker 2, or from a former flow), or choose other names",
+            )  # fmt: skip
+
+
+def other_writers(
+    flow: FlowConfig, targets: Mapping[str, str], others: Mapping[str, Iterable[str]]
+) -> Iterator[Finding]:
+    """Target topics of this flow (`targets`: target to source) that flows outside of the configuration write, too."""
+    for other, topics in others.items():
+        both = sorted(set(topics) & targets.keys())
+        if both:
+            yield Finding(
+                severity="error", flow=flow.name, where=f"{flow.target}: {_names(both, 'topic')}",
+                what=f"by its ledger the flow {other} copies into it, too: two sources for one target name",
+                do=f"stop the flow {other} for good and delete its ledger, or choose other names",
+            )  # fmt: skip
+
+
+def deletions_both_ways(flow: FlowConfig, others: Iterable[FlowConfig]) -> Iterator[Finding]:
+    """`propagate_deletes` where the same names are copied back."""
+    back = [other.name for other in others if goes_back(flow, other)]
+    if flow.propagate_deletes and back:
+        yield Finding(
+            severity="warning", flow=flow.name, where="propagate_deletes",
+            what=f"it has no effect: the flow {back[0]} copies the same names back, so a topic holds the records of "
+            "both clusters, and a deletion would delete those of the other one",
+            do="set it to false, and delete topics on both clusters",
+        )  # fmt: skip
+
+
+def _names(names: list[str], kind: str) -> str:
+    shown = ", ".join(names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return f"{kind}{'' if len(names) == 1 else 's'} {shown}{more}"

@@ -1,0 +1,70 @@
+"""What `start` would do to the clusters, as steps for people; each part of mirrord that alters something adds its own.
+
+What is not kept in step at all stands here too, so that nobody takes an empty plan for a promise about it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Literal
+
+import msgspec
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import BROKER_DEFAULT, Topic
+from mirrord.model.names import Alias, ledger_topic, probe_topic, state_topic
+from mirrord.topics.rules.topic_configs import replication_factor
+from mirrord.topics.rules.topic_plan import TopicsPlan
+
+NOT_SYNCED = (
+    "client quotas",
+    "SCRAM users and delegation tokens",
+    "cluster and broker settings",
+    "schemas of a schema registry",
+)
+"""What no flow carries over, whatever the configuration says."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One change of one resource."""
+
+    flow: str
+    cluster: Alias
+    action: Literal["create", "grow", "alter", "delete"]
+    kind: Literal["topic", "setting", "acl", "group"]
+    name: str
+    detail: str
+    """From what to what, one line."""
+
+
+def topic_steps(flow: FlowConfig, plan: TopicsPlan, target: Mapping[str, Topic]) -> Iterator[Step]:
+    """Topics that are created or grown for these selected topics; `target` holds those that the target has."""
+
+    def step(action: Literal["create", "grow"], name: str, detail: str) -> Step:
+        return Step(flow=flow.name, cluster=flow.target, action=action, kind="topic", name=name, detail=detail)
+
+    for create in plan.create:
+        number = create.source.partitions
+        factor = replication_factor(flow.replication_factor, create.source.replicas)
+        detail = f"for {create.source.name}: {_partitions(number)}, {replicas(factor)}"
+        yield step("create", create.target_topic, detail)
+    for grow in plan.grow:
+        yield step("grow", grow.target.name, f"from {grow.target.partitions} to {_partitions(grow.source.partitions)}")
+    yield from (step("create", name, what) for name, what in _own_topics(flow.name, target))
+
+
+def _own_topics(flow: str, target: Collection[str]) -> Iterator[tuple[str, str]]:
+    if ledger_topic(flow) not in target:
+        yield ledger_topic(flow), "mirrord's ledger: 1 partition, kept for ever, trimmed by mirrord"
+        yield probe_topic(flow), "for the probe of the brokers: 1 partition, deleted when it is over"
+    if state_topic(flow) not in target:
+        yield state_topic(flow), "mirrord's marks and snapshots: 1 partition, compacted"
+
+
+def _partitions(number: int) -> str:
+    return f"{number} partition{'' if number == 1 else 's'}"
+
+
+def replicas(factor: int) -> str:
+    """How many a new topic gets."""
+    if factor != BROKER_DEFAULT:
+        return f"{factor} replica{'' if factor == 1 else 's'}"
+    return "the brokers' default replication"

@@ -1,0 +1,80 @@
+"""A flow's topics as people ask for them: what is copied into what, what is not, and why."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.standing_orders import Orders, origin_words
+from mirrord.topics.rules.topic_plan import TopicsPlan
+from policies.selecting import Refusal, Selection
+
+TopicStateName = Literal["copied", "to-create", "to-grow", "fault", "recorded", "paused"] | Refusal
+"""fault: selected, but it cannot be copied; recorded: known by the ledger alone, the source was not asked; paused: by
+an order, all of it."""
+
+
+class TopicLine(msgspec.Struct, frozen=True, order=True):
+    """One source topic. `target` is empty when nothing is copied; `why` is one line, or empty."""
+
+    source: str
+    target: str
+    partitions: int
+    state: TopicStateName
+    why: str = ""
+
+
+def topic_lines(topics: Iterable[Topic], plan: TopicsPlan, selection: Selection, target: str) -> list[TopicLine]:
+    """A line for each topic of the source, by name. `target` is the alias of the target cluster."""
+    create = {step.source.name for step in plan.create}
+    grow = {step.source.name: step.target.partitions for step in plan.grow}
+    lines: list[TopicLine] = []
+    for topic in sorted(topics):
+        name, partitions = topic.name, topic.partitions
+        refusal = selection.refusal(name)
+        if refusal is not None:
+            lines.append(TopicLine(name, "", partitions, refusal, _why_not(refusal, name, selection, target)))
+        elif name in plan.unanswered:
+            lines.append(TopicLine(name, "", partitions, "fault", plan.unanswered[name]))
+        elif name in plan.faults:
+            lines.append(TopicLine(name, plan.names[name], partitions, "fault", plan.faults[name]))
+        elif name in create:
+            lines.append(TopicLine(name, plan.names[name], partitions, "to-create", "the target topic is missing"))
+        elif name in grow:
+            why = f"the target topic has {grow[name]} partitions"
+            lines.append(TopicLine(name, plan.names[name], partitions, "to-grow", why))
+        else:
+            lines.append(TopicLine(name, plan.names[name], partitions, "copied", plan.remarks.get(name, "")))
+    return lines
+
+
+def with_orders(line: TopicLine, orders: Orders) -> TopicLine:
+    """The same, with what is paused of it."""
+    if not line.target:
+        return line
+    pause = orders.pause_of(line.source, -1)
+    if pause is not None:
+        what = "it" if pause.topic else "the flow"
+        why = f"{what} was paused {origin_words(pause.origin)}"
+        state = "paused" if line.state in {"copied", "recorded"} else line.state
+        return msgspec.structs.replace(line, state=state, why="; ".join(filter(None, (line.why, why))))
+    own = [each for each in orders.paused.values() if each.topic == line.source]
+    if not own:
+        return line
+    told = ", ".join(f"{each.partition} {origin_words(each.origin)}" for each in own)
+    return msgspec.structs.replace(line, why="; ".join(filter(None, (line.why, f"partitions paused: {told}"))))
+
+
+def _why_not(refusal: Refusal, topic: str, selection: Selection, target: str) -> str:
+    match refusal:
+        case "internal":
+            return "it belongs to Kafka, MirrorMaker 2 or mirrord"
+        case "excluded":
+            return f'the pattern "{selection.excluded_by(topic)}" of exclude matches it'
+        case "not-included":
+            return "no pattern of topics matches the whole name"
+        case "cycle":
+            return f"by its name it came from {target}"
+        case "left-out" | "fault":
+            return selection.reason(topic)

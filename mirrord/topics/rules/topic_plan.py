@@ -1,0 +1,217 @@
+"""Which target topics a flow needs, and the lanes that follow from those that exist.
+
+A fault of one topic is that topic's alone. Lanes are keyed by topic ids: a topic that was deleted and created again
+gives new lanes, and the old ones are no longer in the plan. Whatever asks for the copy of a topic that is there asks
+this plan (`TopicsPlan.names`): it knows the naming, and the names that the ledger has bound.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import msgspec
+
+from mirrord.config.schema import OnDeletedCopy
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.facts.core import CopyNamed
+from mirrord.model.errors import PolicyFault
+from mirrord.model.names import LaneId, LaneKey, TopicId
+from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames, plain_form, plain_forms
+
+LONGEST_NAME = 249
+"""Characters in a topic's name (org.apache.kafka.common.internals.Topic)."""
+
+
+class PlannedLane(msgspec.Struct, frozen=True, order=True):
+    """A lane that there should be."""
+
+    source_topic: str
+    key: LaneKey
+    target_topic: str
+
+    @property
+    def lane(self) -> LaneId:
+        """The lane's id."""
+        return self.key.id
+
+
+class CreateTopic(msgspec.Struct, frozen=True):
+    """The target topic is missing."""
+
+    source: Topic
+    target_topic: str
+
+
+class GrowTopic(msgspec.Struct, frozen=True):
+    """The target topic has fewer partitions than the source topic."""
+
+    source: Topic
+    target: Topic
+
+
+class TopicsPlan(msgspec.Struct, frozen=True):
+    """What there is to do, and what can be copied already."""
+
+    lanes: tuple[PlannedLane, ...] = ()
+    """By source topic and partition."""
+    create: tuple[CreateTopic, ...] = ()
+    grow: tuple[GrowTopic, ...] = ()
+    targets: Mapping[str, str] = {}
+    """Target topic to source topic, of all that are copied or will be."""
+    names: Mapping[str, str] = {}
+    """Source topic to target topic, also of those that cannot be copied."""
+    unbound: tuple[CopyNamed, ...] = ()
+    """Names that were chosen: before the ledger has them, nothing is created under them."""
+    faults: Mapping[str, str] = {}
+    """Source topics that cannot be copied, and why."""
+    unanswered: Mapping[str, str] = {}
+    """Source topics that cannot be copied as a policy of a third party gives no answer, or as somebody deleted their
+    copy. No reason not to start: that may happen to any topic at any time."""
+    remarks: Mapping[str, str] = {}
+    """Source topics that are copied, and what is odd about them."""
+
+    def without_unbound(self) -> "TopicsPlan":
+        """What can be done while the ledger does not have the names that were chosen."""
+        if not self.unbound:
+            return self
+        waiting = {each.source_topic: _UNBOUND.format(each.target_topic) for each in self.unbound}
+        return msgspec.structs.replace(
+            self,
+            create=tuple(step for step in self.create if step.source.name not in waiting),
+            unanswered={**self.unanswered, **waiting},
+        )
+
+
+def plan_topics(
+    source: Iterable[Topic],
+    target: Mapping[str, Topic],
+    target_name: Callable[[str], str],
+    claimed: Mapping[str, str],
+    former: Mapping[tuple[TopicId, str], Collection[TopicId]] = {},
+    copy_names: CopyNames = NAMING_ALONE,
+    *,
+    on_deleted_copy: OnDeletedCopy = "create",
+) -> TopicsPlan:
+    """The plan for these selected source topics.
+
+    `target_name` may raise PolicyFault. `target` holds the topics of the target cluster by name. `claimed` names target
+    topics that must not be copied into, and why, as it goes on after "which". `former` are the ids of target topics
+    that were copied into, by source topic and name. `copy_names` count where they tell another name than `target_name`.
+    """
+    lanes: list[PlannedLane] = []
+    create: list[CreateTopic] = []
+    grow: list[GrowTopic] = []
+    targets: dict[str, str] = {}
+    faults: dict[str, str] = {}
+    remarks: dict[str, str] = {}
+    topics = sorted(source)
+    former_names = _former_names(former)
+    names, unbound, unanswered = _named(topics, target_name, copy_names, (*target, *claimed))
+    owners = copy_names.owners()
+    for topic in topics:
+        if (name := names.get(topic.name)) is None:
+            continue
+        if fault := _fault(topic, name, claimed.get(name, _owned(topic, targets.get(name), owners.get(name)))):
+            faults[topic.name] = fault
+            continue
+        targets[name] = topic.name
+        there = target.get(name)
+        known = former.get((topic.topic_id, name), ())
+        if there is None and known and on_deleted_copy == "halt":
+            unanswered[topic.name] = _DELETED.format(name)
+            continue
+        if there is None:
+            if known:
+                remarks[topic.name] = f"the target topic {name} was deleted: it is created and copied again"
+            create.append(CreateTopic(topic, name))
+            continue
+        if known and there.topic_id not in known:
+            remarks[topic.name] = f"the target topic {name} was deleted and created again: it is copied again"
+        for other in _other_copies(topic, name, target, former, former_names):
+            remarks.setdefault(topic.name, _RENAMED.format(other, name))
+        if there.partitions < topic.partitions:
+            grow.append(GrowTopic(topic, there))
+        elif there.partitions > topic.partitions:
+            remarks[topic.name] = (
+                f"the target topic {name} has {there.partitions} partitions, the source topic {topic.name} has "
+                f"{topic.partitions}: keys that a producer spreads over the target's partitions lie elsewhere"
+            )
+        lanes += [
+            PlannedLane(topic.name, LaneKey(topic.topic_id, partition, there.topic_id), name)
+            for partition in range(min(topic.partitions, there.partitions))
+        ]
+    chosen = tuple(each for each in unbound if each.source_topic not in faults)
+    return TopicsPlan(tuple(lanes), tuple(create), tuple(grow), targets, names, chosen, faults, unanswered, remarks)
+
+
+def _other_copies(
+    topic: Topic,
+    name: str,
+    target: Mapping[str, Topic],
+    former: Mapping[tuple[TopicId, str], Collection[TopicId]],
+    former_names: Mapping[TopicId, Iterable[str]],
+) -> list[str]:
+    """Copies of the source topic that exist under other names."""
+    return [
+        other
+        for other in former_names.get(topic.topic_id, ())
+        if other != name and other in target and target[other].topic_id in former[topic.topic_id, other]
+    ]
+
+
+def _named(
+    topics: Sequence[Topic], target_name: Callable[[str], str], copy_names: CopyNames, others: Iterable[str]
+) -> tuple[dict[str, str], list[CopyNamed], dict[str, str]]:
+    """Each source topic's target topic, the names that were chosen for it, and the topics for which there is none.
+
+    `others` are target topics that are there, or somebody else's.
+    """
+    names: dict[str, str] = {}
+    unanswered: dict[str, str] = {}
+    for topic in topics:
+        try:
+            names[topic.name] = copy_names.of(topic.topic_id) or target_name(topic.name)
+        except PolicyFault as nothing:
+            unanswered[topic.name] = str(nothing)
+    new = [topic for topic in topics if topic.name in names and copy_names.needs_own(topic.name, topic.topic_id)]
+    unbound: list[CopyNamed] = []
+    if new:
+        bound = (each.target_topic for each in copy_names.bound.values())
+        taken = plain_forms((*others, *names.values(), *bound, *copy_names.held))
+        for topic in new:
+            name = names[topic.name] = copy_names.chosen(names[topic.name], taken)
+            taken.add(plain_form(name))
+            unbound.append(CopyNamed(topic.name, topic.topic_id, name))
+    return names, unbound, unanswered
+
+
+def _former_names(former: Iterable[tuple[TopicId, str]]) -> dict[TopicId, list[str]]:
+    """The names of all target topics that a source topic was copied into."""
+    names: dict[TopicId, list[str]] = {}
+    for topic_id, name in former:
+        names.setdefault(topic_id, []).append(name)
+    return names
+
+
+_RENAMED = "it was copied into {} before, which gets no more records: its copy is {} now"
+
+_DELETED = (
+    'the target topic {} was deleted, and on_deleted_copy = "halt" does not create it again: create it, and it is '
+    'copied again; or exclude the source topic, or set "create"'
+)
+
+
+_UNBOUND = "its copy of its own, {}, is created once the ledger has that name"
+
+
+def _owned(topic: Topic, planned: str | None, named: CopyNamed | None) -> str:
+    """Whose a target topic's name is, if it is another source topic's."""
+    if planned is None and (named is None or named.source_topic_id == topic.topic_id):
+        return ""
+    return f"is the copy of {planned or (named.source_topic if named else '')}"
+
+
+def _fault(topic: Topic, name: str, claimed: str) -> str:
+    if claimed:
+        return f"topic name collision: {topic.name} would be copied into {name}, which {claimed}"
+    if len(name) > LONGEST_NAME:
+        return f"the target topic's name would have {len(name)} characters; Kafka allows {LONGEST_NAME}: {name}"
+    return ""

@@ -1,0 +1,29 @@
+"""What another configuration of a flow would copy, looked at and not done."""
+
+import asyncio
+from collections.abc import Callable
+
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.client.topic_admin import TopicAdmin
+from mirrord.model.names import Alias
+from mirrord.topics.discovery import Discovery
+from mirrord.topics.topic_claims import Claims
+
+
+async def topics_that_change(
+    old: FlowConfig, new: FlowConfig, admin: Callable[[Alias], TopicAdmin], claims: Claims
+) -> list[str]:
+    """A line for each topic that one of the two copies and the other does not, or into another one.
+
+    `claims` know the flow's ledger, if it is read. Raises EnvironmentFault.
+    """
+    source, target = (admin(alias) for alias in (new.source, new.target))
+    try:
+        known = claims.of_flow(new.name)
+        plans = [(await Discovery(each, source, target, known).look()).plan for each in (old, new)]
+    finally:
+        await asyncio.gather(source.close(), target.close())
+    before, after = ({source: target for target, source in plan.targets.items()} for plan in plans)
+    lines = [f"begins to copy {topic} into {name}" for topic, name in after.items() if before.get(topic) != name]
+    lines += [f"ceases to copy {topic} into {name}" for topic, name in before.items() if after.get(topic) != name]
+    return sorted(lines)

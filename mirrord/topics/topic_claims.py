@@ -1,0 +1,158 @@
+"""Decides which flow copies into which target topic, so that no two flows of one daemon ever copy into the same topic.
+
+A topic belongs to the flow whose ledger has a lane into it, whether or not that flow currently runs. Otherwise a
+restart, or a minute without its ledger, would let another flow write into its copy. A topic that no ledger knows
+belongs to the first flow that plans to copy into it.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from mirrord.config.cross_checks import goes_back, share_topics
+from mirrord.config.schema import FlowConfig
+from mirrord.kafka.rules.topic import Topic
+from mirrord.ledger.state import FlowState
+from mirrord.model.names import Alias, ClusterId, TopicId
+from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames
+from mirrord.topics.rules.incarnations import copy_names, former_copies
+
+
+class Ledger(Protocol):
+    """An object that provides a flow's current state."""
+
+    @property
+    def state(self) -> FlowState:
+        """The state, which may be another object each time."""
+        ...
+
+
+class Claims:
+    """The target topics of all flows of one daemon, or of one configuration."""
+
+    def __init__(self, flows: Sequence[FlowConfig] = ()) -> None:
+        """`flows` is passed to `know`."""
+        self.know(flows)
+        self._planned: dict[tuple[ClusterId, str], tuple[str, str]] = {}
+        """Maps cluster and target topic to flow and source topic."""
+        self._ledgers: dict[str, Ledger] = {}
+        self._unread: dict[str, Alias] = {}
+        """Flows whose ledger is not known yet, and the cluster that it is on."""
+        self._news = asyncio.Event()
+
+    def know(self, flows: Sequence[FlowConfig]) -> None:
+        """Set all flows of the configuration, including those that run elsewhere."""
+        self._flows = {flow.name: flow for flow in flows}
+
+    def expect(self, flow: FlowConfig) -> None:
+        """Announce that the flow's ledger will be read.
+
+        Until then, other flows do not touch topics that may be its copies.
+        """
+        if flow.name not in self._ledgers:
+            self._unread[flow.name] = flow.target
+
+    def read(self, flow: str, ledger: Ledger) -> None:
+        """Record that the flow's ledger is read, or is known not to exist."""
+        self._unread.pop(flow, None)
+        self._ledgers[flow] = ledger
+        self._news.set()
+
+    async def until_read(self, flow: FlowConfig, patience_s: float) -> None:
+        """Wait until the ledgers of all other flows into the same cluster are read, but for at most `patience_s`."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                while self._unread_beside(flow):
+                    self._news.clear()
+                    await self._news.wait()
+
+    def hold(self, flow: str, cluster: ClusterId, targets: Mapping[str, str]) -> None:
+        """Record that the flow plans to copy into exactly these target topics from now on (target to source)."""
+        self._forget_plan(flow)
+        for topic, source in targets.items():
+            self._planned.setdefault((cluster, topic), (flow, source))
+
+    def forget(self, flow: str) -> None:
+        """Forget a flow that is no longer in the configuration."""
+        self._forget_plan(flow)
+        self._ledgers.pop(flow, None)
+        self._unread.pop(flow, None)
+        self._news.set()
+
+    def of_flow(self, flow: str) -> "Claims":
+        """Return the claims of this flow alone, as if there were no other flow."""
+        alone = Claims()
+        if flow in self._ledgers:
+            alone.read(flow, self._ledgers[flow])
+        return alone
+
+    def former_copies(self, flow: str) -> Mapping[tuple[TopicId, str], Collection[TopicId]]:
+        """Return the ids under which the flow has copied into target topics, by source topic and name."""
+        ledger = self._ledgers.get(flow)
+        return {} if ledger is None else former_copies(ledger.state)
+
+    def flow_back(self, flow: FlowConfig) -> str:
+        """Return a flow that copies the same names in the opposite direction, or an empty string if there is none."""
+        return next((name for name, other in self._flows.items() if goes_back(flow, other)), "")
+
+    def copied_here(self, flow: FlowConfig) -> dict[TopicId, str]:
+        """Return the flow's source topics into which an opposite flow has copied topics of the target cluster."""
+        found: dict[TopicId, str] = {}
+        for name, other in self._flows.items():
+            if goes_back(flow, other) and name in self._ledgers:
+                found |= _copies(self._ledgers[name].state)
+        return found
+
+    def names(self, flow: FlowConfig) -> CopyNames:
+        """Return the names of the flow's copies that deviate from its naming."""
+        ledger = self._ledgers.get(flow.name)
+        return NAMING_ALONE if ledger is None else copy_names(ledger.state, flow)
+
+    def of_others(self, flow: FlowConfig, cluster: ClusterId, topics: Iterable[Topic]) -> dict[str, str]:
+        """Return the target topics that the flow must not copy into, with the reasons.
+
+        `topics` are all topics of the cluster. The reason continues the sentence "would be copied into X, which".
+        """
+        own = _copies(self._ledgers[flow.name].state) if flow.name in self._ledgers else {}
+        copied = {
+            topic_id: f"is the copy of {source} in the flow {name}"
+            for name, ledger in self._ledgers.items()
+            if name != flow.name and not self._shares(flow, name)
+            for topic_id, source in _copies(ledger.state).items()
+        }
+        named = {
+            each.target_topic: f"is the copy of {each.source_topic} in the flow {name}"
+            for name, ledger in self._ledgers.items()
+            if name != flow.name and ledger.state.target_cluster == cluster and not self._shares(flow, name)
+            for each in ledger.state.named.values()
+        }
+        unread = self._unread_beside(flow)
+        unknown = f"may be a copy of the flow {unread[0]}: its ledger is not read yet" if unread else ""
+        others = dict(named)
+        for topic in topics:
+            if topic.topic_id not in own and (reason := copied.get(topic.topic_id, unknown)):
+                others[topic.name] = reason
+        for (where, name), (owner, source) in self._planned.items():
+            if where == cluster and owner != flow.name and not self._shares(flow, owner):
+                others[name] = f"is the copy of {source} in the flow {owner}"
+        return others
+
+    def _unread_beside(self, flow: FlowConfig) -> list[str]:
+        return [
+            name
+            for name, target in self._unread.items()
+            if name != flow.name and target == flow.target and not self._shares(flow, name)
+        ]
+
+    def _shares(self, flow: FlowConfig, other: str) -> bool:
+        return other in self._flows and share_topics(tuple(self._flows.values()), flow, self._flows[other])
+
+    def _forget_plan(self, flow: str) -> None:
+        for key in [key for key, (owner, _) in self._planned.items() if owner == flow]:
+            del self._planned[key]
+
+
+def _copies(ledger: FlowState) -> dict[TopicId, str]:
+    """Return the target topics that the flow has a lane into, with their source topics."""
+    return {lane.key.target_topic_id: lane.source_topic for lane in ledger.lanes.values()}
