@@ -148,3 +148,13 @@ def test_locks_name_versions_and_hashes_only(name: str) -> None:
     odd = [line for line in lines if not entry.fullmatch(line) and not checksum.fullmatch(line)]
     assert lines
     assert odd == []
+
+
+def test_no_folder_is_a_drawer() -> None:
+    """A folder of the product directly holds at most 30 modules, and at most a fifth of the product's lines."""
+    lines = {path: len(path.read_text().splitlines()) for path in tracked_modules().values()}
+    folders: dict[str, list[int]] = {}
+    for path, count in lines.items():
+        folders.setdefault(str(path.parent.relative_to(ROOT)), []).append(count)
+    most = sum(lines.values()) / 5
+    assert {name: len(counts) for name, counts in folders.items() if len(counts) > 30 or sum(counts) > most} == {}
