@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from mirrord.runtime.build_info import program
 from tests.fixtures.daemon import SECONDS, Daemon, Load, all_ends, assert_same, conf, mirrord, unique
-from tests.fixtures.former import LEDGER_9, former_checkout
+from tests.fixtures.former import FORMER_LAYOUT, LEDGER_9, former_checkout
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
@@ -39,11 +41,14 @@ def test_another_process_takes_over_and_nothing_is_lost_or_doubled(lab_pair: Lab
     assert_same(source, target, [topic], load.written)
 
 
-def test_a_daemon_of_the_former_version_is_replaced_while_data_flow(lab_pair: LabPair, tmp_path: Path) -> None:
+@pytest.mark.parametrize("commit", [LEDGER_9, FORMER_LAYOUT])
+def test_a_daemon_of_a_former_version_is_replaced_while_data_flow(
+    lab_pair: LabPair, tmp_path: Path, commit: str
+) -> None:
     """The old replicators read the ledger until their last lane has moved, so they must understand it until then.
     Later an old daemon either still runs, or stops with one line."""
     source, target = lab_pair.source, lab_pair.target
-    former = former_checkout(LEDGER_9, tmp_path / "former")
+    former = former_checkout(commit, tmp_path / "former")
     topic = create_topic(source, unique("orders"), 3)
     path = conf(tmp_path, source, target, topic, flow=unique("former"), lease_ttl="10s")
     with Load(source, topic, 3).running() as load, Daemon(path, checkout=former) as old:

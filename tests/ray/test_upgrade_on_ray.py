@@ -7,6 +7,7 @@ import psutil
 
 from mirrord.runtime.build_info import program
 from tests.fixtures.daemon import Daemon, Load, all_ends, assert_same, conf, unique
+from tests.fixtures.former import FORMER_LAYOUT, former_checkout
 from tests.fixtures.lab import LabPair
 from tests.fixtures.mirror import create_topic
 
@@ -35,7 +36,8 @@ def test_an_upgrade_and_the_death_of_ray_lose_and_double_nothing(lab_pair: LabPa
     topic = create_topic(source, unique("orders"), PARTITIONS)
     more = "[replicators]\ncount = 1\n[ray]\ndashboard = false\n"
     path = conf(tmp_path, source, target, topic, flow=unique("ray"), engine="ray", more=more)
-    with Load(source, topic, PARTITIONS).running() as load, Daemon(path) as old:
+    former = former_checkout(FORMER_LAYOUT, tmp_path / "former")
+    with Load(source, topic, PARTITIONS).running() as load, Daemon(path, checkout=former) as old:
         old.until(lambda: "daemon_ready" in old.output, START_S)
         old.until(lambda: is_copying(old))
         with Daemon(path, "--upgrade") as new:
