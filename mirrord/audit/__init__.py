@@ -1,5 +1,5 @@
-"""Is the copy what the ledger says, and what would it say were it lost? What both logs hold comes in, differences with
-exact offsets go out, or the facts of a lane.
+"""Check whether the copy matches the ledger, and reconstruct what a lost ledger would say. The input is what both logs
+hold; the output is either differences with exact offsets, or the facts of a lane.
 
-Pure: the shell and the jobs read the logs.
+The package is pure: the shell and the jobs read the logs.
 """

@@ -1,8 +1,8 @@
-"""Facts and state records to bytes and back: one version byte, then msgpack.
+"""Encoding and decoding of facts and state records: one version byte, then msgpack.
 
-The version tells the layout as a whole. Within a version fields may be added at the end of a record with a default: an
-older program ignores them, a newer one fills them in. A new kind of fact is a new version, because an older program
-must not fold past what it does not understand.
+The version identifies the layout as a whole. Within a version, fields with a default may be added at the end of a
+record: an older program ignores them, and a newer one fills in the default. A new kind of fact requires a new version,
+because an older program must not fold past a fact that it does not understand.
 """
 
 from typing import TypeVar
@@ -43,16 +43,16 @@ from mirrord.model.archive import ArchivedRuns
 Record = TypeVar("Record")
 
 VERSION = 9
-"""1: the first. 2: `TargetProbed`. 3: settings, rights and deletions (`ConfigsSynced` and its neighbours),
-`ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and orders
-(`CopyingPaused` and its neighbours). 7: the quarantine (`Quarantined` and its neighbours), `RangeAudited`.
-8: `CopyForgotten`, compacted maps (`MapCompacted`), and orders to go on further ahead (`LaneSought`, `SeekDone`, and
-the verdict "skipped"). 9: `CopyNamed`, jobs (`JobBegan` and its neighbours), what was repaired
-(`RangeRepaired`), and where parked records lie (`letters_at`), also those that a policy leaves out."""
+"""The layout version that is written. 1: the first layout. 2: `TargetProbed`. 3: configs, ACLs and topic deletions
+(`ConfigsSynced` and related facts), `ConfigChanged`. 5: packed runs in snapshots. 6: `LeaseContinued`, and operator
+commands (`CopyingPaused` and related facts). 7: the quarantine (`Quarantined` and related facts), `RangeAudited`. 8:
+`CopyForgotten`, compacted maps (`MapCompacted`), and commands to skip ahead (`LaneSought`, `SeekDone`, and the verdict
+"skipped"). 9: `CopyNamed`, jobs (`JobBegan` and related facts), repairs (`RangeRepaired`), and the location of parked
+records (`letters_at`), including those that a policy skips."""
 _PREFIX = bytes([VERSION])
 _INT64 = 1 << 63
 LATEST_MS = 253_402_300_799_000
-"""The end of the year 9999: calendars know no later moment."""
+"""The end of the year 9999. Calendar functions accept no later moment."""
 
 _encode = msgspec.msgpack.Encoder().encode
 _entries = msgspec.msgpack.Decoder(Entry)
@@ -67,12 +67,12 @@ _STATE: dict[str, msgspec.msgpack.Decoder[StateRecord]] = {
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """The bytes of one ledger record."""
+    """Return the bytes of one ledger record."""
     return _PREFIX + _encode(entry)
 
 
 def decode_entry(data: bytes | None) -> Entry:
-    """The entry in a ledger record. Raises LedgerCorrupt for anything else."""
+    """Return the entry in a ledger record. Raises LedgerCorrupt if the data is anything else."""
     entry = _decode(_entries, data, "ledger record")
     for fact in entry.facts:
         if not _is_sound(fact):
@@ -81,12 +81,13 @@ def decode_entry(data: bytes | None) -> Entry:
 
 
 def encode_state(record: StateRecord) -> bytes:
-    """The bytes of a record of the state topic; `records.state_key` tells its key."""
+    """Return the bytes of a record of the state topic. `records.state_key` returns its key."""
     return _PREFIX + _encode(record)
 
 
 def decode_state(key: str, data: bytes) -> StateRecord:
-    """The record under a key of the state topic. Raises LedgerCorrupt for anything else, an unknown key included."""
+    """Return the record under a key of the state topic. Raises LedgerCorrupt for anything else, including an unknown
+    key."""
     decoder = _STATE.get(key.partition("/")[0])
     if decoder is None:
         raise LedgerCorrupt(f"the state topic holds an unknown key: {key!r}")
@@ -100,13 +101,13 @@ def _decode(decoder: msgspec.msgpack.Decoder[Record], data: bytes | None, what: 
         raise LedgerCorrupt(f"a {what} has version {data[0]}, this program knows versions 1 to {VERSION}")
     try:
         return decoder.decode(memoryview(data)[1:])
-    # ValueError: text that is no UTF-8; RecursionError: arrays nested without end.
+    # ValueError: the text is not valid UTF-8. RecursionError: arrays are nested too deeply.
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise LedgerCorrupt(f"a {what} cannot be read: {error}") from None
 
 
 def _is_sound(fact: AnyFact) -> bool:
-    """Whether the numbers of a fact fit where fold puts them."""
+    """Return whether the numbers in a fact are within the ranges that `fold` can store."""
     if isinstance(fact, OrderFact):
         fits = 0 <= fact.origin.at_ms <= LATEST_MS
         return fits and (not isinstance(fact, LanePinned) or 0 <= fact.slot < _INT64)
@@ -167,7 +168,7 @@ def _is_sound_range(fact: Quarantined | QuarantineOrder | LaneSought | SeekDone)
 
 
 def _are_archived(parts: tuple[ArchivedRuns, ...], number: int) -> bool:
-    """Whether these can be parts of one side, in ascending order."""
+    """Return whether these can be the parts of one side, in ascending order."""
     behind = -1
     for part in parts:
         offsets = 0 <= part.first_offset < _INT64 and 0 <= part.last_offset < _INT64

@@ -1,6 +1,8 @@
-"""Which runs a compaction moves out of the ledger: packed ones below the marks, in parts of many pieces.
+"""Selection of the runs that a compaction moves out of the ledger: packed runs below the marks, in parts of many
+pieces.
 
-The newest runs of a lane are not packed, so they stay: a lane that resumes, or goes back a little, finds them.
+The newest runs of a lane are not packed, so they stay in the ledger. A lane that resumes, or goes back a little, still
+finds them there.
 """
 
 from array import array
@@ -16,12 +18,12 @@ from mirrord.model.packed_runs import Columns, Packed
 from mirrord.model.run_memory import PIECE_RUNS, Piece
 
 PART_RUNS = 8 * PIECE_RUNS
-"""So many runs are read together when one of them is asked for. What is known of them takes some fifty bytes of a
-snapshot."""
+"""Number of runs in a part. All runs of a part are read together when any of them is needed. The description of a part
+takes about fifty bytes of a snapshot."""
 
 
 class Part(NamedTuple):
-    """Runs of one side of a lane that follow each other and are to be moved."""
+    """Consecutive runs of one side of a lane that are to be moved."""
 
     topic: str
     partition: int
@@ -31,11 +33,11 @@ class Part(NamedTuple):
 
     @property
     def runs(self) -> int:
-        """How many runs."""
+        """The number of runs in this part."""
         return sum(piece.count for piece in self.pieces)
 
     def archived(self, generation: int, runs_checksum: int) -> ArchivedRuns:
-        """What the ledger is told of it."""
+        """Return the description of this part that the ledger records."""
         first, last = self.pieces[0], self.pieces[-1]
         return ArchivedRuns(
             generation=generation,
@@ -50,11 +52,11 @@ class Part(NamedTuple):
 
 
 def parts(state: FlowState, *, most: int = PART_RUNS, least: int = PART_RUNS) -> Iterator[Part]:
-    """What is to be moved, in parts of up to `most` runs. What would be less than `least` stays."""
+    """Yield the runs to be moved, in parts of up to `most` runs. A part with fewer than `least` runs is not moved."""
     for lane_id, lane in sorted(state.lanes.items()):
         mark = state.progress.get(lane_id)
         if mark is not None:
-            # A lane looks at all that lies behind a hole when it is taken up again.
+            # A lane that resumes scans everything after a hole, so runs from there on are not moved.
             end = min([mark.ordinal, *(hole.first for hole in lane.holes)])
             for side in ("source", "target"):
                 yield from _of_side(lane_id, lane, side, end, most, least)
@@ -75,7 +77,7 @@ def _of_side(lane_id: LaneId, lane: LaneState, side: Side, end: int, most: int, 
 
 
 def unpacked(packed: Iterator[bytes]) -> Columns:
-    """Packed runs that follow each other, as one. Raises ValueError when they are damaged."""
+    """Return consecutive packed runs as one pair of columns. Raises ValueError if they are damaged."""
     ordinals, offsets = array("q"), array("q")
     for each in packed:
         more = Packed(each).unpack()
@@ -85,7 +87,7 @@ def unpacked(packed: Iterator[bytes]) -> Columns:
 
 
 def columns_checksum(columns: Columns) -> int:
-    """As in `ArchivedRuns.checksum`."""
+    """Return the checksum as defined for `ArchivedRuns.checksum`."""
     both = columns[0] + columns[1]
     if byteorder == "big":
         both.byteswap()

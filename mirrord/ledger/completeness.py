@@ -1,4 +1,5 @@
-"""What a lane's ledger and the ends of both logs prove without reading a record: every source offset has its place."""
+"""Check, from the ledger and the ends of both logs and without reading any record, that each source offset is accounted
+for."""
 
 from collections import Counter
 from collections.abc import Container
@@ -11,24 +12,24 @@ from mirrord.ledger.state import FlowState, LaneState
 
 
 class Account(msgspec.Struct, frozen=True):
-    """One lane's sums."""
+    """The totals of one lane."""
 
     copied: int
-    """Records."""
+    """Number of records copied."""
     position: int
     """The source offset that would be copied next."""
     counted: bool
-    """Whether both were compared with the offsets that the lane has passed; not where the ledger holds the beginning
-    no longer, or tells of holes."""
+    """Whether copied records and verdicts were compared with the number of source offsets that the lane has passed.
+    This is not possible where the ledger no longer holds the lane's beginning, or records holes."""
     differences: tuple[str, ...] = ()
-    """Lines for people; empty when all that is known agrees."""
+    """Human-readable lines, one per difference; empty if everything that is known agrees."""
 
 
 def account(lane: LaneState, progress: Progress | None, source_end: int, target_end: int | None) -> Account:
-    """The lane's sums, compared with the end of the source log that it should have reached.
+    """Return the lane's totals, compared with the end of the source log that it should have reached.
 
-    `target_end` is the high watermark of the target log, None when the partition is not there. `progress` is the lane's
-    last mark.
+    `target_end` is the high watermark of the target log, or None if the partition does not exist. `progress` is the
+    lane's last mark.
     """
     if progress is None:
         missing = () if source_end == 0 else (f"nothing is known of it, and the source ends at {source_end}",)
@@ -51,8 +52,8 @@ def account(lane: LaneState, progress: Progress | None, source_end: int, target_
 
 
 def _begin(lane: LaneState) -> int | None:
-    """The source offset where the lane began; None when the ledger does not tell it for sure, or offsets were used
-    twice."""
+    """Return the source offset where the lane began, or None if the ledger does not say it for certain or offsets were
+    used twice."""
     if lane.holes or lane.verdicts.counts.get("truncated"):
         return None
     recent = lane.verdicts.recent
@@ -65,8 +66,8 @@ def _begin(lane: LaneState) -> int | None:
 
 
 def uncopied(state: FlowState, topics: Container[str]) -> dict[Reason, int]:
-    """How many source offsets of these topics have a verdict instead of a copy, by the reason. What was lost of former
-    topics of these names counts, what was no loss does not."""
+    """Count the source offsets of these topics that have a verdict instead of a copy, by reason. Losses of former
+    topics of the same names are included; their other verdicts are not."""
     present: dict[tuple[str, int], LaneState] = {}
     for lane in sorted(state.lanes.values(), key=lambda each: each.age):
         present[lane.source_topic, lane.partition] = lane

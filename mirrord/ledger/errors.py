@@ -1,4 +1,4 @@
-"""What can be wrong with a ledger."""
+"""Errors in a ledger."""
 
 from mirrord.model.errors import EnvironmentFault
 
@@ -6,11 +6,11 @@ LOST = "facts are lost; `mirrord rebuild` makes a new ledger from the records of
 
 
 class LedgerCorrupt(EnvironmentFault):
-    """Bytes of the ledger or of the state topic are not what they should be, or are missing."""
+    """Bytes of the ledger or of the state topic are malformed or missing."""
 
 
 class LedgerWentBack(EnvironmentFault):
-    """The ledger lacks something that was known to be in it, or is another topic: facts are lost."""
+    """The ledger lacks an entry that is known to have been in it, or it is another topic: facts are lost."""
 
 
 class LedgerGone(LedgerWentBack):
@@ -18,8 +18,8 @@ class LedgerGone(LedgerWentBack):
 
 
 class StateLost(EnvironmentFault):
-    """The state topic lost rows that were read from it. The ledger is whole: a store that is opened again finds what
-    is left."""
+    """The state topic lost rows that were read from it earlier. The ledger itself is complete. A store that is opened
+    again finds the rows that are left."""
 
 
 class LedgerMissing(EnvironmentFault):
@@ -27,7 +27,7 @@ class LedgerMissing(EnvironmentFault):
 
 
 class LedgerUnavailable(EnvironmentFault):
-    """An append or a save was not confirmed within its deadline. Whether it is in the log is not known."""
+    """An append or a save was not confirmed within its deadline. It is not known whether it reached the log."""
 
 
 class ForeignFlow(EnvironmentFault):
@@ -35,14 +35,14 @@ class ForeignFlow(EnvironmentFault):
 
 
 class AliasChanged(ForeignFlow):
-    """The flow's source has another alias than when it was copied."""
+    """The alias of the flow's source differs from the one under which it was copied."""
 
 
 def went_back(topic: str, what: str) -> LedgerWentBack:
-    """The error that says what happened to the ledger and what to do."""
+    """Return the error that says what happened to the ledger and what to do about it."""
     return LedgerWentBack(f"{topic} {what}: {LOST}")
 
 
 def gone(topic: str) -> LedgerGone:
-    """The same for a topic that is no longer there."""
+    """Return the error for a ledger topic that no longer exists."""
     return LedgerGone(f"the ledger topic {topic} was deleted: {LOST}")

@@ -1,7 +1,8 @@
-"""Verdicts that are somebody's answer, not a fact of the source: asked again, a filter may answer otherwise.
+"""Verdicts that record a decision rather than a fact of the source. A filter that is asked again may decide
+differently.
 
-Whoever takes a lane over asks again about what nobody had told the ledger. What was told behind that is void then, runs
-and answers alike, and is told anew.
+A replicator that takes over a lane asks again about every record whose decision had not reached the ledger. Everything
+recorded after that point, runs and decisions alike, then becomes void and is recorded again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +15,20 @@ DECIDED: frozenset[Reason] = frozenset({"filtered", "rejected", "skipped"})
 EVERYTHING_BEHIND = 1 << 63
 
 Piece = tuple[int, int, int]
-"""Ordinals that follow each other, with their source offsets: the first ordinal, its offset, how many."""
+"""Consecutive ordinals with consecutive source offsets: the first ordinal, its source offset, and the number of
+ordinals."""
 
 
 def void_pieces(runs: Runs, hole: HoleFound) -> list[Piece]:
-    """The source offsets of an open hole: they were told as unexplained, and count as that for as long as nobody tells
-    its ordinals anew."""
+    """Return the source offsets of an open hole. They were recorded as unexplained, and they count as unexplained until
+    a later run assigns the ordinals of the hole again."""
     return list(runs.between(hole.first, hole.last)) if hole.is_open else []
 
 
 def void_no_longer(pieces: Iterable[Piece], lowest: int) -> tuple[list[Interval], list[Piece]]:
-    """Ordinals from `lowest` on are told anew, and with them what is copied, or not, of the offsets that nobody could
-    explain: these offsets, and the pieces that are left."""
+    """Split void pieces at `lowest`, from which ordinals are assigned again. The new runs and verdicts also say which
+    of the unexplained source offsets are copied. Return the source offsets from that ordinal on, and the pieces that
+    are still void."""
     ranges: list[Interval] = []
     left: list[Piece] = []
     for ordinal, offset, length in pieces:
@@ -38,8 +41,9 @@ def void_no_longer(pieces: Iterable[Piece], lowest: int) -> tuple[list[Interval]
 
 
 def answered_anew(runs: Runs, told: Sequence[Run], above: int) -> list[Interval]:
-    """The source offsets of which runs that were just told say that they are copied, or that the lane comes to them
-    again: what was decided about those before no longer counts. Nothing when all of them lie above an offset."""
+    """Return the source offsets whose earlier decisions the runs `told` invalidate: offsets that those runs copy, and
+    offsets that the lane reaches again after them. Return nothing if all of these runs are at source offset `above` or
+    higher."""
     if not told:
         return []
     lowest, last = min(run.ordinal for run in told), max(run.ordinal for run in told)

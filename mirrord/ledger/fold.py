@@ -1,21 +1,22 @@
 """The only place where the flow's state changes: one entry after another, in the order of the ledger.
 
-`fold` is total and deterministic: every entry that the codec lets through folds, and the same entries give the same
-state everywhere. A fact that does not bind changes nothing, and everyone who reads the ledger sees that it did not.
+`fold` is total and deterministic. Every entry that the codec accepts can be folded, and the same entries give the same
+state everywhere. A fact that does not take effect changes nothing, and every reader of the ledger sees that it did not.
 
-What binds:
+These facts take effect:
 
-- the first `FlowOpened` of the ledger; before it, nothing else;
-- `LeaseTaken` when its epoch is one more than the last, and is the epoch of its entry;
-- every other fact only under the present lease, until that is released, but for those of jobs (audits, repairs,
-  compactions), which hold no lease; `LeaseContinued` when its turn is one more than the last, and its daemon the
+- the first `FlowOpened` of the ledger; no other fact takes effect before it;
+- `LeaseTaken` if its epoch is one more than the last, and is the epoch of its entry;
+- every other fact only under the current lease and until that lease is released, except those of jobs (audits, repairs,
+  compactions), which hold no lease; `LeaseContinued` if its turn is one more than the last, and its daemon is the
   holder's;
-- the first `LaneOpened` of a lane; `LaneTaken` when its grant is one more than the lane's; every other fact of a lane
-  when it carries the lane's grant;
-- an order (`OrderFact`) when it is not what stands already; one about a quarantine while the lane waits there; one to
-  go on further ahead when no other reaches as far;
-- nothing behind a `LeaseTaken` of the same entry that did not bind: its writer is not the holder;
-- nothing of an entry that stood in the ledger before, by its writer and number.
+- the first `LaneOpened` of a lane; `LaneTaken` if its grant is one more than the lane's; every other fact of a lane if
+  it carries the lane's grant;
+- an operator command (`OrderFact`) if it changes something; a command about a quarantine while the lane waits there; a
+  command to skip ahead if no other one reaches as far;
+- no fact that follows, in the same entry, a `LeaseTaken` that did not take effect, because its writer is not the
+  holder;
+- no fact of an entry that is already in the ledger, as its writer and number show.
 """
 
 import msgspec
@@ -70,22 +71,23 @@ from mirrord.model.names import LaneKey, TopicId
 from mirrord.model.runs import Runs
 
 WRITERS_KEPT = 1000
-"""A replicator writes under a name of its own, and one lease may outlive many."""
+"""Maximum number of writers that are kept. Each replicator writes under its own name, and one lease may outlive many
+replicators."""
 FORGOTTEN_KEPT = 1000
-"""Names of topics that are forgotten; together they have to fit into one record."""
+"""Maximum number of names of forgotten topics. All of them together must fit into one record."""
 _OF_ANYBODY = AuditFact | CompactionBegan | MapCompacted | JobFact
-"""What jobs and repairs tell. It binds also when the last holder of the lease has released it."""
+"""Facts of jobs and repairs. They also take effect after the last holder has released the lease."""
 
 
 def writer_text(writer: str, number: int) -> str:
-    """`Entry.writer` of a writer's append; its numbers ascend."""
+    """Return the value of `Entry.writer` for one append of a writer. The numbers of a writer ascend."""
     return f"{writer}#{number}"
 
 
 def fold(state: FlowState, entry: Entry, offset: int) -> tuple[bool, ...]:
-    """Fold the entry at a ledger offset into the state: for each of its facts, whether it bound.
+    """Fold the entry at a ledger offset into the state. Return, for each of its facts, whether the fact took effect.
 
-    An entry below `state.next_offset` was folded already and is ignored.
+    An entry below `state.next_offset` has already been folded and is ignored.
     """
     if offset < state.next_offset:
         return (False,) * len(entry.facts)
@@ -111,7 +113,7 @@ def _is_repeated(state: FlowState, entry: Entry) -> bool:
     state.writers.pop(writer, None)
     state.writers[writer] = WriterMark(entry.lease_epoch, int(number))
     if len(state.writers) > WRITERS_KEPT:
-        # The one that was silent for longest. A store that repeats an entry does so within its deadline.
+        # Drop the writer that was silent for longest. A store that repeats an entry does so within its deadline.
         del state.writers[next(iter(state.writers))]
     return False
 
@@ -172,7 +174,7 @@ def _take_lease(state: FlowState, fact: LeaseTaken, lease_epoch: int) -> bool:
         return False
     state.lease_epoch, state.holder, state.ttl_ms, state.released = fact.epoch, fact.holder, fact.ttl_ms, False
     state.turn = 1
-    # Entries of older leases no longer bind, so their repetitions need not be known.
+    # Entries of older leases no longer take effect, so repetitions of them do not have to be recognized.
     state.writers = {writer: mark for writer, mark in state.writers.items() if mark.lease_epoch >= fact.epoch}
     return True
 
@@ -236,7 +238,8 @@ def _forget_copy(state: FlowState, fact: CopyForgotten, offset: int) -> bool:
 
 
 def _plan_deletion(state: FlowState, topic_id: TopicId, due_ms: int | None) -> bool:
-    """Only what mirrord created is ever deleted, and a time that was told stands until it is withdrawn."""
+    """Plan or withdraw a deletion. Only topics that mirrord created are ever deleted, and a planned time stays in force
+    until it is withdrawn."""
     known = state.topics.get(topic_id)
     if known is None or not known.created or (known.delete_at_ms is None) == (due_ms is None):
         return False
@@ -300,7 +303,8 @@ def _compact(state: FlowState, fact: MapCompacted, offset: int) -> bool:
 
 
 def _retell(state: FlowState, lane: LaneState, ordinal: int) -> None:
-    """A run is told: what a compaction has read of the runs from this ordinal on is not what stands there."""
+    """Note that a run was recorded at this ordinal. Runs from there on that the current compaction has already read are
+    no longer valid."""
     began, lowest = lane.retold
     lane.retold = (state.compaction, min(lowest, ordinal) if began == state.compaction else ordinal)
 
@@ -352,7 +356,7 @@ def _open_lane(state: FlowState, fact: LaneOpened, offset: int) -> bool:
         return False
     if (key.id, key.partition) != (fact.lane, fact.partition):
         return False
-    if state.forgotten_lanes:  # what stands of this copy counts again
+    if state.forgotten_lanes:  # state of this copy that is still stored counts again
         for lane in [lane for lane in state.forgotten_lanes if LaneKey.parse(lane).topics == key.topics]:
             del state.forgotten_lanes[lane]
     before = state.memory.piece_runs
@@ -398,7 +402,7 @@ def _change_lane(
             _add_runs(lane, fact)
         case TargetRun():
             doubt(lane, fact.ordinal)
-            # What the ledger had above this offset under lower ordinals was in a log that went back.
+            # Runs above this offset under lower ordinals described a log that has since gone back.
             lane.target_runs.add_ascending(fact.ordinal, fact.offset)
         case VerdictGiven():
             lane.verdicts.add(fact.verdicts)
@@ -418,7 +422,8 @@ def _change_lane(
             lane.inherited = fact
         case MapRebuilt():
             doubt(lane, fact.first)
-            # What follows is mended like a hole, one of no ordinals; an older one at this place is superseded.
+            # The records that follow are handled like those after a hole, one without ordinals. It supersedes an older
+            # hole here.
             mended = HoleFound(fact.lane, fact.grant, fact.first - 1, fact.first - 2, fact.last + 1, fact.until)
             kept = (hole for hole in lane.holes if hole.first < mended.first or hole.last >= hole.first)
             lane.holes = (*kept, mended)
@@ -426,7 +431,7 @@ def _change_lane(
 
 
 def _still_regiven(lane: LaneState, fact: TakeoverChecked) -> int:
-    # What it leaves open is told with it.
+    # The fact itself says whether the check leaves something open.
     if fact.outcome == "different" or not fact.first <= lane.regiven <= fact.last + fact.is_all:
         return lane.regiven
     return fact.last + 1 if fact.more else -1
@@ -440,14 +445,14 @@ def _leave_out(lane: LaneState, fact: Quarantined | SeekDone) -> None:
 
 
 def _below(hole: HoleFound, ordinal: int) -> HoleFound:
-    """What is left of a hole when ordinals are told anew: of an open one what lies in front of them."""
+    """Return what is left of a hole when ordinals are assigned again. An open hole keeps only the part below them."""
     if not hole.is_open or hole.last < ordinal:
         return hole
     return msgspec.structs.replace(hole, last=ordinal - 1, again=ordinal, until=ordinal)
 
 
 def _until(hole: HoleFound, last: int) -> HoleFound:
-    """What was to be copied again is so up to an ordinal: perhaps nothing, but that opens no hole."""
+    """Let the records that a hole copies again end at an ordinal. If none are left, the hole must not count as open."""
     if hole.until <= last:
         return hole
     return msgspec.structs.replace(hole, until=last, again=hole.again if last > hole.again else last + 1)
@@ -462,7 +467,7 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         lane.source_runs.add(run.ordinal, run.offset)
     if again := answered_anew(lane.source_runs, fact.runs, lane.verdicts.decided):
         lane.verdicts.answered_anew(again)
-    # Ordinals that are told anew are no longer void: the log went back below the hole and grows again.
+    # Ordinals that are assigned again are no longer void: the log went back below the hole and grows again.
     if fact.runs:
         if fact.regiven:
             lane.regiven = min(lowest, lane.regiven if lane.regiven >= 0 else lowest)
@@ -471,18 +476,18 @@ def _add_runs(lane: LaneState, fact: SourceRun) -> None:
         doubt(lane, lowest)
         lane.holes = tuple(_below(hole, lowest) for hole in lane.holes if hole.first < lowest)
         lane.cuts = tuple((min(ordinal, lowest), offset) for ordinal, offset in lane.cuts)
-        # Told once more before anything was copied behind it, a truncation is the same one.
+        # A truncation that is recorded again before anything was copied after it is the same truncation.
         known = {each for each in lane.cuts if each[0] == lowest}
         verdicts = [each for each in verdicts if each.reason != "truncated" or (lowest, each.start) not in known]
         lost = [verdict.start for verdict in verdicts if verdict.reason == "truncated"]
         lane.cuts += tuple((lowest, start) for start in lost)
-        # What was still to be copied again is so no further than to the last of these runs.
+        # Records that were still to be copied again are copied again only up to the last of these runs.
         last = max(run.ordinal for run in fact.runs)
         lane.holes = tuple(_until(hole, last) if lost or hole.first > hole.last else hole for hole in lane.holes)
         if lost:
             lane.seeks = cut(lane.seeks, min(lost))
         clip_proof(lane)
-        # What is written at these offsets now is something else.
+        # The source now holds other records at these offsets.
         lane.quarantine = tuple(each for each in lane.quarantine if each.end <= min(lost, default=each.end))
         lane.repaired = tuple(each for each in lane.repaired if each.end <= min(lost, default=each.end))
         lowest = min([lowest, *(ordinal for ordinal, _ in fact.epochs)])

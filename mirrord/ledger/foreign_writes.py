@@ -1,11 +1,11 @@
-"""What somebody else wrote into a lane's target partition: the target offsets between the lane's own records.
+"""Foreign records in a lane's target partition: the target offsets between the lane's own records.
 
-A run of the target begins wherever a record does not stand right behind the one before it, so what lies between two
-runs is somebody else's: records, and the markers of their transactions. What stands in front of the lane's first record
-was there before it, and what stands behind its last one is seen with its next record.
+A run of the target begins wherever a record does not directly follow the previous one. The offsets between two runs
+therefore belong to other clients: their records, and the markers of their transactions. Offsets before the lane's first
+record were there before the lane. Offsets after its last record are noticed with its next record.
 
-The copies of other lanes of the flow are no foreign records: a source topic that was created again is copied behind
-what its former lanes have written.
+Copies made by other lanes of the flow are not foreign records: when a source topic is created again, its records are
+appended after those of its former lanes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ from mirrord.model.names import LaneId, TopicId
 
 
 def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
-    """How many target offsets, for each lane with any."""
+    """Return the number of foreign target offsets of each lane that has any."""
     numbers = ((lane_id, _number(lane, state.progress.get(lane_id))) for lane_id, lane in state.lanes.items())
     found = {lane_id: number for lane_id, number in numbers if number}
     sharing: dict[tuple[TopicId, int], list[LaneId]] = {}
@@ -33,19 +33,19 @@ def foreign_counts(state: FlowState) -> Mapping[LaneId, int]:
 
 
 def foreign_ranges(state: FlowState, lane_id: LaneId) -> Iterator[Interval]:
-    """The ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
+    """Return the ranges between a lane's own records, in the order of their offsets, as far back as its map reaches."""
     where = _where(state.lanes[lane_id])
     return _between(state, lane_id, [other for other, lane in state.lanes.items() if _where(lane) == where])
 
 
 def own_ranges(state: FlowState, topic_id: TopicId, partition: int) -> list[Interval]:
-    """Where the records of the flow's lanes are in a target partition, below their marks."""
+    """Return the ranges of a target partition that hold records of the flow's lanes, below their marks."""
     lanes = [each for each, lane in state.lanes.items() if _where(lane) == (topic_id, partition)]
     return [part for each in lanes for part in _own(state.lanes[each], state.progress.get(each))]
 
 
 def _between(state: FlowState, lane_id: LaneId, sharing: Iterable[LaneId]) -> Iterator[Interval]:
-    """What is not of the lanes that share its target partition, itself among them."""
+    """Yield the ranges that belong to none of the lanes that share the target partition (including the lane itself)."""
     ours = [each for lane in sharing for each in _own(state.lanes[lane], state.progress.get(lane))]
     return uncovered(_extent(state, lane_id), ours)
 
@@ -55,7 +55,7 @@ def _where(lane: LaneState) -> tuple[TopicId, int]:
 
 
 def _extent(state: FlowState, lane_id: LaneId) -> Interval:
-    """From the first record that its map knows up to its mark."""
+    """Return the target offsets from the first record that the lane's map knows up to its mark."""
     first, progress = state.lanes[lane_id].target_runs.first, state.progress.get(lane_id)
     return (0, 0) if first is None or progress is None else (first.offset, progress.target_offset)
 
@@ -65,7 +65,7 @@ def _overlap(one: Interval, other: Interval) -> bool:
 
 
 def _number(lane: LaneState, progress: Progress | None) -> int:
-    """By the first record and the mark alone: each record stands at one offset."""
+    """Compute the number from the first record and the mark alone: each record occupies one offset."""
     first = lane.target_runs.first
     if first is None or progress is None or progress.ordinal <= first.ordinal:
         return 0
@@ -74,7 +74,7 @@ def _number(lane: LaneState, progress: Progress | None) -> int:
 
 
 def _own(lane: LaneState, progress: Progress | None) -> Iterable[Interval]:
-    """Where the lane's records stand, below its mark."""
+    """Yield the target offsets of the lane's records, below its mark."""
     first = lane.target_runs.first
     if first is None or progress is None:
         return

@@ -1,8 +1,8 @@
 """Which source offsets were not copied, and why: the verdicts of a ledger, each offset once.
 
-A later word counts: a lane that was taken over states the verdicts around its take-over once more, and copies what was
-decided otherwise before. What was truncated takes back what was told before of these offsets, and stands beside what is
-told later: they are in use again for other records.
+A later verdict overrides an earlier one. A lane that was taken over states the verdicts around its take-over again, and
+it may copy records that had been excluded before. A "truncated" verdict takes back everything recorded earlier about
+its offsets, and coexists with everything recorded later: the source uses these offsets again for other records.
 """
 
 from bisect import bisect_left, bisect_right
@@ -20,28 +20,28 @@ _NEVER = 1 << 63
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """The source offsets [start, end) of a lane were not copied one to one."""
+    """A range [start, end) of source offsets that a lane did not copy one to one."""
 
     lane: LaneId
     start: int
     end: int
     reason: Reason
     at_ms: int | None
-    """When the ledger was told, by the clock of whoever told it; None: that part of the ledger has been trimmed."""
+    """When the verdict was recorded, by the clock of its writer; None if that part of the ledger has been trimmed."""
 
 
 class Gaps:
-    """Takes in a ledger's verdicts in its order, from the newest state that a trimmed ledger left on; the state goes on
-    with the facts, and has them before they are taken."""
+    """The gaps of a ledger. Takes in its verdicts in ledger order, starting from the newest state that a trimmed ledger
+    left. The caller folds each fact into that state before it passes the fact to `take`."""
 
     def __init__(self, state: FlowState) -> None:
         self._state = state
         self._decided: dict[LaneId, int] = {}
-        """No verdict of a lane that somebody decided reaches beyond this offset."""
+        """For each lane, an offset that no decided verdict extends beyond."""
         self._lanes: dict[LaneId, list[Gap]] = {}
-        """By lane, in the order of their offsets."""
+        """The gaps of each lane, in the order of their offsets."""
         self._void: dict[LaneId, list[Piece]] = {}
-        """What open holes leave unexplained."""
+        """The pieces that open holes leave unexplained."""
         self._truncated: list[Gap] = []
         self._forgotten: dict[LaneId, int] = {}
         for lane, known in state.lanes.items():
@@ -54,7 +54,7 @@ class Gaps:
                 self._note_void(lane, hole)
 
     def take(self, fact: AnyFact, at_ms: int) -> None:
-        """A fact that binds, or one that the state tells already."""
+        """Take in a fact that took effect, or one that is already part of the state."""
         match fact:
             case SourceRun() | VerdictGiven():
                 if isinstance(fact, SourceRun):
@@ -68,11 +68,12 @@ class Gaps:
                 pass
 
     def forgotten_below(self, lane: LaneId) -> int:
-        """Verdicts on source offsets below this one may have been told and are not known any more; 0: all are."""
+        """Return the source offset below which verdicts may have been recorded that are no longer known; 0 if all are
+        known."""
         return self._forgotten.get(lane, 0)
 
     def __iter__(self) -> Iterator[Gap]:
-        """Lane by lane, in the order of the offsets."""
+        """Yield the gaps lane by lane, in the order of their offsets."""
         for lane in self._lanes.values():
             yield from lane
         yield from self._truncated
@@ -110,12 +111,12 @@ class Gaps:
             self._put(fact.lane, (start, end), stays)
 
     def _within(self, lane: LaneId, where: Interval) -> list[Gap]:
-        """The gaps in a range, cut to it."""
+        """Return the gaps in a range, clipped to it."""
         gaps, (start, end) = self._lanes.get(lane, []), where
         return [_cut(each, max(each.start, start), min(each.end, end)) for each in gaps[slice(*_touched(gaps, where))]]
 
     def _put(self, lane: LaneId, where: Interval, instead: list[Gap]) -> None:
-        """Let these be what is known of a range."""
+        """Replace everything that is known about a range by these gaps."""
         gaps = self._lanes.setdefault(lane, [])
         first, behind = _touched(gaps, where)
         left = [_cut(old, *piece) for old in gaps[first:behind] for piece in uncovered((old.start, old.end), [where])]
@@ -123,7 +124,7 @@ class Gaps:
 
 
 def _touched(gaps: list[Gap], where: Interval) -> Interval:
-    """The positions of the gaps that reach into a range."""
+    """Return the positions of the gaps that overlap a range."""
     first = bisect_right(gaps, where[0], key=lambda each: each.end)
     return first, bisect_left(gaps, where[1], key=lambda each: each.start)
 

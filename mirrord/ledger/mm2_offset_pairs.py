@@ -1,12 +1,13 @@
-"""Which pairs of offsets MirrorMaker 2's checkpoint tasks are told of, from a lane's runs.
+"""Selection of the offset pairs, taken from a lane's runs, that are published for MirrorMaker 2's checkpoint tasks.
 
-A pair is one record's offset on both sides. Only records below the lane's mark count: they are acknowledged, replicated
-and explained by the ledger. Told are the records at which a run begins, because between two of them the offsets advance
-together, and the last one: when it lies far enough behind the last that was told, and when the lane comes to rest.
-MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so of many new runs only the latest are told.
+A pair holds the offsets of one record on both sides. Only records below the lane's mark are eligible: they are
+acknowledged, replicated and explained by the ledger. The first record of each run is published, because offsets advance
+together between two of them. The last record is published when it is far enough after the last published one, and when
+the lane becomes idle. MirrorMaker 2 keeps 64 pairs of a partition (OffsetSyncStore), so if there are many new runs only
+the latest are published.
 
-Its translation takes the newest pair at or below a group's position, so pairs must ascend on both sides: of records
-that were copied out of order (`HoleFound`, `MapRebuilt`) none is told.
+MirrorMaker 2 translates with the newest pair at or below a group's position, so pairs must ascend on both sides. No
+pair is published for records that were copied out of order (`HoleFound`, `MapRebuilt`).
 """
 
 import msgspec
@@ -16,29 +17,29 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST = 10
-"""Beginnings of runs that are told at once."""
+"""Maximum number of run beginnings that are published at once."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What one lane's readers were told."""
+    """What has been published for one lane."""
 
     mark: int
-    """All ordinals below were looked at."""
+    """The ordinal below which all ordinals have been considered."""
     last: int = -1
-    """The highest ordinal that was told, or -1."""
+    """The highest ordinal that was published, or -1."""
     upstream: int = -1
     downstream: int = -1
     """The pair of that ordinal."""
 
 
 def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tuple[list[OffsetSync], Told]:
-    """What is to be told now, in the order of the records, and what has been told after that.
+    """Return the pairs to publish now, in the order of their records, and the state after publishing them.
 
-    `mark` is the lane's next ordinal, all below it are acknowledged. `told` is None at first: then only the last record
-    is told, as the beginnings of runs before it may be in the topic already.
+    `mark` is the lane's next ordinal; all below it are acknowledged. `told` is None at first. Then only the last record
+    is published, because the beginnings of earlier runs may already be in the topic.
     """
     if told is not None and _moved(lane, told):
-        # A pair below the last one makes MirrorMaker 2 forget those that it has (OffsetSyncStore.backfillOffsets).
+        # A pair below the last one makes MirrorMaker 2 drop the pairs that it has (OffsetSyncStore.backfillOffsets).
         told, begins = Told(mark), sorted({max(min(told.last, mark) - 1, 0), max(mark - 1, 0)})
     elif told is None or mark < told.mark:
         told, begins = Told(mark), [mark - 1] if mark else []
@@ -60,7 +61,8 @@ def due_syncs(lane: LaneState, mark: int, told: Told | None, lag_max: int) -> tu
 
 
 def _moved(lane: LaneState, told: Told) -> bool:
-    """What was told last stands elsewhere: the target lost its end, and was written anew."""
+    """Return whether the last published record is now at other offsets: the target lost its end and was
+    written again."""
     upstream, downstream = lane.source_runs.offset_of(told.last), lane.target_runs.offset_of(told.last)
     known = told.last >= 0 and upstream is not None and downstream is not None
     return known and (upstream, downstream) != (told.upstream, told.downstream)
@@ -71,12 +73,13 @@ def _begins(runs: Runs, first: int, end: int) -> list[int]:
 
 
 def _pair(lane: LaneState, ordinal: int) -> OffsetSync | None:
-    """None where readers would skip records that were copied later than their place, and where nothing is sure."""
+    """Return None where readers would skip records that were copied out of order, and where the offsets are not
+    certain."""
     if lane.halted is not None or any(hole.first <= ordinal < hole.until for hole in lane.holes):
         return None
     upstream, downstream = lane.source_runs.offset_of(ordinal), lane.target_runs.offset_of(ordinal)
     if upstream is None or downstream is None:
         return None
     if any(ordinal < first and upstream >= offset for first, offset in lane.cuts):
-        return None  # the source uses the offset for another record by now
+        return None  # the source now uses the offset for another record
     return OffsetSync(lane.source_topic, lane.partition, upstream, downstream)

@@ -1,21 +1,21 @@
-"""The exact map: from a source offset to the target offset, and back, by a lane's runs.
+"""The exact offset map of a lane: source offset to target offset and back, computed from the lane's runs.
 
-Translating a source offset `o` asks: where does a reader of the target go on who has read everything in front of `o`?
-At the first record in the target log whose source offset is `o` or higher: so nothing is skipped, and as long as the
-records stand in the target in the order of the source, nothing is read again either. Back, from a target offset to the
-source, is the same question with the sides exchanged. Nothing is interpolated, and nothing is answered that lies behind
-what is copied.
+Translating a source offset `o` answers this question: where does a reader of the target resume if it has already read
+everything before `o`? It resumes at the first record in the target log whose source offset is `o` or higher. In this
+way nothing is skipped, and as long as the target holds the records in source order, nothing is read twice. Translating
+a target offset back to the source is the same question with the sides exchanged. Nothing is interpolated, and no answer
+lies beyond what has been copied.
 
-Offsets ascend from run to run, but for three things (`Runs.turns`):
+Offsets ascend from run to run, with three exceptions (`Runs.turns`):
 
-- What a hole or a difference made necessary stands out of order, under later ordinals (`HoleFound`, `MapRebuilt`). Then
-  the first record to be read may be another one than the record that was asked for: "reordered".
-- A record may stand twice after a difference. The first one counts.
-- The source log was truncated, and its offsets are used again for other records (`LaneState.cuts`): the newer ones
+- Records that were copied again because of a hole or a difference are out of order, under later ordinals (`HoleFound`,
+  `MapRebuilt`). The first record to be read may then not be the record that was asked for: "reordered".
+- After a difference, a record may be in the target twice. The first copy counts.
+- The source log was truncated, and its offsets are used again for other records (`LaneState.cuts`). The newer records
   count.
 
-Ordinals that a hole made void stand nowhere. So a lane is cut into a few stretches in each of which both sides ascend,
-and each stretch is searched by bisection.
+Ordinals that a hole made void have no record anywhere. A lane is therefore divided into a few stretches within which
+both sides ascend, and each stretch is searched by bisection.
 """
 
 from bisect import bisect_right
@@ -29,29 +29,32 @@ from mirrord.ledger.prune import floor
 from mirrord.ledger.state import LaneState
 
 Kind = Literal["exact", "reordered", "not_copied", "before_map", "at_end", "unknown"]
-"""What an answer is.
+"""The kind of an answer.
 
-"exact": the very record that was asked for stands at `offset`. "reordered": it stands at `record`, but a reader has to
-go on at `offset`, in front of it, for records behind it in the one log stand in front of it in the other. "not_copied":
-there is no record of this lane at the offset that was asked for; `offset` is the next one's. "before_map": the offset
-lies in front of all that the map knows. "at_end": there is nothing behind it on the other side yet; `offset` is where
-the next record will stand or behind which it will, and asking again later tells. "unknown": no answer can be relied on.
+- "exact": the very record that was asked for is at `offset`.
+- "reordered": that record is at `record`, but a reader has to resume at the earlier `offset`, because some records that
+  follow it in one log precede it in the other.
+- "not_copied": this lane has no record at the offset that was asked for; `offset` is that of the next record.
+- "before_map": the offset precedes everything that the map knows.
+- "at_end": nothing follows it on the other side yet. The next record will be at `offset` or later; asking again later
+  gives the answer.
+- "unknown": no reliable answer is possible.
 """
 
 
 class Copied(NamedTuple):
-    """How far a lane is copied for sure: a progress mark."""
+    """How far a lane has certainly been copied: a progress mark."""
 
     ordinal: int
-    """The ordinals below this one stand in the target log."""
+    """All ordinals below this one are in the target log."""
     target_offset: int
-    """Right behind the last of them."""
+    """The offset directly after the last of them."""
     source_offset: int
-    """What is copied next; for people, it may lie behind what the ordinal says."""
+    """The source offset that is copied next. It is for display only, and may be later than the ordinal implies."""
 
     @staticmethod
     def by(progress: Progress) -> "Copied":
-        """By the lane's mark."""
+        """Return the values from the lane's mark."""
         return Copied(progress.ordinal, progress.target_offset, progress.source_offset)
 
 
@@ -61,24 +64,26 @@ class Translation(msgspec.Struct, frozen=True):
     asked: int
     kind: Kind
     offset: int | None
-    """Where to go on at the other side; None: nothing can be said."""
+    """Where to resume on the other side; None if this is not known."""
     record: int | None = None
-    """Where the very record stands that was asked for, if it does."""
+    """The offset of the very record that was asked for, if it exists there."""
     reason: str = ""
-    """Why it is not "exact".
+    """Why the answer is not "exact".
 
-    not_copied: a `Reason` of the ledger; "pending": it will be copied, behind what stands already; "foreign": no record
-    of this lane; empty: the ledger keeps the newest verdicts only, and this one is older.
-    before_map: "inherited": MirrorMaker 2 copied it, to an offset that nobody wrote down; "forgotten": both logs began
-    behind it when the map was pruned; "start": the lane began behind it.
-    unknown: a line for people."""
+    - not_copied: a `Reason` of the ledger. "pending": the record will be copied, after those already there. "foreign":
+      not a record of this lane. Empty: the ledger keeps only the newest verdicts, and this one is older.
+    - before_map: "inherited": MirrorMaker 2 copied it, to an offset that was not written down. "forgotten": both logs
+      began after it when the map was pruned. "start": the lane began after it.
+    - unknown: a human-readable line.
+    """
     ahead: int = 0
-    """"at_end", from source to target: so many source offsets were not looked at yet in front of the one that was asked
-    for; 0: the reader is where the copy is."""
+    """The number of source offsets before the requested one that were not examined yet; 0 if the reader is level with
+    the copy. Set for "at_end", from source to target."""
 
 
 class _Stretch(NamedTuple):
-    """The ordinals [first, end), whose source offsets ascend; those from `limit` on were truncated and used again."""
+    """The ordinals [first, end), whose source offsets ascend. Source offsets from `limit` on were truncated and used
+    again."""
 
     first: int
     end: int
@@ -90,7 +95,8 @@ NOTHING = "nothing of it is copied yet"
 
 
 class LaneMap:
-    """The map of one lane as it stands now. Cheap to make; made anew when the lane or its mark has changed."""
+    """The map of one lane in its current state. It is cheap to create, and is created again when the lane or its mark
+    has changed."""
 
     def __init__(self, lane: LaneState, copied: Copied | None) -> None:
         self._lane = lane
@@ -105,7 +111,7 @@ class LaneMap:
         self._differs = check.first if check and lane.halted and check.outcome == "different" else _NEVER
 
     def to_target(self, offset: int) -> Translation:
-        """Where a reader of the target goes on who has read the source up to `offset`."""
+        """Return where a reader of the target resumes if it has read the source up to `offset`."""
         copied = self._copied
         if copied is None or not self._stretches:
             return Translation(offset, "unknown", None, reason=NOTHING)
@@ -130,8 +136,8 @@ class LaneMap:
         return Translation(offset, "not_copied", there, reason=self._verdict(offset))
 
     def _find(self, offset: int, end: int) -> tuple[int, int, bool]:
-        """The first ordinal with this source offset or a higher one, and the one with this very offset (-1: none);
-        whether that one is still to be copied."""
+        """Return the first ordinal with this source offset or a higher one, and the ordinal with this very offset (-1
+        if there is none). The third value says whether the latter is still to be copied."""
         first = -1
         for stretch in self._stretches:
             ordinal = self._first_from(stretch, offset)
@@ -146,7 +152,7 @@ class LaneMap:
         return first, -1, False
 
     def to_source(self, offset: int) -> Translation:
-        """Where a reader of the source goes on who has read the target up to `offset`."""
+        """Return where a reader of the source resumes if it has read the target up to `offset`."""
         copied, runs = self._copied, self._target
         if copied is None or not self._stretches:
             return Translation(offset, "unknown", None, reason=NOTHING)
@@ -178,7 +184,8 @@ class LaneMap:
         return Translation(offset, "before_map", there, reason="forgotten" if self._floor else "start")
 
     def _first_from(self, stretch: _Stretch, offset: int) -> int:
-        """The first ordinal of a stretch that counts and has this source offset or a higher one; -1: none."""
+        """Return the first ordinal of a stretch that counts and has this source offset or a higher one; -1 if there is
+        none."""
         if offset >= stretch.limit:
             return -1
         runs = self._source
@@ -201,7 +208,7 @@ class LaneMap:
         return -1 if offset is None or offset >= stretch.limit else ordinal
 
     def _lowest_from(self, ordinal: int) -> int | None:
-        """The lowest source offset under this ordinal or a higher one."""
+        """Return the lowest source offset under this ordinal or a higher one."""
         offsets = [
             self._source.offset_of(first)
             for stretch in self._stretches
@@ -218,7 +225,7 @@ class LaneMap:
         return at >= 0 and ordinal <= self._voids[at][1]
 
     def _live_from(self, ordinal: int) -> int:
-        """The first ordinal from this one on that is not void."""
+        """Return the first ordinal from this one on that is not void."""
         at = bisect_right(self._void_starts, ordinal) - 1
         return max(ordinal, self._voids[at][1] + 1) if at >= 0 else ordinal
 
@@ -233,7 +240,7 @@ class LaneMap:
 
 
 def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
-    """The ordinals (first, last) that stand nowhere: ascending, apart from each other, with others in between."""
+    """Return the ranges (first, last) of ordinals that have no record: ascending, and separated by other ordinals."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((hole.first, hole.last) for hole in holes if hole.first <= hole.last):
         if found and first <= found[-1][1] + 1:
@@ -244,7 +251,7 @@ def voids(holes: tuple[HoleFound, ...]) -> list[tuple[int, int]]:
 
 
 def _stretches(lane: LaneState, floor: int) -> list[_Stretch]:
-    """In the order of their ordinals."""
+    """Return the stretches in the order of their ordinals."""
     cuts = [ordinal for ordinal, _ in lane.cuts]
     edges = sorted({floor, _NEVER, *(each for each in (*cuts, *lane.source_runs.turns) if each > floor)})
     return [

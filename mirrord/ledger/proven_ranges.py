@@ -1,4 +1,5 @@
-"""What audits and repairs tell of a lane: up to where it is proven, and what of it lies in a topic of its own."""
+"""What audits and repairs record about a lane: how far it is proven, and which of its records were repaired in a
+separate topic."""
 
 import msgspec
 
@@ -9,11 +10,12 @@ from mirrord.model.intervals import uncovered
 Repaired = tuple[RangeRepaired, ...]
 
 REPAIRED_KEPT = 128
-"""Ranges of a lane, those that are furthest ahead; together they have to fit into its snapshot."""
+"""Maximum number of repaired ranges that are kept for a lane, those with the highest offsets. All of them together must
+fit into the lane's snapshot."""
 
 
 def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
-    """Fold a fact at a ledger offset into its lane; whether it bound."""
+    """Fold a fact at a ledger offset into its lane. Return whether it took effect."""
     if offset < lane.folded_to:
         return False
     if isinstance(fact, RangeAudited):
@@ -26,10 +28,10 @@ def take_audit_fact(lane: LaneState, fact: AuditFact, offset: int) -> bool:
 
 
 def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
-    """Ascending ranges that do not overlap, with another one; None: it says nothing new.
+    """Return the ascending, non-overlapping ranges after adding another one; None if it adds nothing new.
 
-    The newer word counts: the topic may be another one, or may have been made anew. Who said it, and when, is nothing
-    new.
+    The newer fact overrides the older ones, because it may name another topic, or the same topic may have been rebuilt.
+    A fact that differs only in its author or its time adds nothing.
     """
     same = [(each.start, each.end) for each in known if each.topic == fact.topic and each.at <= fact.at]
     if not list(uncovered((fact.start, fact.end), same)):
@@ -52,7 +54,7 @@ def with_repair(known: Repaired, fact: RangeRepaired) -> Repaired | None:
 
 
 def repaired_at(known: Repaired, start: int, end: int) -> RangeRepaired | None:
-    """The source offsets [start, end) as they were repaired, if all of them were, into one topic."""
+    """Return the repair of the source offsets [start, end) if all of them were repaired into one topic, else None."""
     met = [each for each in known if each.start < end and start < each.end]
     ranges = [(each.start, each.end) for each in met]
     if not met or list(uncovered((start, end), ranges)) or len({each.topic for each in met}) > 1:
@@ -77,7 +79,7 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
         if fact.first > known.end or fact.end < known.end or (fact.end == known.end and not is_closer):
             return False
         if fact.first > known.first:
-            # The whole is proven as closely as the less close part of it.
+            # The whole range counts as proven only as closely as its less closely proven part.
             level = fact.level if fact.level == known.level else "digest"
             newest_ms = max(fact.newest_ms, known.newest_ms)
             fact = msgspec.structs.replace(fact, first=known.first, level=level, newest_ms=newest_ms)
@@ -87,7 +89,8 @@ def _audit(lane: LaneState, fact: RangeAudited) -> bool:
 
 
 def clip_proof(lane: LaneState) -> None:
-    """What the source lost behind the ordinals that were audited is there again, as something that nobody has seen."""
+    """Exclude source offsets from the proof that were truncated after the audited ordinals were copied. The source uses
+    these offsets again for records that no audit has seen."""
     fact = lane.audited
     if fact is None:
         return
@@ -97,6 +100,6 @@ def clip_proof(lane: LaneState) -> None:
 
 
 def doubt(lane: LaneState, ordinal: int) -> None:
-    """Something else is told of an ordinal: what was proven of it was another record, or another place."""
+    """Drop the proof if it covers this ordinal. The ledger now assigns another record or another offset to it."""
     if lane.audited is not None and ordinal < lane.audited.end:
         lane.audited = None

@@ -1,4 +1,4 @@
-"""Dropping what no one can ask for any more."""
+"""Removal of state that no reader can need any more."""
 
 from itertools import pairwise
 
@@ -10,11 +10,11 @@ from mirrord.model.runs import Runs
 
 
 def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_start: int) -> int:
-    """Drop a lane's runs whose records lie below both clusters' log starts; how many runs were dropped.
+    """Drop a lane's runs whose records are below the log starts of both clusters. Return the number of runs dropped.
 
-    Only whole runs from the front go, packed ones by the piece, and the open run stays; holes and truncations go when
-    all that they tell of has gone. The ledger keeps its facts until it is trimmed: pruning takes effect with the next
-    snapshot, and there other readers learn of it (`prune_like`).
+    Only whole runs are dropped, from the front, and packed runs only piece by piece; the open run stays. Holes and
+    truncations are dropped once everything that they refer to is gone. The ledger keeps its facts until it is trimmed.
+    Pruning takes effect with the next snapshot, from which other readers learn about it (`prune_like`).
     """
     lane = state.lanes.get(lane_id)
     if lane is None or not lane.source_runs or not lane.target_runs:
@@ -29,7 +29,8 @@ def prune(state: FlowState, lane_id: LaneId, source_log_start: int, target_log_s
 
 
 def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[int, int]) -> None:
-    """Drop what a snapshot of the present holder, or of a later one, no longer holds in front of its first ordinals."""
+    """Drop the runs that a snapshot of the current holder, or of a later one, no longer holds before its first
+    ordinals."""
     lane = state.lanes.get(snapshot.lane)
     if lane is None or written_under(snapshot) < state.tenure:
         return
@@ -40,8 +41,9 @@ def prune_like(state: FlowState, snapshot: LaneSnapshot, first_ordinals: tuple[i
 
 
 def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
-    """Drop the forgotten lanes of which the state topic holds nothing more: a cut that lies behind their forgetting
-    and no longer tells of them follows their removal. Else a reader that never trims would keep them for ever."""
+    """Drop the forgotten lanes of which the state topic holds nothing any more. A cut that is later than the
+    `CopyForgotten` fact and no longer lists these lanes was written after their removal. Otherwise a reader that never
+    trims would keep them forever."""
     told = set(snapshot.forgotten_copies)
     for lane, offset in list(state.forgotten_lanes.items()):
         if offset < snapshot.cut and LaneKey.parse(lane).topics not in told:
@@ -49,7 +51,7 @@ def drop_removed(state: FlowState, snapshot: FlowSnapshot) -> None:
 
 
 def floor(lane: LaneState) -> int:
-    """The first ordinal of which both sides are known."""
+    """Return the first ordinal for which both sides are known."""
     firsts = (lane.source_runs.first, lane.target_runs.first)
     return max((first.ordinal for first in firsts if first is not None), default=0)
 
@@ -63,7 +65,7 @@ def _forget_below_floor(lane: LaneState) -> None:
 
 
 def _first_ordinal_from(runs: Runs, log_start: int) -> int:
-    """The first ordinal that may still be readable. Offsets need not ascend from run to run."""
+    """Return the first ordinal that may still be readable. Offsets do not have to ascend from run to run."""
     edges = [0, *(runs.position(turn) for turn in runs.turns), len(runs)]
     for first, end in pairwise(edges):
         at = runs.floor(log_start, first, end)

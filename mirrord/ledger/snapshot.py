@@ -1,12 +1,12 @@
-"""Snapshots of the folded ledger: a start reads them and only the entries behind them.
+"""Snapshots of the folded ledger. At startup, a process reads them and only the entries after them.
 
-A cut is written in three steps, in this order: pieces of runs and lanes, then the flow. The flow record makes the cut
-valid. A crash between leaves the former cut and some newer lanes; that is readable, because a lane's record says up to
-which entry it was folded, and what it refers to is removed only after a whole newer cut stands.
+A cut is written in three steps, in this order: pieces of runs, lanes, and then the flow. The flow record makes the cut
+valid. A crash in between leaves the former cut and some newer lanes. This is readable, because a lane's record says up
+to which entry it was folded, and the records that it refers to are removed only after a complete newer cut exists.
 
-The older runs of a lane are packed into pieces in memory, too (`Runs.pieces`), and each of these is written once. A
-piece's key names its content, so a lane that took back runs that stand in a piece is seen, and only what differs is
-written again.
+The older runs of a lane are also packed into pieces in memory (`Runs.pieces`), and each of these is written once. The
+key of a piece identifies its content. If a lane takes back runs that a piece holds, this is detected, and only the
+pieces that differ are written again.
 """
 
 from collections import deque
@@ -42,11 +42,11 @@ from mirrord.model.run_memory import ALL_OF_IT, Piece, RunMemory
 from mirrord.model.runs import Runs
 
 COLUMNS, PACKED = 0, 1
-"""The forms in which runs stand in the state topic (`RunsPiece.form`); only the newer one is written."""
+"""The forms of runs in the state topic (`RunsPiece.form`). Only the newer form is written."""
 
 
 class KeptLane(NamedTuple):
-    """What is known of a lane's record that stands in the state topic."""
+    """What is known about a lane's record in the state topic."""
 
     changed_at: int
     first_ordinals: tuple[int, int]
@@ -55,14 +55,14 @@ class KeptLane(NamedTuple):
 
 
 class Kept:
-    """The snapshots that stand in the state topic, kept current by whoever reads or writes it."""
+    """The snapshots in the state topic, kept current by every reader and writer of the topic."""
 
     def __init__(self) -> None:
         self.keys: set[str] = set()
         self.lanes: dict[str, KeptLane] = {}
 
     def note(self, key: str, record: StateRecord | None) -> None:
-        """A record was written (or, None, removed) under a key. Records that are no snapshots are let pass."""
+        """Note that a record was written under a key, or removed (None). Records that are not snapshots are ignored."""
         if key.partition("/")[0] not in {"flow", "lane", RUNS_KEY}:
             return
         self.lanes.pop(key, None)
@@ -80,14 +80,14 @@ class Kept:
 
 
 class PieceOfLane(NamedTuple):
-    """A piece that is to be written. Where it lies it stays until then."""
+    """A piece that is to be written. Until then its data stays where it is stored."""
 
     lane: LaneId
     side: Side
     piece: Piece
 
     def record(self, tenure: Tenure) -> RunsPiece:
-        """What is written of it."""
+        """Return the record that is written for the piece."""
         piece = self.piece
         return RunsPiece(
             lease_epoch=tenure.lease_epoch,
@@ -103,35 +103,38 @@ class PieceOfLane(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A consistent cut: what is to be written, in this order, and the keys that a reader needs afterwards."""
+    """A consistent cut: the records to be written, in this order, and the keys that a reader needs afterwards."""
 
     tenure: Tenure
     offset: int
     pieces: tuple[PieceOfLane, ...]
     lanes: tuple[LaneSnapshot, ...]
     flow: FlowSnapshot
-    """Written last, alone."""
+    """The flow's record, which is written last and on its own."""
     keys: frozenset[str]
 
     @property
     def records(self) -> list[Snapshot]:
-        """All of it."""
+        """All records of the cut."""
         return [*(record for records in self.groups(1) for record in records), self.flow]
 
     def groups(self, count: int) -> Iterator[list[RunsPiece | LaneSnapshot]]:
-        """All but the flow, so many at once: pieces are looked up only then, for together they may be many."""
+        """Yield all records except the flow's, in lists of up to `count`. Pieces are loaded only at that point, because
+        all of them together may be large."""
         pieces = (piece.record(self.tenure) for piece in self.pieces)
         records = chain[RunsPiece | LaneSnapshot](pieces, self.lanes)
         while group := list(islice(records, count)):
             yield group
 
     def stale(self, kept: Kept) -> list[str]:
-        """The keys that may be removed when the cut stands: not those that a later holder wrote in the meantime."""
+        """Return the keys that may be removed once the cut is complete. Keys that a later holder has written in the
+        meantime are not among them."""
         return sorted(key for key in kept.keys - self.keys if Tenure.of_key(key) <= self.tenure)
 
 
 def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
-    """The cut at the state's present position. What stands in the state topic unchanged is not written again."""
+    """Return the cut at the state's current position. Records that are unchanged in the state topic are not written
+    again."""
     pieces: list[PieceOfLane] = []
     lanes: list[LaneSnapshot] = []
     keys: set[str] = set()
@@ -178,7 +181,8 @@ def snapshots(state: FlowState, kept: Kept, ledger: LedgerMark) -> Cut:
 
 
 class Rows:
-    """The state topic as it is read: the newest row of each key. Packed runs go where there is room, row by row."""
+    """The state topic as it is read: the newest row of each key. Packed runs are moved row by row to where `RunMemory`
+    has room."""
 
     def __init__(self, memory: RunMemory = ALL_OF_IT) -> None:
         self._memory = memory
@@ -186,7 +190,7 @@ class Rows:
         self._pieces: dict[str, Piece] = {}
 
     def take(self, key: str, value: bytes | None) -> None:
-        """The next row."""
+        """Take in the next row."""
         self._rows.pop(key, None)
         if value is None:
             self._pieces.pop(key, None)
@@ -194,7 +198,7 @@ class Rows:
             self._rows[key] = value
 
     def _keep(self, key: str, value: bytes) -> bool:
-        """Whether it was a piece as it should be. One that was not is told of when something refers to it."""
+        """Return whether the row was a valid piece. An invalid piece is reported when something refers to it."""
         try:
             record = decode_state(key, value)
             if not isinstance(record, RunsPiece) or record.form != PACKED or checksum(record.packed) != record.checksum:
@@ -206,19 +210,19 @@ class Rows:
         return True
 
     def read(self) -> "Read":
-        """All of it, decoded. Raises LedgerCorrupt."""
+        """Return all rows, decoded. Raises LedgerCorrupt."""
         return Read({key: decode_state(key, value) for key, value in self._rows.items()}, self._pieces)
 
 
 class Read(NamedTuple):
-    """What stands in the state topic, by key."""
+    """The contents of the state topic, by key."""
 
     records: Mapping[str, StateRecord]
     pieces: Mapping[str, Piece] = {}
-    """Of packed runs; those that are not here are among the records."""
+    """Pieces of packed runs. Pieces that are not here are among the records."""
 
     def kept(self) -> Kept:
-        """The snapshots among it."""
+        """Return the snapshots in the state topic."""
         kept = Kept()
         kept.keys.update(self.pieces)
         for key, record in self.records.items():
@@ -227,10 +231,11 @@ class Read(NamedTuple):
 
 
 def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
-    """The state of the newest valid cut, with the progress marks; empty and at offset 0 when there is no cut.
+    """Return the state of the newest valid cut, with the progress marks. It is empty and at offset 0 if there is no
+    cut.
 
-    Lanes that are newer than the cut keep what they know and skip the entries that they have seen. Raises LedgerCorrupt
-    when a part of the cut is missing.
+    Lanes that are newer than the cut keep their state and skip the entries that they have already folded. Raises
+    LedgerCorrupt if a part of the cut is missing.
     """
     records = read.records
     flows = [record for record in records.values() if isinstance(record, FlowSnapshot)]
@@ -254,12 +259,12 @@ def restore(read: Read, memory: RunMemory = ALL_OF_IT) -> FlowState:
 
 
 def written_under(record: FlowSnapshot | LaneSnapshot) -> Tenure:
-    """Its holder, by the time."""
+    """Return the tenure of the holder that wrote the record."""
     return Tenure(record.lease_epoch, record.turn)
 
 
 def mark_of(record: StateRecord) -> LedgerMark | None:
-    """How far a record of the state topic says that the ledger reached."""
+    """Return how far the ledger reached according to a record of the state topic."""
     if isinstance(record, FlowSnapshot):
         return record.ledger
     return record if isinstance(record, LedgerMark) else None
@@ -317,7 +322,8 @@ def _snapshot_lane(
 def _split(
     tenure: Tenure, lane: LaneId, side: Side, runs: Runs, old_pieces: tuple[str, ...]
 ) -> tuple[list[PieceOfLane], RunsSnapshot]:
-    """The pieces that have to be written, and all of the runs by their pieces and the rest."""
+    """Return the pieces that have to be written, and the snapshot of all runs: the keys of their pieces and
+    the rest."""
     archived = tuple(piece.archived for piece in runs.pieces if piece.archived is not None)
     pieces = [piece for piece in runs.pieces if piece.archived is None]
     keys = tuple(runs_key(tenure, lane, side, piece.first_ordinal, piece.count, _checksum(piece)) for piece in pieces)
@@ -327,7 +333,7 @@ def _split(
 
 
 def _checksum(piece: Piece) -> int:
-    """Of its bytes, which may lie elsewhere: it is not computed twice."""
+    """Return the checksum of the piece's bytes. The bytes may be stored elsewhere, so it is computed only once."""
     if piece.checksum is None:
         piece.checksum = checksum(piece.packed)
     return piece.checksum
@@ -339,7 +345,7 @@ def _first_ordinals(lane: LaneState) -> tuple[int, int]:
 
 
 def _first_ordinal(runs: RunsSnapshot) -> int:
-    """The first ordinal, or -1. Raises LedgerCorrupt when a piece's key cannot be."""
+    """Return the first ordinal, or -1. Raises LedgerCorrupt if the key of a piece is invalid."""
     archived = [part.first_ordinal for part in runs.archived[:1]]
     try:
         if runs.pieces:
@@ -354,7 +360,7 @@ def _first_ordinal(runs: RunsSnapshot) -> int:
 
 
 def _piece_ordinal(key: str) -> int:
-    """The first one of a piece, by its key. Raises ValueError."""
+    """Return the first ordinal of a piece, taken from its key. Raises ValueError."""
     return int(key.rpartition("/")[2].split("-")[0])
 
 
@@ -428,7 +434,7 @@ def _restore_lane(lane: LaneSnapshot, read: Read, memory: RunMemory) -> LaneStat
 def _restore_runs(lane: LaneSnapshot, side: Side, read: Read, memory: RunMemory) -> Runs:
     snapshot = lane.source_runs if side == "source" else lane.target_runs
     if snapshot.form == PACKED:
-        # Merged by what is known of each; the pieces themselves are in order.
+        # Pieces and archived parts are merged by their first ordinals. The pieces themselves are in order.
         found: list[tuple[int, str | ArchivedRuns]] = [(_piece_ordinal(key), key) for key in snapshot.pieces]
         found += [(part.first_ordinal, part) for part in snapshot.archived]
         pieces = [

@@ -1,11 +1,12 @@
 """The last known end of every selected source partition, whether or not a lane copies it.
 
-Lanes record the end of the source in their marks, but only while they fetch. What waits in a partition that is paused,
-limited, halted or not yet opened is known from these records alone. A record covers a block of partitions of one source
-topic, so that thousands of partitions cost few records, and only a block that has changed is written.
+Lanes record the end of the source in their marks, but only while they fetch. For a partition that is paused, limited,
+halted or not yet opened, these records are the only source of information about its backlog. A record covers a block of
+partitions of one source topic. Thousands of partitions therefore need few records, and only blocks that have changed
+are written.
 
-In the state topic a record has the layout and the kind of key of a lane's mark, under the id of a lane without a target
-topic. No such lane exists: a program that does not know these records reads past them.
+In the state topic, such a record has the layout and the kind of key of a lane's mark, under the id of a lane without a
+target topic. No such lane exists, so a program that does not know these records ignores them.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
@@ -22,14 +23,15 @@ from mirrord.model.names import LaneId, LaneKey, TopicId
 from mirrord.model.status import LossStatus
 
 BLOCK = 256
-"""Partitions in one record."""
+"""Number of partitions in one record."""
 
 StartOffset = Callable[[str, TopicId, int], int | None]
-"""The source offset at which a new lane of a partition (topic, its id, number) begins; None: it is not known."""
+"""Returns the source offset at which a new lane of a partition (topic, its id, number) begins; None if it is
+not known."""
 
 
 class SourcePartition(NamedTuple):
-    """A partition of one source topic, not of its name."""
+    """A partition of one source topic, identified by the topic's id and not only by its name."""
 
     topic: str
     topic_id: TopicId
@@ -49,13 +51,13 @@ class Unopened(NamedTuple):
 
 
 def known_end(state: FlowState, topic_id: TopicId, partition: int) -> int:
-    """Where a source partition ended by the newest record; -1 when there is none."""
+    """Return where a source partition ended according to the newest record; -1 if there is none."""
     record = state.source_ends.get(_block_key(topic_id, partition))
     return -1 if record is None or record.source is None else _at(record.source.ends, partition % BLOCK)
 
 
 def lane_end(state: FlowState, lane: LaneState) -> int:
-    """The furthest end that a lane's source partition is known to have had; -1 when none is known."""
+    """Return the highest end that a lane's source partition is known to have had; -1 if none is known."""
     progress = state.progress.get(lane.key.id)
     marked = -1 if progress is None else progress.source_end
     return max(marked, known_end(state, lane.key.source_topic_id, lane.partition))
@@ -64,7 +66,8 @@ def lane_end(state: FlowState, lane: LaneState) -> int:
 def changed_records(
     state: FlowState, ends: Mapping[SourcePartition, int], lease_epoch: int, at_ms: int
 ) -> list[Progress]:
-    """The records to be saved so that these ends are known; a lane's mark that says the same is enough."""
+    """Return the records that must be saved to make these ends known. A partition whose lane's mark already covers the
+    end needs none."""
     marked = _marked_ends(state, ends)
     blocks: dict[LaneId, dict[int, int]] = {}
     topics: dict[LaneId, str] = {}
@@ -78,9 +81,10 @@ def changed_records(
 
 
 def truncated(state: FlowState, ends: Mapping[SourcePartition, int], hosted: Container[LaneId]) -> list[VerdictGiven]:
-    """Verdicts on records that waited behind a lane's position and that its source partition no longer has.
+    """Return verdicts on records after a lane's position that its source partition no longer has.
 
-    A lane tells by itself what it had copied of a truncated range. It never learns of what it had not read.
+    A lane itself records which of its copied records were truncated. It never learns about records that it had not
+    read.
     """
     told: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -101,9 +105,9 @@ def left_behind(
     hosted: Container[LaneId],
     start_offset: StartOffset,
 ) -> list[VerdictGiven]:
-    """Verdicts on records of deleted topics that were not copied, up to the last end that is known.
+    """Return verdicts on records of deleted topics that were not copied, up to the last known end.
 
-    A lane that is still hosted may be copying the rest.
+    Lanes that are still hosted are excluded, because they may be copying the rest.
     """
     told: list[VerdictGiven] = []
     for lane in newest_lanes(state.lanes.values()):
@@ -128,8 +132,8 @@ def settled_records(
     start_offset: StartOffset,
     at_ms: int,
 ) -> tuple[list[Progress], list[LaneId]]:
-    """What becomes of the records of deleted topics: those that tell of partitions without a lane are kept as a loss,
-    found at this time; the others are removed. `untold`: lanes of which the ledger is still to be told."""
+    """Return the changes to the records of deleted topics. Records about partitions without a lane are kept as a loss,
+    found at this time; the others are removed. `untold`: lanes whose losses are not in the ledger yet."""
     kept: list[Progress] = []
     removed: list[LaneId] = []
     opened = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values() if lane.grant}
@@ -155,7 +159,7 @@ def settled_records(
 
 
 def unopened_losses(state: FlowState) -> Iterator[Unopened]:
-    """What was lost of topics that no lane was opened for."""
+    """Yield the losses of topics for which no lane was opened."""
     for key, record in state.source_ends.items():
         if record.source is not None and record.source.lost:
             first = LaneKey.parse(key).partition
@@ -165,7 +169,7 @@ def unopened_losses(state: FlowState) -> Iterator[Unopened]:
 
 
 def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatus, ...]:
-    """What is lost of topics that were deleted, except of the lanes that the status shows."""
+    """Return the losses of deleted topics, except those of the lanes that the status shows."""
     found = [
         LossStatus(lane.source_topic, lane.partition, reason, count)
         for lane_id, lane in state.lanes.items()
@@ -180,7 +184,8 @@ def former_losses(state: FlowState, shown: Container[LaneId]) -> tuple[LossStatu
 
 
 def newest_lanes(lanes: Iterable[LaneState]) -> list[LaneState]:
-    """The newest lane of each source partition: a former copy of it that was deleted is no longer filled."""
+    """Return the newest lane of each source partition. A former copy of the partition that was deleted is no longer
+    filled."""
     newest: dict[tuple[TopicId, int], LaneState] = {}
     for lane in lanes:
         key = (lane.key.source_topic_id, lane.partition)

@@ -1,9 +1,9 @@
-"""Start offsets: which partitions begin at the configured `start`, and at which offset that is.
+"""Start offsets: which partitions begin at the configured `start`, and the offset that this means for each of them.
 
-`start` applies to the partitions that exist when a configuration first selects their topic: at the first look of the
-flow, or at the first look after its selection has changed. Their offsets are resolved at that look and kept in the
-ledger, so it does not matter when their lanes can open. A partition that is added later and a topic that is created
-later begin at their first offset.
+`start` applies to the partitions that exist when a configuration first selects their topic: at the first discovery of
+the flow, or at the first discovery after its selection has changed. The offsets are resolved at that discovery and kept
+in the ledger, so it does not matter when the lanes can open. A partition that is added later begins at its first
+offset, and so does a topic that is created later.
 """
 
 from collections.abc import Callable, Container, Iterable
@@ -19,7 +19,7 @@ from mirrord.model.names import LaneKey
 
 
 def take_starts(state: FlowState, fact: ConfigChanged) -> None:
-    """Fold the start offsets and the selection of a fact. Where a lane has begun, its first run counts."""
+    """Fold the start offsets and the selection of a fact. Once a lane has begun, its first run counts instead."""
     for told in fact.starts:
         known = state.starts.get(told.topic_id)
         begun = {at for at, offset in enumerate(known.offsets) if offset == BEGUN} if known is not None else set[int]()
@@ -31,14 +31,14 @@ def take_starts(state: FlowState, fact: ConfigChanged) -> None:
 
 
 def note_begun(state: FlowState, key: LaneKey) -> None:
-    """Drop the start offset of a lane that has begun, and the topic with its last one."""
+    """Drop the start offset of a lane that has begun. The topic is dropped together with its last start offset."""
     known = state.starts.get(key.source_topic_id)
     if known is not None:
         _keep(state, known, {key.partition})
 
 
 def note_all_begun(state: FlowState) -> None:
-    """The same for all lanes: a lane that was restored may be newer than the start offsets."""
+    """Do the same for all lanes, because a restored lane may be newer than the start offsets."""
     for lane in state.lanes.values() if state.starts else ():
         if lane.source_runs:
             note_begun(state, lane.key)
@@ -53,10 +53,11 @@ def _keep(state: FlowState, starts: TopicStarts, begun: Container[int]) -> None:
 
 
 def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: Callable[[str], bool]) -> list[Topic]:
-    """The topics to which `start` applies from this look on.
+    """Return the topics to which `start` applies from this discovery on.
 
-    `selected_before` tells whether the selection of the ledger includes a topic. If an older program opened the ledger,
-    nothing tells which topics existed at the first look, so all without a copy count as created later.
+    `selected_before` returns whether the selection in the ledger includes a topic. If an older program opened the
+    ledger, it does not record which topics existed at the first discovery. All topics without a copy then count as
+    created later.
     """
     if state.selected is None and not state.keeps_starts:
         return []
@@ -72,9 +73,10 @@ def first_selected(state: FlowState, topics: Iterable[Topic], selected_before: C
 
 
 def resolvable(state: FlowState, topics: Iterable[Topic], start_at: Callable[[str], Start]) -> list[TopicStarts]:
-    """What the ledger holds of these topics where offsets are still to be asked for, under the present `start`.
+    """Return the ledger's start offsets of those topics for which offsets still have to be queried under the current
+    `start`.
 
-    An offset that was resolved by another setting counts no longer: nothing was copied from there.
+    An offset that was resolved under another value of `start` no longer counts, because nothing was copied from there.
     """
     found: list[TopicStarts] = []
     for topic in topics if state.starts else ():

@@ -1,4 +1,5 @@
-"""What the ledger says, folded: a flow and its lanes. Only `mirrord.ledger.fold` changes it, `snapshot` restores it."""
+"""The folded state of the ledger: a flow and its lanes. Only `mirrord.ledger.fold` changes it, and `snapshot` restores
+it."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
@@ -39,26 +40,28 @@ _OVERRULED: frozenset[Reason] = frozenset(get_args(Reason)) - {"truncated"}
 
 @dataclass(slots=True)
 class VerdictTally:
-    """How many source offsets got which verdict, and the newest ranges exactly; the ledger holds them all.
+    """The number of source offsets that got each verdict, and the exact ranges of the newest verdicts. The ledger holds
+    all of them.
 
-    A lane that was taken over states the verdicts around its take-over once more. The newer word counts: what it
-    overlaps among the newest ranges is taken back first, and so is what was decided of a record that is copied now. A
-    truncated range stands: its offsets are in use again for other records.
+    A lane that was taken over states the verdicts around its take-over again. The newer verdict overrides: any
+    overlapping part of the newest ranges is taken back first, and so is the decision on a record that is now copied. A
+    truncated range is never taken back, because its offsets are in use again for other records.
     """
 
     counts: dict[Reason, int] = field(default_factory=dict[Reason, int])
     recent: deque[Verdict] = field(default_factory=deque[Verdict])
     beyond: int = field(default=0, compare=False, repr=False)
-    """No recent range reaches beyond this offset: a filter tells thousands at once, each behind the one before."""
+    """No recent range extends beyond this offset. A filter gives thousands of verdicts at once, each after the previous
+    one."""
     decided: int = field(default=0, compare=False, repr=False)
-    """No recent one that somebody decided (`mirrord.ledger.filter_decisions`) does."""
+    """No recent range with a decided verdict (`mirrord.ledger.filter_decisions`) extends beyond this offset."""
 
     def __post_init__(self) -> None:
         self.beyond = max((verdict.end for verdict in self.recent), default=0)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
     def add(self, verdicts: Iterable[Verdict]) -> None:
-        """Count verdicts."""
+        """Add verdicts to the tally."""
         for verdict in verdicts:
             if verdict.end <= verdict.start:
                 continue
@@ -73,12 +76,12 @@ class VerdictTally:
                 self.recent.popleft()
 
     def answered_anew(self, ranges: Sequence[Interval]) -> None:
-        """What was decided of these source offsets no longer counts."""
+        """Take back the decided verdicts on these source offsets."""
         self._take_back(ranges, DECIDED)
         self.decided = max((verdict.end for verdict in self.recent if verdict.reason in DECIDED), default=0)
 
     def explained(self, ranges: Sequence[Interval]) -> None:
-        """What was unexplained of these source offsets is told otherwise."""
+        """Take back "unexplained" on these source offsets, because other facts now explain them."""
         self._take_back(ranges, ("unexplained",))
 
     def _take_back(self, ranges: Sequence[Interval], reasons: Collection[Reason]) -> None:
@@ -98,7 +101,7 @@ class VerdictTally:
 
 @dataclass(slots=True)
 class LaneState:
-    """One lane, as its bound facts tell it."""
+    """The state of one lane, according to its facts that took effect."""
 
     key: LaneKey
     source_topic: str
@@ -108,120 +111,127 @@ class LaneState:
     policy: str
     mode: str
     grant: int = 0
-    """0 until the first `LaneTaken`."""
+    """The current grant; 0 until the first `LaneTaken`."""
     replicator: str = ""
     times: tuple[int, int] = (0, 0)
-    """Those of the last `LaneTaken`."""
+    """The times in the last `LaneTaken`."""
     source_runs: Runs = field(default_factory=Runs)
     target_runs: Runs = field(default_factory=Runs)
     verdicts: VerdictTally = field(default_factory=VerdictTally)
     holes: tuple[HoleFound, ...] = ()
     cuts: tuple[tuple[int, int], ...] = ()
-    """(ordinal, source offset): what was copied under lower ordinals, from this source offset on, was truncated."""
+    """Pairs of (ordinal, source offset): everything copied under lower ordinals from this source offset on was
+    truncated."""
     epochs: tuple[tuple[int, int], ...] = ()
-    """(ordinal, leader epoch of the source) where that changed, as far as it was told."""
+    """Pairs of (ordinal, leader epoch of the source) where the epoch changed, as far back as it was recorded."""
     halted: LaneHalted | None = None
     last_check: TakeoverChecked | None = None
     inherited: CopyInherited | None = None
-    """What MirrorMaker 2 left, if the lane went on from there."""
+    """What MirrorMaker 2 left, if the lane resumed from there."""
     quarantine: Quarantine = ()
     seeks: Seeks = ()
-    """Orders to go on further ahead, and what was left out by them."""
+    """Operator commands to skip ahead in the source, and the ranges that were skipped because of them."""
     audited: RangeAudited | None = None
-    """What audits have proven, from the first ordinal that they looked at on."""
+    """The range that audits have proven, starting at the first ordinal that they examined."""
     repaired: tuple[RangeRepaired, ...] = ()
-    """What lies in a topic of its own (`mirrord.ledger.proven_ranges`): ascending, without overlap; of many the last
-    ones."""
+    """Ranges that were repaired in a separate topic (`mirrord.ledger.proven_ranges`): ascending and without overlap.
+    If there are many, only the last ones are kept."""
     regiven: int = -1
-    """The lowest ordinal under which other records may have been sent, until a comparison has shown what stands there;
-    -1: none."""
+    """The lowest ordinal under which other records may have been sent, until a comparison has shown which records are
+    there; -1 if there is none."""
     rewinds: tuple[tuple[int, Rewound], ...] = ()
-    """(grant, `Rewound`), oldest first."""
+    """Pairs of (grant, `Rewound`), oldest first."""
     retold: tuple[int, int] = (0, 0)
-    """The number of a compaction, and the lowest ordinal at which a run was told since that began."""
+    """The number of a compaction, and the lowest ordinal at which a run was recorded since that compaction began."""
     opened_at: int = 0
-    """Ledger offset of the entry that opened the lane; 0: an older version wrote the snapshot, and it is not known."""
+    """Ledger offset of the entry that opened the lane. 0: an older version wrote the snapshot, and the offset is not
+    known."""
     changed_at: int = 0
     """Ledger offset of the last entry that changed the lane."""
     folded_to: int = 0
-    """Entries below this ledger offset are in already: the lane was restored from a newer snapshot than the flow."""
+    """Entries below this ledger offset are already included: the lane was restored from a newer snapshot than
+    the flow."""
 
     @property
     def partition(self) -> int:
-        """The partition number, the same on both sides."""
+        """The partition number, which is the same on both sides."""
         return self.key.partition
 
     @property
     def age(self) -> tuple[int, int]:
-        """The greater, the newer. A topic that was created again has other lanes of the same partitions."""
+        """The lane's age for comparisons; a greater value is newer. A topic that was created again has other lanes for
+        the same partitions."""
         return self.opened_at, self.changed_at
 
     @property
     def newest_verdicts(self) -> Sequence[Verdict]:
-        """Exact ranges, the newest last; of many only the newest are kept."""
+        """Exact ranges of verdicts, the newest last. Only the newest ones are kept."""
         return self.verdicts.recent
 
 
 @dataclass(slots=True)
 class FlowState:
-    """One flow, folded up to the ledger offset `next_offset`."""
+    """The state of one flow, folded up to the ledger offset `next_offset`."""
 
     flow: str = ""
-    """Empty until `FlowOpened`, which names the clusters too."""
+    """The flow's name. It is empty until `FlowOpened`, which also names the clusters."""
     source_cluster: ClusterId | None = None
     target_cluster: ClusterId | None = None
     lease_epoch: int = 0
-    """0 until the first `LeaseTaken`."""
+    """The epoch of the current lease; 0 until the first `LeaseTaken`."""
     turn: int = 0
-    """How many processes of one daemon have held the present lease, one after the other."""
+    """How many processes of one daemon have held the current lease, one after the other."""
     holder: Holder | None = None
     ttl_ms: int = 0
     released: bool = False
     topics: dict[TopicId, TargetTopic] = field(default_factory=dict[TopicId, TargetTopic])
     """Target topics that mirrord created or grew, by their id."""
     named: dict[TopicId, CopyNamed] = field(default_factory=dict[TopicId, CopyNamed])
-    """Names of copies that are not the naming's, by the source topics' ids, in the order in which they were given."""
+    """Names of target topics that differ from the naming rule, by the source topics' ids, in the order in which they
+    were given."""
     lanes: dict[LaneId, LaneState] = field(default_factory=dict[LaneId, LaneState])
     writers: dict[str, WriterMark] = field(default_factory=dict[str, WriterMark])
-    """The last entry of every writer under the present lease: an entry that a retry brought in again binds nothing."""
+    """The last entry of every writer under the current lease. An entry that a retry appended again has no effect."""
     probed: TargetProbed | None = None
     """The last probe of the target's brokers."""
     acls: frozenset[AclRule] = frozenset()
-    """Rights at the target that mirrord added and has not removed."""
+    """ACLs at the target that mirrord added and has not removed."""
     planned_acls: frozenset[AclRule] = frozenset()
-    """Rights that mirrord was about to add when it was last heard of."""
+    """ACLs that mirrord was about to add when it last wrote to the ledger about them."""
     orders: Orders = field(default_factory=Orders)
-    """What people asked for and have not taken back."""
+    """Operator commands that have not been withdrawn."""
     forgotten_topics: dict[str, None] = field(default_factory=dict[str, None])
-    """Source topics of which nothing else is known any more, the newest last; of many only the newest are kept."""
+    """Source topics about which nothing else is known any more, the newest last. Only the newest ones are kept."""
     compaction: int = 0
-    """How many compactions have begun: the number of the last one."""
+    """The number of compactions that have begun, which is also the number of the last one."""
     jobs: dict[Job, JobState] = field(default_factory=dict[Job, JobState])
     """The last job of each kind."""
     keeps_starts: bool = False
-    """The ledger holds the start offsets of the first look (`FlowOpened`)."""
+    """Whether the ledger holds the start offsets of the first discovery (`FlowOpened`)."""
     selected: Selected | None = None
-    """The selection under which the source was last looked at; None: it was never looked at, or by an older program."""
+    """The selection under which the source was last scanned. None: it was never scanned, or only by an older
+    program."""
     starts: dict[TopicId, TopicStarts] = field(default_factory=dict[TopicId, TopicStarts])
     """Start offsets of partitions without a begun lane, by the source topics' ids."""
     next_offset: int = 0
     forgotten_lanes: dict[LaneId, int] = field(default_factory=dict[LaneId, int], compare=False, repr=False)
-    """Forgotten lanes of which something may stand in the state topic, each with the ledger offset that said so. The
-    keeper's next trim removes it, and the cut behind that no longer tells of them (`drop_removed`)."""
+    """Forgotten lanes that may still have records in the state topic, each with the ledger offset of its
+    `CopyForgotten`. The next trim by the lease holder removes these records, and a cut after that no longer lists the
+    lanes (`drop_removed`)."""
     memory: RunMemory = field(default=ALL_OF_IT, compare=False, repr=False)
-    """The room for the runs of all lanes; it decides nothing."""
+    """Memory for the runs of all lanes. It does not affect any decision."""
     progress: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
-    """The newest mark of each lane. From the state topic, not from facts."""
+    """The newest mark of each lane. It comes from the state topic, not from facts."""
     source_ends: dict[LaneId, Progress] = field(default_factory=dict[LaneId, Progress])
-    """The records about source topics (`mirrord.ledger.source_ends`). From the state topic, too."""
+    """The records about source topics (`mirrord.ledger.source_ends`). They come from the state topic as well."""
 
     @property
     def tenure(self) -> Tenure:
-        """Of the holder's process."""
+        """The tenure of the holder's process."""
         return Tenure(self.lease_epoch, max(self.turn, 1))
 
     def quarantines(self) -> dict[TopicPartition, dict[LaneId, Quarantine]]:
-        """Those that there are."""
+        """Return all quarantines, by partition and lane."""
         found: dict[TopicPartition, dict[LaneId, Quarantine]] = {}
         for lane_id, lane in self.lanes.items():
             if lane.quarantine:
@@ -230,18 +240,19 @@ class FlowState:
         return found
 
     def standings(self) -> dict[LaneId, Standing]:
-        """Of the lanes that have begun."""
+        """Return the standings of all lanes that have begun."""
         return {lane_id: self.standing(lane_id) for lane_id, lane in self.lanes.items() if lane.source_runs}
 
     def standing(self, lane_id: LaneId) -> Standing:
-        """As the lane's mark tells, or where the lane begins."""
+        """Return the lane's position, taken from its mark or else from where the lane begins, and its seeks."""
         lane, mark = self.lanes[lane_id], self.progress.get(lane_id)
         first = lane.source_runs.first
         begins = first.offset if first is not None else 0
         return Standing(begins if mark is None else mark.source_offset, lane.seeks)
 
     def mark_progress(self, progress: Progress) -> bool:
-        """Take over a mark, unless it comes from an older lease or an older grant than the one that is known."""
+        """Accept a mark, unless it comes from an older lease or an older grant than the known one. Return whether it
+        was accepted."""
         marks = self.progress if progress.source is None else self.source_ends
         known = marks.get(progress.lane)
         if known and (progress.lease_epoch, progress.grant) < (known.lease_epoch, known.grant):

@@ -1,8 +1,9 @@
-"""What stands in the state topic beside `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their keys.
+"""The records of the state topic other than `Progress` and `LeaseRenewed`: snapshots of the folded ledger, and their
+keys.
 
-Snapshots are kept apart by the lease epoch that they were written under, and by the turn of the holder's process. A
-process that was suspended and wakes up under a later one may still finish a cut; under a key of its own it cannot cover
-the newer one, which may be all that is left of facts that were trimmed.
+Snapshots are kept separate by the lease epoch under which they were written and by the turn of the holder's process. A
+process that was suspended may wake up under a later lease or turn and still finish a cut. Because it writes under its
+own key, it cannot overwrite the newer cut, which may be all that is left of facts that were trimmed.
 """
 
 from typing import NamedTuple
@@ -36,13 +37,13 @@ from mirrord.model.names import ClusterId, LaneId, TopicId
 LEASE_KEY = "lease"
 MARK_KEY = "ledger"
 PROGRESS_PREFIX = "progress/"
-"""What the keys of marks begin with."""
+"""Prefix of the keys of marks."""
 RUNS_KEY = "runs"
-"""What the keys of pieces begin with."""
+"""Prefix of the keys of pieces."""
 
 
 class WriterMark(msgspec.Struct, frozen=True, array_like=True):
-    """The last entry of a writer: the lease epoch it was written under and its number."""
+    """The last entry of a writer: its number, and the lease epoch under which it was written."""
 
     lease_epoch: int
     number: int
@@ -58,11 +59,12 @@ class TargetTopic(msgspec.Struct, frozen=True, array_like=True):
     source_topic: str = ""
     source_topic_id: TopicId | None = None
     delete_at_ms: int | None = None
-    """When it will be deleted, on the wall clock; None: it stays."""
+    """When the topic will be deleted, by the wall clock; None if it stays."""
 
 
 class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
-    """How far the ledger was known to reach. A ledger that ends below it, or has another topic id, went back."""
+    """How far the ledger was known to reach. If a ledger ends below it or has another topic id, the ledger
+    went back."""
 
     topic_id: TopicId
     end: int
@@ -70,7 +72,7 @@ class LedgerMark(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
-    """A part of a lane's runs that does not change any more. Its key names its content."""
+    """A part of a lane's runs that does not change any more. Its key identifies its content."""
 
     lease_epoch: int
     lane: LaneId
@@ -80,23 +82,23 @@ class RunsPiece(msgspec.Struct, frozen=True, array_like=True):
     checksum: int
     packed: bytes
     form: int = 0
-    """0: `Runs.extend_columns` reads it; 1: a `Piece`."""
+    """0: the format that `Runs.extend_columns` reads; 1: a `Piece`."""
     turn: int = 1
 
 
 class RunsSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane's runs of one side: the keys of the pieces in order, then the rest. Between the pieces, by their first
-    ordinals, lie those that are archived."""
+    """A lane's runs of one side: the keys of the pieces in order, then the remaining runs. Archived runs lie between
+    the pieces, ordered by their first ordinals."""
 
     pieces: tuple[str, ...]
     packed: bytes
     form: int = 0
-    """Of `packed` and of all the pieces; as in `RunsPiece`."""
+    """The form of `packed` and of all the pieces, as in `RunsPiece`."""
     archived: tuple[ArchivedRuns, ...] = ()
 
 
 class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A lane after all entries below the ledger offset `folded_to`."""
+    """The state of a lane after all entries below the ledger offset `folded_to`."""
 
     lease_epoch: int
     folded_to: int
@@ -133,7 +135,8 @@ class LaneSnapshot(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
-    """The flow after all entries below the ledger offset `cut`. Written last: it makes the cut valid."""
+    """The state of the flow after all entries below the ledger offset `cut`. It is written last and makes the cut
+    valid."""
 
     lease_epoch: int
     cut: int
@@ -154,7 +157,7 @@ class FlowSnapshot(msgspec.Struct, frozen=True, array_like=True):
     orders: tuple[OrderFact, ...] = ()
     forgotten_topics: tuple[str, ...] = ()
     forgotten_copies: tuple[tuple[TopicId, TopicId], ...] = ()
-    """Source and target topic of lanes that may still stand in the state topic, and count no longer."""
+    """Source and target topic ids of lanes that may still be stored in the state topic but no longer count."""
     compaction: int = 0
     named: tuple[CopyNamed, ...] = ()
     jobs: tuple[JobState, ...] = ()
@@ -168,7 +171,8 @@ StateRecord = Progress | LeaseRenewed | LedgerMark | Snapshot
 
 
 class Tenure(NamedTuple):
-    """A process's time as the holder, in order: the lease epoch, and its turn under that."""
+    """The period in which one process is the holder: the lease epoch, and the turn of the process under that lease.
+    Tenures are ordered."""
 
     lease_epoch: int
     turn: int = 1
@@ -178,33 +182,33 @@ class Tenure(NamedTuple):
 
     @staticmethod
     def of_key(key: str) -> "Tenure":
-        """Under which a snapshot was written, by its key. Raises ValueError."""
+        """Return the tenure under which a snapshot was written, according to its key. Raises ValueError."""
         epoch, _, turn = key.split("/")[1].partition(".")
         return Tenure(int(epoch), int(turn or 1))
 
 
 def flow_key(tenure: Tenure) -> str:
-    """The key of the flow's snapshot."""
+    """Return the key of the flow's snapshot."""
     return f"flow/{tenure}"
 
 
 def lane_key(tenure: Tenure, lane: LaneId) -> str:
-    """The key of a lane's snapshot."""
+    """Return the key of a lane's snapshot."""
     return f"lane/{tenure}/{lane}"
 
 
 def runs_key(tenure: Tenure, lane: LaneId, side: str, first: int, count: int, checksum: int) -> str:
-    """The key of a piece."""
+    """Return the key of a piece."""
     return f"{RUNS_KEY}/{tenure}/{lane}/{side}/{first}-{count}-{checksum:08x}"
 
 
 def progress_key(lane: LaneId) -> str:
-    """The key of a lane's mark."""
+    """Return the key of a lane's mark."""
     return f"{PROGRESS_PREFIX}{lane}"
 
 
 def state_key(record: StateRecord) -> str:
-    """The key that a record has in the state topic."""
+    """Return the key of a record in the state topic."""
     match record:
         case Progress():
             return progress_key(record.lane)

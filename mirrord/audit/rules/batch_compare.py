@@ -1,8 +1,9 @@
-"""Batches of both sides, compared by their headers: most of a range is proven equal without reading a record.
+"""Comparison of the batches on both sides by their headers. Most of a range is proven equal without reading a record.
 
-A source batch that stands at the target as one batch, at the offsets that the map says, with the same checksum of its
-records, holds the same records (`mirrord.replication.lane.target.batch_compare.same_bytes`). Whatever is not so on
-either side leaves the range open: then its records decide.
+A source batch and a target batch hold the same records if three conditions are met: the target has it as one batch, at
+the offsets that the map names, and with the same checksum of its records
+(`mirrord.replication.lane.target.batch_compare.same_bytes`). Anything else, on either side, leaves the range open. Its
+records then have to be compared.
 """
 
 from bisect import bisect_right
@@ -18,7 +19,7 @@ from mirrord.replication.lane.target.batch_compare import same_bytes
 
 
 class SeenBatch(msgspec.Struct, frozen=True):
-    """A batch of format 2, by its header."""
+    """A batch of format 2, represented by its header."""
 
     header: Header
     records_crc: int
@@ -31,11 +32,11 @@ def compare_batches(
     *,
     others_write: bool = False,
 ) -> Compared | None:
-    """The range, proven by its batches alone; None when they do not prove it.
+    """Return the result for the range if its batches alone prove it, else None.
 
-    The batches are those that a reader of the source is given, and all of the target but markers, which hold no
-    records. None among them is a batch of an older format. With `others_write` what others wrote at the target says
-    nothing. A record that the map has and no batch holds leaves the range open.
+    `source` has the batches that a reader of the source receives. `target` has all batches of the target except
+    markers, which hold no records. None stands for a batch of an older format. With `others_write`, records of other
+    writers in the target do not matter. A record that is in the map but in no batch leaves the range open.
     """
     found = _copies(wanted, target, others_write=others_write)
     if found is None or any(piece.truncated for piece in wanted.pieces):
@@ -50,7 +51,7 @@ def compare_batches(
         header = original.header
         if not header.record_count:
             continue  # the cleaner keeps a producer's last batch without its records
-        # What of a batch lies in another range is compared there once more.
+        # The part of a batch that lies in another range is compared again with that range.
         first, last = max(header.base_offset, wanted.source_start), min(header.last_offset, wanted.source_end - 1)
         at = bisect_right(starts, first) - 1
         piece = pieces[at] if at >= 0 else None
@@ -73,12 +74,13 @@ def compare_batches(
 def _copies(
     wanted: AuditRange, target: Iterable[SeenBatch | None], *, others_write: bool
 ) -> tuple[dict[int, SeenBatch], list[Explained]] | None:
-    """What the lane wrote, by offset, and what others may have written; None: more stands there."""
+    """Return the lane's own batches by offset, and the offsets that other writers may use; None if the target holds
+    more."""
     copies: dict[int, SeenBatch] = {}
     explained: list[Explained] = []
     for copy in target:
         if copy is not None and copy.header.base_offset in wanted.brought_back:
-            # Each in a batch of its own.
+            # Each of these records is in a separate batch.
             explained.append(Explained("brought-back", "target", copy.header.base_offset, copy.header.last_offset + 1))
             continue
         if copy is None or (copy.header.producer_id != wanted.producer_id and not others_write):
@@ -91,7 +93,7 @@ def _copies(
 
 
 def _same(copy: SeenBatch, original: SeenBatch) -> bool:
-    """Without a hole in it, or else its count says nothing."""
+    """Return whether both batches are equal. A batch with a hole is not, because its record count proves nothing."""
     header = original.header
     return header.record_count == header.last_offset_delta + 1 and same_bytes(
         copy.header, copy.records_crc, header, original.records_crc

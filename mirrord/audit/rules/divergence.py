@@ -1,5 +1,5 @@
-"""What stands on one side only: what the source holds and the target was not given, and what others wrote into the
-target. By the exact map; the logs themselves are not read."""
+"""Records that exist on one side only: records of the source that the target did not receive, and records that other
+clients wrote into the target. This is derived from the exact map, without reading the logs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
@@ -14,15 +14,15 @@ from mirrord.model.names import LaneId, TopicId, TopicPartition
 
 Side = Literal["source", "target"]
 Why = Reason | Literal["pending", "not begun", "foreign"]
-"""Why a stretch stands on one side only: a verdict of the ledger; "pending": it is not copied yet; "not begun": nothing
-of its partition is; "foreign": somebody else wrote it into the target."""
+"""Why a stretch exists on one side only. It is a verdict of the ledger, or one of the following. "pending": it is not
+copied yet. "not begun": nothing of its partition is copied. "foreign": another client wrote it into the target."""
 
 _WITHHELD: frozenset[Reason] = frozenset(("filtered", "rejected", "skipped", "unexplained"))
-"""Verdicts by which the source may still hold a record that was never copied."""
+"""Verdicts with which the source may still hold a record that was never copied."""
 
 
 class Stretch(msgspec.Struct, frozen=True, order=True):
-    """The offsets [start, end) of one side; they need not all hold records."""
+    """The offsets [start, end) of one side. Not all of them have to hold records."""
 
     side: Side
     start: int
@@ -31,7 +31,7 @@ class Stretch(msgspec.Struct, frozen=True, order=True):
 
 
 def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[str, TopicId]) -> list[TopicPartition]:
-    """Which of the partitions that are to be copied the ledger knows no copy of; `ids` are those of their topics."""
+    """Return the partitions to be copied of which the ledger knows no copy. `ids` are the ids of their topics."""
     begun = {(lane.key.source_topic_id, lane.partition) for lane in state.lanes.values()}
     return sorted(each for each in wanted if (ids[each.topic], each.partition) not in begun)
 
@@ -39,10 +39,10 @@ def not_begun(state: FlowState, wanted: Iterable[TopicPartition], ids: Mapping[s
 def stretches(
     state: FlowState, lane_id: LaneId, verdicts: Sequence[Verdict], source: Interval, target: Interval | None
 ) -> Iterator[Stretch]:
-    """Of a lane, in the order of offsets, first those of the source.
+    """Yield the stretches of a lane in the order of their offsets, those of the source first.
 
-    `source` and `target` are the offsets of both logs that count; None: the target has writers of its own, and the flow
-    back tells of them.
+    `source` and `target` are the offsets of both logs that count. If `target` is None, the target has its own writers,
+    and the flow in the opposite direction reports their records.
     """
     lane, mark = state.lanes[lane_id], state.progress.get(lane_id)
     first = lane.source_runs.first

@@ -1,4 +1,4 @@
-"""A lane's facts, told anew by what stands in both logs: for a ledger that is lost."""
+"""Reconstruction of a lane's facts from the contents of both logs, for a ledger that is lost."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -26,44 +26,46 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 GRANT = 1
 RUNS_AT_ONCE = 5_000
-"""In one fact."""
+"""Maximum number of runs or verdicts in one fact."""
 LEFT_OUT = "the source holds these records, the lane has passed over them, and the reason was lost with the ledger"
 _MODE: Mode = "sequence"
 
 
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a lane stands by both logs."""
+    """The position of a lane according to both logs."""
 
     source: tuple[Run, ...]
     target: tuple[tuple[Run, int], ...]
-    """With the leader epoch under which the target took it."""
+    """The runs of the target, each with the leader epoch under which the target accepted it."""
     holes: tuple[tuple[int, int], ...]
     """Ordinals (first, last) that the target has refused."""
     verdicts: tuple[Verdict, ...]
     epochs: tuple[tuple[int, int], ...]
     records: int
-    """That stand at the target and are found in the source."""
+    """Number of records that are in the target and were found in the source."""
     expired: int
-    """That stand at the target, in front of all that the source still holds."""
+    """Number of records that are in the target, before everything that the source still holds."""
     ordinal: int
-    """The lane's next one."""
+    """The lane's next ordinal."""
     until: int
-    """Up to here follows what the target has refused and not taken since; where there is none, `ordinal`."""
+    """The ordinal after the records that the target has refused and not accepted since; equal to `ordinal` if there are
+    none."""
     source_offset: int
-    """Behind the last record that was copied, in the order of the source."""
+    """The offset after the last record that was copied, in the order of the source."""
     source_epoch: int
     target_offset: int
-    """Behind the lane's last record."""
+    """The offset after the lane's last record."""
     target_epoch: int
 
     @property
     def left_out(self) -> int:
-        """Records that the lane has passed over, nobody knows why."""
+        """Number of records that the lane has skipped for an unknown reason."""
         return sum(verdict.end - verdict.start for verdict in self.verdicts if verdict.reason == "unexplained")
 
 
 def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtered: bool = False) -> Standing:
-    """By where copies are placed. `log_start` is the source's; with `filtered` a filter has left records out.
+    """Return the lane's position, given where its copies are placed. `log_start` is that of the source. With
+    `filtered`, a filter has skipped records.
 
     Raises Unplaced.
     """
@@ -112,7 +114,7 @@ def standing(placed: Placed, others: Sequence[Other], log_start: int, *, filtere
 
 
 def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interval]) -> Iterator[Interval]:
-    """What a reader of the source is given there, and is not covered."""
+    """Yield the ranges in `whole` that a reader of the source receives and that are not covered."""
     for gap in uncovered(whole, covered):
         yield from within(gap, visible)
 
@@ -120,7 +122,8 @@ def _left(whole: Interval, covered: Sequence[Interval], visible: Sequence[Interv
 def _refused(
     found: Sequence[Piece], holes: Sequence[Interval], visible: Sequence[Interval], lacking: Sequence[Interval]
 ) -> Iterator[Interval]:
-    """What is still to be copied again: it stood where the ordinals leap, and nowhere since. Raises Unplaced."""
+    """Yield the source ranges that still have to be copied again. They belong where the ordinals leap, and the target
+    has not accepted them since. Raises Unplaced."""
     ordinals = [piece.ordinal for piece in found]
     for first, last in holes:
         at = bisect_left(ordinals, last)
@@ -153,7 +156,7 @@ def _verdicts(
     others: Sequence[Other],
     missing: Sequence[Interval],
 ) -> Iterator[Verdict]:
-    """On every offset that was passed over, in order."""
+    """Yield verdicts on every offset that was skipped, in order."""
     told = [(each.start, each.end) for each in others]
     known = sorted([*visible, *told])
     made: list[Verdict] = []
@@ -189,7 +192,7 @@ def _epochs(found: Sequence[Piece]) -> Iterator[tuple[int, int]]:
 
 
 class Named(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane, as it is told."""
+    """The names and ids under which a lane is recorded."""
 
     lane: LaneId
     source_topic: str
@@ -199,11 +202,11 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     producer_epoch: int
     policy: str
     by: str
-    """Who takes it."""
+    """The replicator that takes the lane."""
 
 
 def facts(named: Named, told: Standing) -> Iterator[LaneFact]:
-    """What the ledger has to say of the lane, in order."""
+    """Yield the facts that the ledger has to contain about the lane, in order."""
     lane = named.lane
     yield LaneOpened(
         lane,

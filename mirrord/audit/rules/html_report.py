@@ -1,6 +1,6 @@
-"""An audit as a page for people: one HTML file that needs nothing else, with plots drawn as SVG. Pure: results to text.
+"""An audit as a web page: one self-contained HTML file with plots drawn as SVG. Pure: it turns results into text.
 
-Everything that comes from clusters or files is escaped; there is no script in it.
+Everything that comes from clusters or files is escaped. The page contains no script.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from mirrord.audit.rules.results import LaneDifference, LaneSummary
 from mirrord.audit.rules.summary import lane_result, whole_result
 
 MOST_SERIES = 8
-"""Of one plot: more lines than that tell nothing."""
+"""Maximum number of lines in one plot. More lines would make it unreadable."""
 MOST_DIFFERENCES = 1_000
 MOST_RUNS = 50
 _WIDTH, _HEIGHT = 720, 220
@@ -25,14 +25,14 @@ Point = tuple[float, float]
 
 
 class ProvenPoint(msgspec.Struct, frozen=True):
-    """An audit has proven a partition up to there."""
+    """The position up to which an audit has proven a partition."""
 
     flow: str
     partition: str
     at_ms: int
     source_offset: int
     newest_ms: int
-    """The highest record time below it; -1: not known."""
+    """The highest record timestamp below it; -1 if it is not known."""
 
 
 class FoundThen(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class FoundThen(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """What the page shows."""
+    """The content of the page."""
 
     at_ms: int
     program: str
@@ -53,13 +53,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     lanes: Sequence[LaneSummary]
     differences: Sequence[LaneDifference]
     proven: Sequence[ProvenPoint] = ()
-    """As far back as the ledgers tell, in any order."""
+    """Proven positions as far back as the ledgers record them, in any order."""
     found: Sequence[FoundThen] = ()
-    """As far back as there are results, in any order."""
+    """Earlier findings as far back as there are results, in any order."""
 
 
 def page(report: Report) -> str:
-    """The whole file."""
+    """Return the complete file."""
     kinds: Counter[str] = Counter()
     for lane in report.lanes:
         kinds.update(lane.differences)
@@ -84,11 +84,11 @@ def page(report: Report) -> str:
 
 
 def moment(at_ms: float) -> str:
-    """A moment on the wall clock, UTC."""
+    """Return a moment as wall-clock time in UTC."""
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
-        return f"{at_ms:.0f} ms"  # a producer may write any time into a record
+        return f"{at_ms:.0f} ms"  # a producer may write any timestamp into a record
 
 
 def _card(title: str, content: str) -> str:
@@ -96,7 +96,7 @@ def _card(title: str, content: str) -> str:
 
 
 def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
-    """The watermark and how far it is behind, over the audits that the ledgers remember."""
+    """Yield plots of the proven position and of its lag, over the audits that the ledgers remember."""
     known = [point for point in points if point.newest_ms >= 0]
     marks = _series((f"{each.flow} {each.partition}", each.at_ms, each.newest_ms) for each in known)
     lags = _series(
@@ -114,7 +114,8 @@ def _proven(points: Sequence[ProvenPoint]) -> Iterator[str]:
 
 
 def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]:
-    """By name; of many those that are furthest behind at their end."""
+    """Return the points of each series by name. If there are too many series, those that lag most at their end are
+    kept."""
     series: dict[str, list[Point]] = {}
     for name, at_ms, value in found:
         series.setdefault(name, []).append((at_ms, value))
@@ -125,7 +126,7 @@ def _series(found: Iterable[tuple[str, float, float]]) -> dict[str, list[Point]]
 
 
 def _plot(series: Mapping[str, Sequence[Point]], words: Callable[[float], str]) -> str:
-    """Lines over time, with what they are called."""
+    """Return the SVG of lines over time, with a legend."""
     every = [point for points in series.values() for point in points]
     left, right = _span(at for at, _ in every)
     low, high = _span(value for _, value in every)
@@ -155,7 +156,7 @@ def _plot(series: Mapping[str, Sequence[Point]], words: Callable[[float], str]) 
 
 
 def _span(values: Iterable[float]) -> tuple[float, float]:
-    """The lowest and the highest, never the same."""
+    """Return the lowest and the highest value, which are never equal."""
     found = list(values)
     low, high = min(found), max(found)
     return (low, high) if high > low else (low - 1, high + 1)
@@ -235,7 +236,7 @@ def _offsets(start: int | None, length: int) -> str:
 
 
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells are HTML already."""
+    """Return an HTML table. The cells are already HTML."""
     head = "".join(f"<th>{escape(name)}</th>" for name in heads)
     lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>\n" for row in rows)
     return f"<div class=scroll><table><thead><tr>{head}</tr></thead><tbody>\n{lines}</tbody></table></div>"

@@ -1,8 +1,8 @@
-"""Compacted copies, compared by key: is the newest record of each key at the target the newest one of the source?
+"""Comparison of compacted topics by key: is the newest record of each key at the target the newest one of the source?
 
-Compaction removes records on both sides at different times, so their absence says little. What readers of a compacted
-topic rely on is the newest record of each key. Of each key only the newest record of either side is kept (`merged`), so
-logs can be read in parts, in any order and on many machines.
+Compaction removes records on both sides at different times, so a missing record proves little. Readers of a compacted
+topic rely on the newest record of each key. For each key, only the newest record of either side is kept (`merged`).
+Logs can therefore be read in parts, in any order and on many machines.
 """
 
 from bisect import bisect_right
@@ -16,34 +16,35 @@ _NONE = -1
 
 
 class Newest(msgspec.Struct, frozen=True, array_like=True):
-    """The newest record of a key on both sides, as far as the logs were read; -1 for offsets that do not exist."""
+    """The newest record of a key on both sides, up to where the logs were read; -1 for offsets that do not exist."""
 
     source: int = _NONE
-    """Of records that were copied, or that the target's own writers wrote and that came from there."""
+    """The newest source offset among records that were copied, or that the target's own writers wrote and that came
+    from there."""
     place: int = _NONE
-    """The target offset that the map names for it; none of a record that came from the target."""
+    """The target offset that the map names for the record. A record that came from the target has none."""
     is_tombstone: bool = False
     content: bytes = b""
     target: int = _NONE
     is_own: bool = False
-    """The lane's producer wrote the target record."""
+    """Whether the lane's producer wrote the target record."""
     origin: int = _NONE
     """The source offset that the map names for the target record."""
     is_truncated: bool = False
-    """The source lost that record after it was copied."""
+    """Whether the source lost that record after it was copied."""
     target_content: bytes = b""
 
 
 class KeyedCopy(msgspec.Struct, frozen=True):
-    """What has to be known of the target to judge its keys."""
+    """The facts about the target that are needed to judge its keys."""
 
     target_log_start: int
     target_compacted: bool
-    """Else a record that the target lacks is found by comparing offsets."""
+    """If this is false, comparing offsets finds the records that the target lacks."""
 
 
 def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """The keys of the source records that the map contains, or that came from the target."""
+    """Yield the keys of the source records that the map contains, or that came from the target."""
     pieces = sorted((piece for piece in wanted.pieces if not piece.truncated), key=_source)
     starts = [piece.source for piece in pieces]
     for each in seen:
@@ -58,7 +59,7 @@ def source_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[bytes, Newest]]:
-    """The keys of target records, by whoever they were written."""
+    """Yield the keys of target records, whichever client wrote them."""
     pieces = sorted(wanted.pieces, key=_target)
     starts = [piece.target for piece in pieces]
     for each in seen:
@@ -78,8 +79,8 @@ def target_rows(wanted: AuditRange, seen: Iterable[Seen]) -> Iterator[tuple[byte
 
 
 def merged(one: Newest, other: Newest) -> Newest:
-    """Of the same key: the newest record on each side."""
-    # Of a record that was copied twice the later copy counts.
+    """Return, for two values of the same key, the newest record on each side."""
+    # If a record was copied twice, the later copy counts.
     source = max(one, other, key=lambda each: (each.source, each.place))
     target = max(one, other, key=lambda each: each.target)
     return Newest(
@@ -96,14 +97,14 @@ def merged(one: Newest, other: Newest) -> Newest:
 
 
 def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
-    """What is wrong with a key at the target, by all that is audited; None: nothing.
+    """Return the difference found for a key at the target, after everything has been audited; None if there is none.
 
-    A record that follows at the target excuses it: compaction may have removed the older ones because of that record.
+    A later record at the target accounts for a missing one: compaction may have removed older records because of it.
 
-    A newer record of another writer counts as theirs. Where that writer's record came to the source and is the newest
-    one there, an older record of ours must not be the newest one at the target. A tombstone, and all that it deletes,
-    may be gone at the target. Where the source itself no longer has a copied record, its newest known one is older,
-    which is no difference.
+    A newer record of another writer counts as that writer's. If that record also reached the source and is the newest
+    one there, an older record of this lane must not be the newest one at the target. A tombstone, and everything that
+    it deletes, may be gone at the target. If the source itself no longer has a copied record, its newest known record
+    is older than the copy, which is no difference.
     """
     if newest.source < 0:
         return None
@@ -113,7 +114,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
         return Difference("stale", newest.source, newest.target) if is_stale else None
     if newest.place < copy.target_log_start or newest.target == newest.place:
         return None
-    # The source uses the offsets of a truncated record again: they say nothing of which one is newer.
+    # The source uses the offsets of a truncated record again, so they do not show which record is newer.
     if newest.origin >= newest.source and not newest.is_truncated:
         return None
     if newest.target < newest.place:
@@ -130,7 +131,7 @@ def judge(newest: Newest, copy: KeyedCopy) -> Difference | None:
 
 
 def _at(pieces: Sequence[Piece], starts: Sequence[int], offset: int) -> Piece | None:
-    """The piece that begins last among those that begin at an offset or in front of it, if it reaches so far."""
+    """Return the last piece that begins at or before an offset, if it extends to that offset."""
     at = bisect_right(starts, offset) - 1
     piece = pieces[at] if at >= 0 else None
     return piece if piece is not None and offset < starts[at] + piece.length else None

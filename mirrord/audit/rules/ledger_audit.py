@@ -1,4 +1,4 @@
-"""What the ledger and the ends of both logs prove of a range without reading a record: the level `ledger`."""
+"""What the ledger and the ends of both logs prove about a range without reading a record: the level `ledger`."""
 
 from collections.abc import Iterator
 
@@ -18,11 +18,11 @@ def compare_ledger(
     others_write: bool = False,
     source_start: int = 0,
 ) -> Compared:
-    """Whether every offset of the range has its place, and the target still reaches over it.
+    """Check that every offset of the range is accounted for, and that the target log still covers the range.
 
-    `target_start` and `target_end` are those of the target's log; the source's begins at `source_start`. Without all
-    verdicts known (the ledger was trimmed), source offsets without a place say nothing. Offsets that the source's log
-    still reaches over are missing under the verdict "expired".
+    `target_start` and `target_end` are the bounds of the target log; the source log begins at `source_start`. If not
+    all verdicts are known (the ledger was trimmed), source offsets without a place prove nothing. Offsets with the
+    verdict "expired" that the source log still covers are missing.
     """
     pieces_seen = [each for piece in wanted.pieces for each in _piece(piece, target_start, target_end)]
     differences = [each for each in pieces_seen if isinstance(each, Difference)]
@@ -33,7 +33,7 @@ def compare_ledger(
     unmapped = list(uncovered(source, mapped))
     for verdict in wanted.verdicts:
         for start, end in within((verdict.start, verdict.end), unmapped):
-            # What the source has deleted lies below the start of its log.
+            # Offsets that the source has deleted are below the start of its log.
             deleted = end if verdict.reason != "expired" else min(max(start, source_start), end)
             if start < deleted:
                 explained.append(Explained(verdict.reason, "source", start, deleted))
@@ -54,9 +54,10 @@ def compare_ledger(
 
 
 def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]:
-    """Losses that the ledger has in a range and that its comparison does not mention.
+    """Yield losses in a range that are recorded in the ledger but not mentioned in the comparison of the range.
 
-    A comparison of records meets only what the source still has. What it reports as missing is not counted again.
+    A comparison of records sees only records that the source still has. Records that it reports as missing are not
+    counted again.
     """
     mapped = [(piece.source, piece.source + piece.length) for piece in wanted.pieces if not piece.truncated]
     missing = [(each.source, each.source + each.length) for each in compared.differences if each.source is not None]
@@ -70,7 +71,7 @@ def losses_within(wanted: AuditRange, compared: Compared) -> Iterator[Explained]
 
 
 def _piece(piece: Piece, target_start: int, target_end: int) -> Iterator[Difference | Explained]:
-    """Whether the target's log still reaches over a piece."""
+    """Yield the parts of a piece that the target log no longer covers, or that were truncated."""
     lost = max(piece.target, target_end)
     if lost < piece.target + piece.length:
         here = None if piece.truncated else piece.source + lost - piece.target
@@ -85,10 +86,10 @@ def _piece(piece: Piece, target_start: int, target_end: int) -> Iterator[Differe
 def _between(
     wanted: AuditRange, target_start: int, target_end: int, *, others_write: bool
 ) -> Iterator[Difference | Explained]:
-    """What the target contains between the pieces."""
+    """Yield what the target contains between the pieces."""
     placed = [(piece.target, piece.target + piece.length) for piece in wanted.pieces]
     target = (max(wanted.target_start, target_start), min(wanted.target_end, target_end))
-    # The marker of its transaction follows a record that was brought back.
+    # A record that was brought back is followed by the marker of its transaction.
     back = [each for at in wanted.brought_back for each in within((at, at + 2), list(uncovered(target, placed)))]
     for start, end in back:
         yield Explained("brought-back", "target", start, end)

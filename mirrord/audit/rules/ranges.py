@@ -1,7 +1,8 @@
-"""A lane's map, cut into ranges that can be compared one by one.
+"""Division of a lane's map into ranges that can be compared one by one.
 
-A cut is made only where all in front of it has lower offsets than all behind it, on both sides. Offsets turn back only
-at the turns of the runs (`Runs.turns`): around these a range is as long as it must be.
+The map is divided only where, on both sides, everything before the cut has lower offsets than everything after it.
+Offsets go back only at the turns of the runs (`Runs.turns`). Around a turn, a range is therefore as long as it has to
+be.
 """
 
 from bisect import bisect_left, bisect_right
@@ -17,16 +18,16 @@ from mirrord.ledger.state import LaneState
 from mirrord.model.runs import Runs
 
 MOST_PIECES = 50_000
-"""Of one range, where it can be cut."""
+"""Maximum number of pieces in a range, unless the range cannot be divided."""
 _NEVER = 1 << 63
 ProvenTo = tuple[int | None, int | None]
 """The source and target offsets up to which an earlier audit has proven a partition."""
 _BESIDE: tuple[Reason, ...] = ("truncated", "doubled")
-"""Verdicts on records that were copied; they say nothing of what the source holds at these offsets."""
+"""Verdicts on records that were copied. They do not say what the source holds at these offsets."""
 
 
 def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
-    """The map of the ordinals [first, end), without those that stand nowhere."""
+    """Yield the map of the ordinals [first, end), without void ordinals."""
     cuts = sorted(lane.cuts)
     edges = sorted({ordinal for ordinal, _ in cuts if first < ordinal < end} | {first, end})
     for start, last in _live(lane, first, end):
@@ -39,7 +40,7 @@ def pieces(lane: LaneState, first: int, end: int) -> Iterator[Piece]:
 
 
 def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
-    """The ordinals of [first, end) that are not void, as (first, last)."""
+    """Yield the ordinals of [first, end) that are not void, as (first, last)."""
     position = first
     for start, last in voids(lane.holes):
         if start >= end:
@@ -52,7 +53,7 @@ def _live(lane: LaneState, first: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(piece: Piece, limit: int) -> Iterator[Piece]:
-    """The records at source offsets from the limit on were truncated."""
+    """Divide a piece at a limit. Records at source offsets from the limit on were truncated."""
     kept = max(0, min(piece.length, limit - piece.source))
     if kept:
         yield Piece(piece.ordinal, piece.source, piece.target, kept)
@@ -69,15 +70,15 @@ def ranges(
     forgotten_below: int = 0,
     proven_to: ProvenTo = (None, None),
 ) -> Iterator[AuditRange]:
-    """The ordinals [first, end) in ranges of about so many records.
+    """Yield the ordinals [first, end) in ranges of about `most_records` records.
 
-    Offsets between the pieces of two ranges belong to the first one. The first range begins at the offsets of
-    `proven_to`; without them at the verdicts in front of the first piece, and at that piece. The last range reaches to
-    the source offset of the next ordinal, as far as the ledger knows it. Without ordinals there is one range without
-    pieces if that leaves verdicts to be checked, else none. Of the source only records that it still has count: where
-    some were truncated, other records have their offsets by now, or will have.
+    Offsets between the pieces of two ranges belong to the first of the two. The first range begins at the offsets of
+    `proven_to`. Without them it begins, at the source, with the verdicts directly before the first piece, and otherwise
+    with that piece. The last range extends to the source offset of the next ordinal, if the ledger knows it. If there
+    are no ordinals, there is one range without pieces if verdicts are left to be checked, else none. At the source,
+    only records that it still has are considered: truncated offsets are already used by other records, or will be.
 
-    The verdicts are those of `mirrord.ledger.gaps`: but for "truncated" and "doubled" each offset has one at most.
+    The verdicts are those of `mirrord.ledger.gaps`: except for "truncated" and "doubled", each offset has at most one.
     """
     told = sorted((each for each in verdicts if each.reason not in _BESIDE), key=lambda verdict: verdict.start)
     known_to = _told_to(lane, end, told)
@@ -111,8 +112,8 @@ def ranges(
 
 
 def _told_to(lane: LaneState, end: int, told: Sequence[Verdict]) -> int:
-    """Up to which source offset the ledger explains everything below an ordinal: where the ordinal itself stands, if
-    verdicts reach up to there."""
+    """Return the source offset of an ordinal if verdicts extend up to it, so that the ledger explains everything below;
+    else 0."""
     limit = lane.source_runs.offset_of(end)
     if limit is None or not told:
         return 0
@@ -143,7 +144,7 @@ def _without_pieces(
 
 
 def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], proven_to: ProvenTo) -> tuple[int, int]:
-    """Where the first range of all begins on both sides."""
+    """Return where the very first range begins on both sides."""
     (source, target), (source_from, target_from) = _starts(group), proven_to
     return (
         _first_verdict(source, told) if source_from is None else min(source, source_from),
@@ -152,7 +153,7 @@ def _first_starts(group: Sequence[Piece], told: Sequence[Verdict], proven_to: Pr
 
 
 def _first_verdict(offset: int, told: Sequence[Verdict]) -> int:
-    """Where the verdicts begin that lead up to an offset without a gap."""
+    """Return the beginning of the gapless sequence of verdicts that ends at an offset."""
     at = bisect_left(told, offset, key=_end)
     while 0 <= at < len(told) and told[at].start < offset <= told[at].end:
         offset = told[at].start
@@ -202,7 +203,7 @@ def _end(verdict: Verdict) -> int:
 
 
 class _Turns:
-    """The lowest offsets that come again behind an ordinal."""
+    """The lowest offsets to which the turns after an ordinal go back."""
 
     def __init__(self, runs: Runs, end: int) -> None:
         self._ordinals = [turn for turn in runs.turns if turn < end]
@@ -210,5 +211,5 @@ class _Turns:
         self._lowest = [*reversed(list(accumulate(reversed(offsets), min))), _NEVER]
 
     def lowest_from(self, ordinal: int) -> int:
-        """The lowest offset at which a turn behind this ordinal begins."""
+        """Return the lowest offset at which a turn after this ordinal begins."""
         return self._lowest[bisect_right(self._ordinals, ordinal)]

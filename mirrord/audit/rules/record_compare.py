@@ -1,9 +1,9 @@
-"""Records of both sides, joined on the exact map: what differs, in which way, at which offsets.
+"""Comparison of the records on both sides, joined on the exact map: the kind of each difference, and its offsets.
 
-A record that stands where the map says is equal, and done with. Of the others, a target record that holds what a source
-record holds is that one at another place; what then has no partner is altered where both sides have something at one
-place of the map, and else missing, doubled or written by somebody else. What retention, compaction or a verdict of the
-ledger explains is no difference.
+A record that is where the map says is equal and needs no further comparison. For the others, a target record with the
+content of a source record is that record at another place. Records that then have no partner are altered if both sides
+have something at the same place of the map. Otherwise they are missing, duplicated or written by another client. If
+retention, compaction or a verdict of the ledger explains a deviation, it is not a difference.
 """
 
 from bisect import bisect_left
@@ -39,10 +39,10 @@ def compare_records(
     target: Sequence[Seen],
     around: Surroundings,
 ) -> Compared:
-    """Compare all records of a range in both logs; records that are not in it do not count.
+    """Compare all records of a range in both logs. Records outside the range do not count.
 
-    Where the target is compacted, a record with a key may be gone; `mirrord.audit.rules.key_compare` compares what is
-    newest.
+    Where the target is compacted, a record with a key may be gone; `mirrord.audit.rules.key_compare` compares the
+    newest records.
     """
     return _Comparison(wanted, source, target, around).run()
 
@@ -62,17 +62,17 @@ class _Comparison:
         timed = not any(each.has_append_time for each in self._target.values())
         self._content: Content = _timed if timed else _untimed
         self._equal: list[tuple[int, int]] = []
-        """(target, ordinal)."""
+        """Pairs of (target offset, ordinal)."""
         self._sources: dict[int, int] = {}
-        """Source offset to ordinal, of all that the map has and that was not truncated."""
+        """Source offset to ordinal, for all records that are in the map and were not truncated."""
         self._targets: dict[int, tuple[Piece, int]] = {}
-        """Target offset to the piece that it stands in, and the source offset there."""
+        """Target offset to the piece that contains it, and the corresponding source offset."""
         self._alone: dict[int, int] = {}
-        """Source records without a partner: source offset to where it should be at the target."""
+        """Source records without a partner: source offset to the target offset where the record should be."""
         self._strange: list[int] = []
         """Target records without a partner."""
         self._placed: dict[tuple[bytes, int], int] = {}
-        """What source records hold that have a partner, and the first of their offsets."""
+        """The contents of source records that have a partner, each with the offset of the first such record."""
         self._differences: list[Difference] = []
         self._explained: list[Explained] = []
 
@@ -87,7 +87,7 @@ class _Comparison:
         return Compared(len(self._equal), together(self._differences), merged(self._explained))
 
     def _join(self) -> None:
-        """By the map: what is equal is done with."""
+        """Join both sides on the map. Equal records need no further comparison."""
         for piece in self._wanted.pieces:
             for at in range(piece.length):
                 here, there = piece.source + at, piece.target + at
@@ -111,7 +111,7 @@ class _Comparison:
         self._strange.sort()
 
     def _look_beside(self) -> None:
-        """What the map does not have."""
+        """Examine the records that the map does not contain."""
         for offset in self._source:
             if offset not in self._sources:
                 verdict = self._wanted.verdict_at(offset)
@@ -130,18 +130,19 @@ class _Comparison:
                 self._strange.append(offset)
 
     def _withholds(self, reason: Reason) -> bool:
-        """Whether the verdict says why a record that is there was not copied."""
+        """Return whether the verdict explains why a record that exists was not copied."""
         match reason:
             case "aborted":
                 return not self._around.source_committed
             case "compacted":
-                # Each replica is compacted for itself: another leader may still hold what the former one had not.
+                # Each replica is compacted independently, so a new leader may still hold records that the former one
+                # had removed.
                 return self._around.source_compacted
             case _:
                 return reason in WITHHELD
 
     def _find_elsewhere(self) -> None:
-        """Pair what holds the same, in the order of both logs."""
+        """Pair records with the same content, in the order of both logs."""
         waiting: defaultdict[tuple[bytes, int], deque[int]] = defaultdict(deque)
         for offset in sorted(self._alone):
             waiting[self._content(self._source[offset])].append(offset)
@@ -161,12 +162,13 @@ class _Comparison:
             self._tell("reordered" if there in out_of_order else "displaced", here, there)
 
     def _rank(self, known: Sequence[int], here: int) -> int:
-        """The place of a source record in the order of copying; one without an ordinal stands behind the next lower."""
+        """Return the position of a source record in the order of copying. A record without an ordinal takes the
+        position of the next lower record that has one."""
         at = bisect_left(known, here + 1) - 1
         return self._wanted.first if at < 0 else self._sources[known[at]]
 
     def _out_of_order(self, moved: Sequence[tuple[int, int]]) -> set[int]:
-        """Which of these target offsets stand behind something that was copied later, or in front of something that was
+        """Return which of these target offsets come after a record that was copied later, or before a record that was
         copied earlier."""
         if not moved:
             return set()
@@ -181,7 +183,7 @@ class _Comparison:
         }
 
     def _judge_strange(self, there: int) -> None:
-        """A target record that holds what no source record without a partner holds."""
+        """Classify a target record whose content matches no unpaired source record."""
         copy = self._target[there]
         piece, here = self._targets.get(there, (None, _NOWHERE))
         if here in self._alone and piece is not None and not piece.truncated:
@@ -202,7 +204,7 @@ class _Comparison:
             self._tell("extra" if copy.is_own else "foreign", None, there)
 
     def _source_cause(self, piece: Piece, here: int) -> Cause | None:
-        """Why the source no longer has a record that was copied."""
+        """Return why the source no longer has a record that was copied."""
         if piece.truncated:
             return "truncated"
         if here in self._source:
@@ -225,7 +227,7 @@ class _Comparison:
             self._tell("missing", here, there if there != _NOWHERE else None)
 
     def _judge_gone(self, piece: Piece, here: int, there: int) -> None:
-        """Neither side has the record."""
+        """Classify a record that neither side has."""
         if there < self._around.target_log_start:
             self._explain("target-retention", "source", here)
         elif self._around.target_compacted:
@@ -249,7 +251,7 @@ def _untimed(seen: Seen) -> tuple[bytes, int]:
 
 
 def together(differences: Iterable[Difference]) -> tuple[Difference, ...]:
-    """Those of consecutive offsets as one, in the order of kinds and offsets."""
+    """Merge differences with consecutive offsets, in the order of kinds and offsets."""
     found: list[Difference] = []
 
     def place(each: Difference) -> tuple[str, int, int]:
@@ -277,7 +279,7 @@ def _follows(before: Difference, after: Difference) -> bool:
 
 
 def merged(explained: Iterable[Explained]) -> tuple[Explained, ...]:
-    """Those of consecutive offsets as one, in order."""
+    """Merge explanations with consecutive offsets, in order."""
     found: list[Explained] = []
     for each in sorted(explained):
         last = found[-1] if found else None

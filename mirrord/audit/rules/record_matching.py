@@ -1,8 +1,8 @@
-"""Matches the records of a lane with those of the source, one by one, in memory that does not grow with their number.
+"""Matching of a lane's records with those of the source, one by one, in memory that does not grow with their number.
 
-Both sides come in descending order. Each copied record is matched with the last record of the source that is the same
-and lies in front of what is matched already. If the records that were left out between two matched ones contain neither
-of the two, no other assignment in ascending order exists. A filter may have left out any of the others.
+Both sides are read in descending order. Each copied record is matched with the last equal record of the source that
+precedes everything matched so far. If the records skipped between two matched ones contain neither of the two, no other
+assignment in ascending order exists. A filter may have skipped any of the others.
 """
 
 from collections.abc import Hashable, Sequence
@@ -14,7 +14,7 @@ from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 MATCHED, LEFT_OUT = object(), object()
 MOST_IN_FRONT = 2_000_000
-"""Records of the source in front of the first one that is matched, whose digests are kept."""
+"""Maximum number of source records before the first matched one whose digests are kept."""
 
 
 class Stretch(NamedTuple):
@@ -32,15 +32,15 @@ class Matched(NamedTuple):
     pairs: Sequence[tuple[Copied, Original]]
     left_out: Sequence[Original]
     expired: Sequence[Copied]
-    """Copies in front that the source no longer holds."""
+    """Copies at the beginning that the source no longer holds."""
 
 
 def stretches(placed: Placed, *, filtered: bool) -> list[Stretch] | None:
-    """The parts of both logs in which batches alone do not tell the assignment.
+    """Return the parts of both logs in which batches alone do not determine the assignment.
 
-    Each part begins and ends with a placed batch, or with the log. With `filtered` no batch tells it: what the filter
-    kept of one batch may equal another one. None: records are missing in the target or are not in ascending order, so
-    single records cannot be matched in sequence.
+    Each part begins and ends with a placed batch, or with the log. With `filtered`, no batch determines it, because the
+    records that the filter kept of one batch may equal another batch. None: records are missing in the target or are
+    not in ascending order, so single records cannot be matched in sequence.
     """
     copies, at = placed.copies, placed.at
     known = [each for each in at if each >= 0]
@@ -70,10 +70,10 @@ def _bounded(stretch: Stretch, placed: Placed) -> Stretch:
 
 
 class Matching:
-    """Matches one stretch."""
+    """Matches the records of one stretch."""
 
     def __init__(self, *, may_expire: bool) -> None:
-        """With `may_expire` the source may have deleted the records of the first copies."""
+        """With `may_expire`, the source may have deleted the records of the first copies."""
         self.has_failed = False
         """Whether the source lacks a copied record that it should still hold."""
         self._may_expire = may_expire
@@ -89,31 +89,32 @@ class Matching:
 
     @property
     def wants_copies(self) -> bool:
-        """Whether copies come next; otherwise records of the source do."""
+        """Whether copies are expected next; otherwise source records are."""
         return not self._here
 
     def copies(self, records: Sequence[Copied]) -> None:
-        """Single records, in ascending order, in front of all those before. Raises Unplaced."""
+        """Add single copied records, in ascending order. They all precede the records that were added before. Raises
+        Unplaced."""
         self._here = [*records]
         self._match()
 
     def originals(self, records: Sequence[Original]) -> None:
-        """The same of the source. Raises Unplaced."""
+        """Add single source records in the same way. Raises Unplaced."""
         self._there = [*records]
         self._match()
 
     def no_more_copies(self) -> None:
-        """All copies are matched: what was read of the source in front of them was left out. Raises Unplaced."""
+        """All copies are matched. Source records that were read and precede them were skipped. Raises Unplaced."""
         while self._there:
             self._leave_out(self._there.pop())
 
     def no_more_originals(self) -> None:
-        """The source holds nothing in front of what was read. Raises Unplaced."""
+        """The source holds nothing before the records that were read. Raises Unplaced."""
         self._is_drained = True
         self._match()
 
     def found(self) -> Matched:
-        """What was matched."""
+        """Return the result of the matching."""
         return Matched(self._pairs[::-1], self._left[::-1], self._expired[::-1])
 
     def _match(self) -> None:
@@ -160,7 +161,7 @@ class Matching:
             self._left.append(original._replace(key=LEFT_OUT))
 
     def _expire(self, copy: Copied) -> None:
-        """It is nowhere in the source, or in front of where it should be."""
+        """Handle a copy that is not in the source, or not at a position that fits its order."""
         if not self._is_front_whole:
             raise Unplaced(f"more than {MOST_IN_FRONT:,} records would have to be compared one by one")
         if not self._may_expire or not self._pairs or copy.key in self._front:
@@ -186,7 +187,7 @@ def _offset(original: Original) -> int:
 
 
 def assembled(placed: Placed, parts: Sequence[tuple[Stretch, Matched]]) -> Placed | None:
-    """All units, with those of each stretch in place of the batches.
+    """Return all units, with the units of each stretch in place of the batches.
 
     None: a batch of the target had fewer records than ordinals, because a cleaner has removed some of them.
     """

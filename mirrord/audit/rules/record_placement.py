@@ -1,9 +1,9 @@
-"""Where a lane's records stand in the source, found by what they hold: the map, when no ledger tells it.
+"""Placement of a lane's records in the source by their content, which yields the map if no ledger contains it.
 
-Both logs come in as units in their order: a whole batch, known by the checksum of its records, or a single record,
-known by a digest. A unit is placed when its content is there once on both sides, or when it follows, or is followed by,
-a placed one on both sides alike. What a cleaner has removed since is placed where there are exactly as many offsets as
-ordinals. Nothing is guessed: where two ways fit, or none, `Unplaced` says so.
+Both logs are given as units in their order: a whole batch, identified by the checksum of its records, or a single
+record, identified by a digest. A unit is placed if its content occurs once on each side. It is also placed if it
+directly follows or precedes a placed unit on both sides. Records that a cleaner has removed since are placed where
+there are exactly as many offsets as ordinals. Nothing is guessed: if two placements fit, or none, `Unplaced` is raised.
 """
 
 from bisect import bisect_right
@@ -18,10 +18,10 @@ from mirrord.model.intervals import Interval, uncovered
 from mirrord.replication.lane.target.batch_relocation import Unplaced
 
 LOOK_AROUND = 1_000
-"""So many records more than there are in question are read of the source at first."""
+"""Number of additional source records, beyond those in question, that are read at first."""
 NOWHERE = -1
 GONE = object()
-"""What nobody knows any more: it stood at the target, and its cleaner has removed it."""
+"""The content of records that is no longer known: they were in the target, and its cleaner has removed them."""
 
 
 class Copied(NamedTuple):
@@ -31,31 +31,32 @@ class Copied(NamedTuple):
     offset: int
     length: int
     key: Hashable
-    """What they hold; what equals nothing else is `object()`, and what the target's cleaner has removed is `GONE`."""
+    """Their content. It is `object()` if it equals nothing else, and `GONE` if the target's cleaner has removed the
+    records."""
     epoch: int = -1
-    """The leader epoch under which the target took it."""
+    """The leader epoch under which the target accepted the records."""
 
     @property
     def end(self) -> int:
-        """The ordinal behind it."""
+        """The ordinal after the last record."""
         return self.ordinal + self.length
 
 
 class Original(NamedTuple):
-    """Records of the source that a reader is given, with consecutive offsets."""
+    """Records of the source that a reader receives, with consecutive offsets."""
 
     offset: int
     length: int
-    """Offsets that it takes."""
+    """Number of offsets that the unit occupies."""
     key: Hashable
     epoch: int = -1
     """The source's leader epoch."""
     is_torn: bool = False
-    """Some of its offsets hold no record any more."""
+    """Whether some of its offsets no longer hold a record."""
 
     @property
     def end(self) -> int:
-        """The offset behind it."""
+        """The offset after the last record."""
         return self.offset + self.length
 
 
@@ -68,22 +69,24 @@ class Other(NamedTuple):
 
 
 class OwnBatch(NamedTuple):
-    """What places a batch of the lane in its order: base sequence, base offset, and offsets, its own."""
+    """The data that determine a batch's place in the lane's order: its base sequence, base offset and number of
+    offsets."""
 
     sequence: int
     offset: int
     length: int
     vacant: int
-    """Offsets in front of it, behind the own batch before, that nobody holds."""
+    """Number of empty offsets between this batch and the lane's previous batch."""
     close: int
-    """Those of them that lie right in front of it."""
+    """Number of those offsets that are directly before this batch."""
 
 
 def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) -> list[tuple[int, int]]:
-    """The ordinal of each batch, and how many right in front of it the target's cleaner has removed. Raises Unplaced.
+    """Return the ordinal of each batch, and how many ordinals directly before it the target's cleaner has removed.
+    Raises Unplaced.
 
-    Sequences wrap at 2^31; how often they did before the log begins nobody knows, and nobody needs to: ordinals only
-    have to differ. `vacant_behind` are the offsets behind the last batch that nobody holds.
+    Sequences wrap at 2^31. How often they did so before the log begins is unknown and does not matter, because ordinals
+    only have to differ. `vacant_behind` is the number of empty offsets after the last batch.
     """
     if vacant_behind:
         raise Unplaced("the target's cleaner has removed its last records, so it is open how far it had come")
@@ -105,35 +108,36 @@ def ordinals(batches: Sequence[OwnBatch], log_start: int, vacant_behind: int) ->
 
 
 class Placed(NamedTuple):
-    """Where copies stand in the source."""
+    """The positions of copies in the source."""
 
     copies: Sequence[Copied]
     originals: Sequence[Original]
     at: Sequence[int]
-    """For each copy the number of the original that it is, or `NOWHERE`."""
+    """For each copy, the number of the corresponding original, or `NOWHERE`."""
     gone: int = 0
-    """That many copies in front are known to be older than all that the source holds."""
+    """Number of copies at the beginning that are known to be older than everything that the source holds."""
 
     @property
     def is_any(self) -> bool:
-        """Whether at least one is placed."""
+        """Whether at least one copy is placed."""
         return any(at >= 0 for at in self.at)
 
     @property
     def has_common(self) -> bool:
-        """Whether anything that the source holds stands at the target, placed or not."""
+        """Whether the target holds any content that the source also holds, placed or not."""
         held = {each.key for each in self.originals}
         return any(copy.key in held for copy in self.copies)
 
     @property
     def has_holes(self) -> bool:
-        """Whether ordinals are missing that nobody has removed: the target has refused them."""
+        """Whether ordinals are missing that no cleaner has removed, which means that the target has refused them."""
         return any(before.end != after.ordinal for before, after in pairwise(self.copies))
 
     def expired(self) -> int:
-        """How many copies in front the source no longer holds: it begins behind them.
+        """Return how many copies at the beginning the source no longer holds because its log begins after them.
 
-        With a hole among the ordinals they may stand in any order; then nothing in front is taken for expired.
+        If there is a hole among the ordinals, the copies may be in any order. Then no copy at the beginning counts as
+        expired.
         """
         if self.gone:
             return self.gone
@@ -146,7 +150,7 @@ class Placed(NamedTuple):
 
 
 def place(copies: Sequence[Copied], originals: Sequence[Original]) -> Placed:
-    """Place what can be placed for sure. Raises Unplaced where the same could be two things."""
+    """Place every copy whose position is certain. Raises Unplaced where one content could belong to two positions."""
     here, there = Counter(copy.key for copy in copies), Counter(original.key for original in originals)
     only = {original.key: number for number, original in enumerate(originals) if there[original.key] == 1}
     anchors = [only.get(copy.key, NOWHERE) if here[copy.key] == 1 else NOWHERE for copy in copies]
@@ -170,17 +174,17 @@ def place(copies: Sequence[Copied], originals: Sequence[Original]) -> Placed:
 
 
 def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashable, int]) -> None:
-    """Raise Unplaced where something else could stand for a unit that was placed by its neighbours alone."""
+    """Raise Unplaced if another unit could equally match one that was placed only because of its neighbours."""
     copies, originals, at = placed.copies, placed.originals, placed.at
     for number, (left, right) in enumerate(pairwise(at)):
         if 0 <= left < right - 1 and min(anchors[number : number + 2]) < 0:
-            # What was left out between the two must not be one of them.
+            # The units that were skipped between the two must not include either of them.
             between = {original.key for original in originals[left + 1 : right]}
             for copy in copies[number : number + 2]:
                 if copy.key in between:
                     raise _ambiguous(copy)
     if placed.has_holes:
-        # What follows a hole may stand anywhere, so being next to something says little.
+        # Records after a hole may be anywhere, so being adjacent to a placed unit proves little.
         for number, copy in enumerate(copies):
             if at[number] >= 0 and there[copy.key] > 1:
                 raise _ambiguous(copy)
@@ -188,7 +192,7 @@ def _refuse_alike(placed: Placed, anchors: Sequence[int], there: Mapping[Hashabl
 
 
 def _follows(copies: Sequence[Copied], number: int) -> bool:
-    """Whether this copy was written right behind the one before, as far as ordinals tell."""
+    """Return whether, according to the ordinals, this copy was written directly after the previous one."""
     copy = copies[number]
     return copies[number - 1].end == copy.ordinal
 
@@ -208,15 +212,15 @@ def _refuse_twice(copies: Sequence[Copied], originals: Sequence[Original], at: S
 
 
 def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[int]]:
-    """The copies and the originals that have to be compared record by record, by their numbers.
+    """Return the copies and the originals that have to be compared record by record, by their numbers.
 
-    These are the ones that are not placed, and their neighbours, because part of a batch may equal another batch. Of
-    each gap in the source, `around` records more are read than are in question there.
+    These are the ones that are not placed, and their neighbours, because part of a batch may equal another batch. In
+    each gap of the source, `around` more records are read than are in question there.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     covered = {number for number in at if number >= 0}
     here: set[int] = set()
-    # Of what was left out, or is to be copied again, it has to be known which records there are.
+    # For records that were skipped, or that have to be copied again, it must be known which of them exist.
     between = range(min(covered, default=0), max(covered, default=NOWHERE) + 1)
     there = {number for number in between if number not in covered and originals[number].is_torn}
     begin = placed.expired()
@@ -233,7 +237,7 @@ def doubtful(placed: Placed, around: int = LOOK_AROUND) -> tuple[set[int], set[i
             if right >= 0:
                 there |= _until_covered(originals, right, -1, need, covered)
         begin = number + 1
-    # What looks like one of them must be compared with it by the same measure.
+    # Units that look alike must be compared at the same granularity.
     alike = {originals[number].key for number in there}
     here |= {number for number, copy in enumerate(copies) if at[number] >= 0 and copy.key in alike}
     there |= {at[number] for number in here if at[number] >= 0}
@@ -253,9 +257,9 @@ def _until_covered(originals: Sequence[Original], begin: int, step: int, need: i
 def refined(
     placed: Placed, copies: Mapping[int, Sequence[Copied]], originals: Mapping[int, Sequence[Original]]
 ) -> Placed:
-    """Once more, with the records of some units in their places, by their numbers. Raises Unplaced.
+    """Place again, after replacing some units, given by number, with their records. Raises Unplaced.
 
-    Ordinals of a copy that none of its records has were removed by the target's cleaner.
+    If a copy has ordinals that none of its records has, the target's cleaner has removed those records.
     """
     made: list[Copied] = []
     for number, copy in enumerate(placed.copies):
@@ -275,7 +279,7 @@ def refined(
 
 
 def is_open(placed: Placed) -> bool:
-    """Whether a copy is not placed that the source should still hold."""
+    """Return whether a copy is not placed although the source should still hold it."""
     begin = placed.expired()
     rest = zip(placed.copies[begin:], placed.at[begin:], strict=True)
     return any(at < 0 and copy.key is not GONE for copy, at in rest)
@@ -291,9 +295,11 @@ class Piece(NamedTuple):
 
 
 def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piece]:
-    """Where every ordinal stands in the source, from the first one on that the source still has. Raises Unplaced.
+    """Return the source position of every ordinal, starting with the first one that the source still has. Raises
+    Unplaced.
 
-    What was removed from either log since lies between two placed ones: there must be as many offsets as ordinals.
+    Records that have since been removed from either log lie between two placed ones. There must be as many offsets as
+    ordinals.
     """
     copies, originals, at = placed.copies, placed.originals, placed.at
     number = placed.expired()
@@ -314,18 +320,18 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piec
             first = copies[begin]
             edge = found[-1].offset + found[-1].length if found else log_start
             if placed.has_holes:
-                raise _nowhere(first, copy)  # it may stand anywhere
+                raise _nowhere(first, copy)  # it may be anywhere
             wanted = copy.ordinal - first.ordinal
             known = any(each.key is not GONE for each in copies[begin:number])
             is_begin = not found and (first.ordinal, first.offset, log_start) == (0, 0, 0)
             free = _free((edge, original.offset), taken, wanted) if found or is_begin else None
             if free is None and found and all(each.key is not GONE for each in copies[begin:number]):
-                # None of them is there any more: what the source still holds was left out.
+                # None of them exists any more: the records that the source still holds there were skipped.
                 free = _free((edge, original.offset), visible, wanted)
             if free is None:
                 if found or known:
                     raise _nowhere(first, copy)
-                free = []  # in front of all that the target still has
+                free = []  # before everything that the target still has
             found += _filled(first.ordinal, free, copies[begin:number], originals, starts, original.epoch)
         found.append(Piece(copy.ordinal, original.offset, copy.length, original.epoch))
         number += 1
@@ -333,7 +339,7 @@ def pieces(placed: Placed, others: Sequence[Other], log_start: int) -> list[Piec
 
 
 def _free(whole: Interval, taken: Sequence[Interval], wanted: int) -> list[Interval] | None:
-    """The offsets of an interval that are not taken, if there are as many as are wanted."""
+    """Return the offsets of an interval that are not taken, if their number is exactly `wanted`; else None."""
     if not wanted:
         return []
     found = list(uncovered(whole, taken)) if whole[0] < whole[1] else []
@@ -348,8 +354,8 @@ def _filled(
     starts: Sequence[int],
     epoch: int,
 ) -> list[Piece]:
-    """The ordinals from this one on stand at these offsets, one after the other. Raises Unplaced where what the source
-    still holds there is something else."""
+    """Assign the ordinals from this one on to these offsets, one after the other. Raises Unplaced if the source still
+    holds another record at one of these offsets."""
     made: list[Piece] = []
     for start, end in free:
         made.append(Piece(ordinal, start, end - start, epoch))
@@ -379,5 +385,5 @@ def _nowhere(first: Copied, last: Copied) -> Unplaced:
 
 
 def is_in_order(found: Sequence[Piece]) -> bool:
-    """Whether source offsets ascend with ordinals."""
+    """Return whether source offsets ascend with ordinals."""
     return all(before.offset + before.length <= after.offset for before, after in pairwise(found))

@@ -1,7 +1,7 @@
-"""What the map itself says about order: records that were copied behind newer ones, and records that were copied twice.
+"""What the map itself says about order: records that were copied after newer ones, and records that were copied twice.
 
-A lane copies records again when the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names their
-true offsets, so a comparison by the map finds them equal; a reader of the copy still reads them out of order.
+A lane copies records again if the target refused or lost them (`HoleFound`, `MapRebuilt`). The map then names their
+true offsets, so a comparison by the map finds them equal. A reader of the target topic still reads them out of order.
 """
 
 from bisect import bisect_left, bisect_right
@@ -12,9 +12,9 @@ from mirrord.model.intervals import Interval, joined, uncovered, within
 
 
 def mapped_disorder(pieces: Sequence[Piece]) -> Iterator[Explained]:
-    """Source offsets whose copies follow copies of newer records, or repeat a copy.
+    """Yield source offsets whose copies follow copies of newer records, or repeat a copy.
 
-    Truncated pieces do not count: the source uses their offsets for other records.
+    Truncated pieces do not count, because the source uses their offsets for other records.
     """
     highest = -1
     covered: list[Interval] = []
@@ -34,7 +34,7 @@ def mapped_disorder(pieces: Sequence[Piece]) -> Iterator[Explained]:
 
 
 def _cover(covered: list[Interval], start: int, end: int) -> None:
-    """Add an interval to ascending, disjoint ones."""
+    """Add an interval to ascending, disjoint intervals."""
     if not covered or covered[-1][1] < start:
         covered.append((start, end))
         return

@@ -1,4 +1,4 @@
-"""Differences that were repaired: what the copy lacks lies elsewhere, and the ledger tells where."""
+"""Differences that were repaired: the records that the target lacks are in another topic, which the ledger names."""
 
 from collections.abc import Iterator, Sequence
 from typing import get_args
@@ -13,7 +13,7 @@ _REPAIRABLE = get_args(RepairedKind)
 
 
 def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> RangeResult:
-    """The same, with what was repaired of its differences explained."""
+    """Return the result with the repaired parts of its differences explained."""
     if not repaired or not result.compared.differences:
         return result
     ranges = [(each.start, each.end) for each in repaired]
@@ -30,7 +30,7 @@ def with_repairs(result: RangeResult, repaired: Sequence[RangeRepaired]) -> Rang
 
 
 def _left(each: Difference, ranges: Sequence[tuple[int, int]]) -> Iterator[Difference]:
-    """What of a difference was not repaired."""
+    """Yield the parts of a difference that were not repaired."""
     if each.kind not in _REPAIRABLE or each.source is None:
         yield each
         return

@@ -1,4 +1,4 @@
-"""What an audit compares and what it finds."""
+"""The input and the results of an audit."""
 
 from bisect import bisect_right
 from typing import Literal
@@ -12,12 +12,15 @@ from mirrord.model.names import LaneId
 Kind = Literal["missing", "altered", "duplicated", "reordered", "displaced", "extra", "foreign", "stale", "not-copied"]
 """How a copy differs from what the ledger says.
 
-"missing": the range at the target does not contain the record. "altered": the target offset of the record contains
-another record. "duplicated": the target contains a source record once more. "reordered": the target contains records in
-another order than they were copied in. "displaced": the record is in order, but not at the offset that the map names.
-"extra": the lane wrote a record that the map does not contain. "foreign": another producer wrote the record. "stale":
-the target's newest record of a key is an older one than the source's. "not-copied": the configuration selects the
-partition and the ledger contains no copy of it.
+- "missing": the range at the target does not contain the record.
+- "altered": the target offset of the record contains another record.
+- "duplicated": the target contains a source record an additional time.
+- "reordered": the target contains records in another order than they were copied in.
+- "displaced": the record is in order, but not at the offset that the map names.
+- "extra": the lane wrote a record that the map does not contain.
+- "foreign": another producer wrote the record.
+- "stale": the target's newest record of a key is an older one than the source's.
+- "not-copied": the configuration selects the partition, and the ledger contains no copy of it.
 """
 
 Cause = (
@@ -56,14 +59,14 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     target: int
     length: int
     truncated: bool = False
-    """The source lost these records after they were copied, and uses their offsets again."""
+    """Whether the source lost these records after they were copied, and uses their offsets again."""
 
 
 class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
-    """What is compared at one go: ordinals of a lane, with the offsets around them on both sides.
+    """The unit of comparison: ordinals of a lane, with the offsets around them on both sides.
 
-    The ranges of a lane follow each other without gap or overlap on both sides, so each offset is looked at once.
-    Pieces that are truncated lie in it at the target alone. A range without pieces covers source offsets alone: the
+    The ranges of a lane follow each other without gap or overlap on both sides, so each offset is examined once.
+    Truncated pieces belong to the range only at the target. A range without pieces covers only source offsets, and the
     ledger has verdicts on all of them.
     """
 
@@ -77,16 +80,17 @@ class AuditRange(msgspec.Struct, frozen=True, kw_only=True):
     target_start: int
     target_end: int
     pieces: tuple[Piece, ...]
-    """In the order of their ordinals; ordinals that stand in none are void."""
+    """The pieces in the order of their ordinals. Ordinals that are in no piece are void."""
     verdicts: tuple[Verdict, ...] = ()
-    """On what is in none of the pieces, in the order of the offsets; no two on the same one."""
+    """Verdicts on offsets that are in none of the pieces, in the order of the offsets. No offset has two of them."""
     forgotten_below: int = 0
-    """On source offsets below this one the ledger held verdicts by which a record was left out, and was trimmed."""
+    """The ledger was trimmed. For source offsets below this one, it held verdicts that excluded records from
+    copying."""
     brought_back: tuple[int, ...] = ()
-    """Target offsets of records that were left out and appended later, ascending."""
+    """Target offsets of records that were skipped and appended later, in ascending order."""
 
     def verdict_at(self, offset: int) -> Verdict | None:
-        """The one on a source offset."""
+        """Return the verdict on a source offset."""
         at = bisect_right(self.verdicts, offset, key=_start) - 1
         return self.verdicts[at] if at >= 0 and offset < self.verdicts[at].end else None
 
@@ -96,47 +100,47 @@ def _start(verdict: Verdict) -> int:
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """What happened to either log after the copy, and could."""
+    """What happened, or may have happened, to either log after the copy."""
 
     source_log_start: int = 0
     target_log_start: int = 0
     source_committed: bool = True
-    """Of the source no aborted records are seen."""
+    """Whether the source is read without its aborted records."""
     source_compacted: bool = False
     target_compacted: bool = False
     others_write: bool = False
-    """The target's topic is not the lane's alone."""
+    """Whether the target topic has other writers than the lane."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A record, as much of it as is compared."""
+    """A record, reduced to the parts that are compared."""
 
     offset: int
     content: bytes
     """A digest of key, value and headers (`mirrord.kafka.client.record_digest`)."""
     time_ms: int
     key: bytes | None = None
-    """A digest of the key alone; None without a key."""
+    """A digest of the key alone; None if there is no key."""
     is_tombstone: bool = False
     is_own: bool = False
-    """At the target: written by the lane's producer."""
+    """At the target: whether the lane's producer wrote the record."""
     has_append_time: bool = False
-    """At the target: the time is the target's own, and is not compared."""
+    """At the target: whether the target set the time itself. Such a time is not compared."""
 
 
 class Difference(msgspec.Struct, frozen=True, order=True):
-    """Records with consecutive offsets, on each side where there are any, that differ in the same way."""
+    """Records that differ in the same way, with consecutive offsets on each side that has them."""
 
     kind: Kind
     source: int | None
-    """The first one's offset; None where the source has no such record."""
+    """The offset of the first record; None where the source has no such record."""
     target: int | None
-    """The first one's offset, where it stands, or where it should if it stands nowhere; None: nowhere."""
+    """The offset of the first record, or where it should be if the target does not hold it; None if it has no place."""
     length: int = 1
 
 
 class Explained(msgspec.Struct, frozen=True, order=True):
-    """Offsets of one side that are not compared one to one, and why that is as it should be."""
+    """Offsets of one side that are not compared one to one, and the cause that justifies this."""
 
     cause: Cause
     side: Literal["source", "target"]
@@ -148,59 +152,59 @@ class Compared(msgspec.Struct, frozen=True):
     """The outcome for a range."""
 
     equal: int
-    """Records that stand where the map says, as the source has them."""
+    """Number of records that are where the map says, and equal those of the source."""
     differences: tuple[Difference, ...] = ()
     explained: tuple[Explained, ...] = ()
 
 
 class RangeResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What an audit found in one range."""
+    """The result of an audit for one range."""
 
     lane: LaneId
     first: int
     end: int
     by: Literal["ledger", "batches", "records"]
-    """What proved it, or was compared in the end."""
+    """The kind of proof, or what was compared in the end."""
     compared: Compared
     newest_ms: int = -1
-    """The highest time of the source's records; -1: not known."""
+    """The highest timestamp of the source's records; -1 if it is not known."""
     read_bytes: int = 0
-    """Of both logs."""
+    """Bytes read from both logs."""
 
 
 class LaneSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A lane's sums, for people and programs."""
+    """The totals of a lane, for display and for programs."""
 
     flow: str
     topic: str
     partition: int
     records: int
-    """Below the mark, as far as this audit was asked to look."""
+    """Number of records below the mark, within the range that this audit was asked to examine."""
     equal: int
     differences: dict[str, int]
-    """Records by kind."""
+    """Number of records by kind."""
     explained: dict[str, int]
-    """Offsets by cause."""
+    """Number of offsets by cause."""
     proven_to: int | None
-    """Every source offset below this one is at the target, or explained; None: nothing is proven."""
+    """Every source offset below this one is at the target, or explained; None if nothing is proven."""
     proven_ms: int | None
-    """The highest record time up to there; None: not known."""
+    """The highest record timestamp up to that offset; None if it is not known."""
     read_bytes: int
     skipped: str = ""
     ranges: int = 0
-    """That are not proven by an earlier audit, whether this one was asked to look at them or not."""
+    """Number of ranges that no earlier audit has proven, whether or not this audit was asked to examine them."""
     looked_at: int = 0
-    """How many of these were compared."""
+    """The number of these ranges that were compared."""
     waiting: int = 0
-    """Newer source offsets that are not copied yet."""
+    """Number of newer source offsets that are not copied yet."""
     beyond: int = 0
-    """Target offsets after the last record that the ledger knows: not compared."""
+    """Number of target offsets after the last record that the ledger knows. They are not compared."""
     has_nothing: bool = False
-    """The source partition has nothing that could be copied."""
+    """Whether the source partition has nothing that could be copied."""
 
 
 class LaneDifference(msgspec.Struct, frozen=True):
-    """A difference, with its place."""
+    """A difference, with its location."""
 
     flow: str
     topic: str
@@ -210,7 +214,7 @@ class LaneDifference(msgspec.Struct, frozen=True):
 
 
 class LaneRepaired(msgspec.Struct, frozen=True):
-    """Differences that were repaired, with their place."""
+    """Repaired differences, with their location."""
 
     flow: str
     topic: str
@@ -221,6 +225,6 @@ class LaneRepaired(msgspec.Struct, frozen=True):
     end: int
     into: str
     at: int
-    """Where the first of the records lies, or in front of it."""
+    """An offset at or before which the first of the records is found."""
     by: str
     at_ms: int

@@ -1,4 +1,5 @@
-"""What an audit says of a partition, and of all of them: never "no difference" of what it did not compare."""
+"""The result of an audit in words, for one partition and for all of them. It never says "no difference" about anything
+that was not compared."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -15,21 +16,21 @@ class Result(msgspec.Struct, frozen=True):
     words: str
     is_bad: bool = False
     is_partial: bool = False
-    """Something was not compared."""
+    """Whether something was not compared."""
 
 
 def losses(lane: LaneSummary) -> dict[str, int]:
-    """Source offsets that the ledger says were lost, by verdict."""
+    """Return the source offsets that were lost according to the ledger, by verdict."""
     return {cause: number for cause, number in lane.explained.items() if cause in LOSSES}
 
 
 def is_bad(lane: LaneSummary) -> bool:
-    """Whether the partition has differences or losses."""
+    """Return whether the partition has differences or losses."""
     return bool(lane.differences or losses(lane))
 
 
 def lane_result(lane: LaneSummary) -> Result:
-    """Of one partition."""
+    """Return the result for one partition."""
     lost = losses(lane)
     words = [_counts(lane.differences)] if lane.differences else []
     words += [f"lost: {_counts(lost)}"] if lost else []
@@ -47,7 +48,7 @@ def lane_result(lane: LaneSummary) -> Result:
 
 
 def whole_result(lanes: Iterable[LaneSummary]) -> Result:
-    """Of all partitions."""
+    """Return the result for all partitions."""
     kinds: Counter[str] = Counter()
     lost: Counter[str] = Counter()
     left = skipped = 0

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls and DeleteAcls (APIs 29 to 31, versions 2 and 3): who may do what with topics and groups.
+"""DescribeAcls, CreateAcls and DeleteAcls (APIs 29 to 31, versions 2 and 3): ACLs on topics and groups.
 
 The numbers are those of org.apache.kafka.common.resource.ResourceType, .PatternType, and of
 org.apache.kafka.common.acl.AclOperation and .AclPermissionType.
@@ -39,7 +39,7 @@ _PATTERN_NAMES: dict[int, PatternKind] = {code: name for name, code in _PATTERNS
 
 
 class DescribedAcls(msgspec.Struct, frozen=True):
-    """SECURITY_DISABLED as error says that the cluster has no authorizer."""
+    """The response to DescribeAcls. The error SECURITY_DISABLED means that the cluster has no authorizer."""
 
     error: int
     message: str | None
@@ -47,7 +47,7 @@ class DescribedAcls(msgspec.Struct, frozen=True):
 
 
 class AclAnswer(msgspec.Struct, frozen=True):
-    """What became of one rule that was to be added, or of one that was to be removed."""
+    """The outcome for one rule that was to be added or removed."""
 
     error: int
     message: str | None
@@ -55,13 +55,13 @@ class AclAnswer(msgspec.Struct, frozen=True):
 
 
 def encode_describe(resource: ResourceKind) -> bytes:
-    """The body of a request for all rules about this kind of resource."""
+    """Encode the body of a request for all rules about this kind of resource."""
     any_name = any_principal = any_host = NULL
     return INT8.pack(RESOURCES[resource]) + any_name + _ANY + any_principal + any_host + _ANY + _ANY + NO_TAGS
 
 
 def decode_describe(reader: Reader) -> DescribedAcls:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     error, message = reader.int16(), reader.compact_nullable_string()
     rules = [rule for rules in reader.compact_array(_resource) for rule in rules]
@@ -71,12 +71,12 @@ def decode_describe(reader: Reader) -> DescribedAcls:
 
 
 def encode_create(rules: Iterable[AclRule]) -> bytes:
-    """The body of a request that adds rules; the answers have their order."""
+    """Encode the body of a request that adds rules. The results come in the same order."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
 def decode_create(reader: Reader) -> list[AclAnswer]:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_created)
     reader.skip_tags()
@@ -85,12 +85,12 @@ def decode_create(reader: Reader) -> list[AclAnswer]:
 
 
 def encode_delete(rules: Iterable[AclRule]) -> bytes:
-    """The body of a request that removes exactly these rules; the answers have their order."""
+    """Encode the body of a request that removes exactly these rules. The results come in the same order."""
     return compact_array(map(_rule_bytes, rules)) + NO_TAGS
 
 
 def decode_delete(reader: Reader) -> list[AclAnswer]:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_filtered)
     reader.skip_tags()
@@ -99,7 +99,7 @@ def decode_delete(reader: Reader) -> list[AclAnswer]:
 
 
 def _rule_bytes(rule: AclRule) -> bytes:
-    """A rule that is to be added, or a filter that fits this rule alone: Kafka writes both alike."""
+    """Encode a rule to be added, or a filter that matches only this rule. Kafka writes both in the same way."""
     return (
         INT8.pack(RESOURCES[rule.resource])
         + compact_string(rule.name)
@@ -148,7 +148,7 @@ def _filtered(reader: Reader) -> AclAnswer:
     error, message = reader.int16(), reader.compact_nullable_string()
     matches = reader.compact_array(_matching)
     reader.skip_tags()
-    # One rule that could not be removed is what matters; a filter for one rule has at most one match.
+    # Only a rule that could not be removed is of interest. A filter for one rule has at most one match.
     for match_error, match_message, _ in matches:
         error, message = error or match_error, message or match_message
     return AclAnswer(error, message, tuple(rule for code, _, rule in matches if not code))

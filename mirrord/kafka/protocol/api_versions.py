@@ -1,7 +1,8 @@
-"""The APIs that we speak ourselves, their versions, and how one is agreed on with a broker.
+"""The APIs that mirrord itself encodes and decodes, their versions, and the choice of a version for a broker.
 
-All of them are "flexible" (KIP-482) in these versions, so every request has header version 2 and every response header
-version 1. The least versions are those that Kafka 2.8 offers, the first release with topic ids and DescribeProducers.
+In these versions, all of them are "flexible" (KIP-482). Every request therefore has header version 2, and every
+response has header version 1. The lowest versions are those offered by Kafka 2.8, the first release with topic ids and
+DescribeProducers.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ OLDEST_KAFKA = "2.8"
 
 
 class Api(NamedTuple):
-    """An API key, and the least and the greatest version that we can encode and decode."""
+    """An API key, and the lowest and highest version that mirrord can encode and decode."""
 
     key: int
     name: str
@@ -25,7 +26,7 @@ PRODUCE = Api(0, "Produce", 9, 13)
 FETCH = Api(1, "Fetch", 12, 18)
 LIST_OFFSETS = Api(2, "ListOffsets", 6, 7)
 LIST_LOCAL_OFFSETS = Api(2, "ListOffsets", 8, 8)
-"""The same, and it tells which part of a log is local (KIP-405, Kafka 3.4)."""
+"""ListOffsets as well, in a version that reports which part of a log is local (KIP-405, Kafka 3.4)."""
 METADATA = Api(3, "Metadata", 11, 13)
 OFFSET_COMMIT = Api(8, "OffsetCommit", 8, 8)
 OFFSET_FETCH = Api(9, "OffsetFetch", 7, 8)
@@ -54,7 +55,7 @@ APIS = (
     OFFSET_FOR_LEADER_EPOCH,
     DESCRIBE_PRODUCERS,
 )
-"""Without these nothing can be copied."""
+"""Without these APIs nothing can be copied."""
 UPKEEP_APIS = (
     DELETE_TOPICS,
     DESCRIBE_ACLS,
@@ -64,27 +65,30 @@ UPKEEP_APIS = (
     INCREMENTAL_ALTER_CONFIGS,
     DESCRIBE_CLUSTER,
 )
-"""Without one of these, what it is for is not kept in step, and records are copied all the same."""
+"""If one of these APIs is missing, the objects that it manages are not kept in sync. Records are still copied."""
 GROUP_APIS = (
     OFFSET_COMMIT,
     OFFSET_FETCH,
     FIND_COORDINATOR,
     LIST_GROUPS,
 )
-"""Without these groups are not followed."""
+"""Without these APIs consumer groups are not followed."""
 TELLING_APIS = (END_TXN, DESCRIBE_QUORUM, LIST_TRANSACTIONS)
-"""Some are newer than Kafka 2.8; without one of these, less is told."""
+"""Some of these APIs are newer than Kafka 2.8. If one is missing, less information is reported."""
 
 FETCH_BY_TOPIC_ID = 13
-"""From this Fetch version on (Kafka 3.1, KIP-516) topics are named by id, before it by name."""
+"""From this Fetch version on (Kafka 3.1, KIP-516), requests name topics by id; earlier versions use the topic name."""
 PRODUCE_BY_TOPIC_ID = 13
-"""From this Produce version on (Kafka 4.1, KIP-516) topics are named by id, before it by name."""
+"""From this Produce version on (Kafka 4.1, KIP-516), requests name topics by id; earlier versions use the
+topic name."""
 
 
 def choose(api: Api, broker_versions: Mapping[int, tuple[int, int]], at_most: int | None = None) -> int:
-    """The newest version that both sides speak; `at_most` forbids newer ones, for topics whose id is not known.
+    """Return the newest version that both sides support. `at_most` excludes newer versions, for topics whose id is not
+    known.
 
-    `broker_versions` is what ApiVersions told: API key to (least, greatest). Raises UnsupportedBroker.
+    `broker_versions` comes from the ApiVersions response and maps each API key to (lowest, highest). Raises
+    UnsupportedBroker.
     """
     greatest = api.greatest if at_most is None else at_most
     ours = f"{api.least}" if api.least == greatest else f"{api.least} to {greatest}"

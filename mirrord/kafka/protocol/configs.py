@@ -1,7 +1,7 @@
 """DescribeConfigs (API 32, version 4), IncrementalAlterConfigs (API 44, version 1; KIP-339) and DeleteTopics (API 20,
-version 6): settings of topics, and the end of one.
+version 6): topic configs, and the deletion of topics.
 
-Kafka's older AlterConfigs is not spoken: it removes every setting that a request does not name.
+Kafka's older AlterConfigs is not used, because it resets every config that a request does not name.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,28 +25,28 @@ _TOPIC = INT8.pack(2)
 """org.apache.kafka.common.config.ConfigResource.Type.TOPIC."""
 _FALSE, _TRUE = b"\x00", b"\x01"
 _OF_TOPIC = 1
-"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as it travels."""
+"""org.apache.kafka.clients.admin.ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, as encoded on the wire."""
 _SET, _DELETE = INT8.pack(0), INT8.pack(1)
 _SHARED = 16
-"""So many different settings are kept while an answer is read."""
+"""Number of different sets of configs that are kept while a response is decoded."""
 # Read-only, source, sensitive.
 _FLAGS = Struct(">?b?")
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """The value that counts for one setting of a topic."""
+    """The effective value of one config of a topic."""
 
     value: str | None
-    """None where it may not be shown."""
+    """The value, or None where it may not be shown."""
     own: bool
-    """Set on the topic itself; else it comes from the cluster."""
+    """Whether the value is set on the topic itself; otherwise it comes from the cluster."""
     fixed: bool = False
-    """Read-only."""
+    """Whether the config is read-only."""
     sensitive: bool = False
 
 
 class TopicSettings(msgspec.Struct, frozen=True):
-    """All settings of a topic by name, or why they may not be seen."""
+    """All configs of a topic by name, or the reason why they cannot be read."""
 
     topic: str
     error: int
@@ -55,7 +55,7 @@ class TopicSettings(msgspec.Struct, frozen=True):
 
 
 class AlteredTopic(msgspec.Struct, frozen=True):
-    """What became of the changes to one topic: all of them, or none with an error."""
+    """The result of the changes to one topic: either all were applied, or none with an error."""
 
     topic: str
     error: int
@@ -63,7 +63,7 @@ class AlteredTopic(msgspec.Struct, frozen=True):
 
 
 def encode_describe(topics: Iterable[str]) -> bytes:
-    """The body of a request for all settings of these topics."""
+    """Encode the body of a request for all configs of these topics."""
     all_names = NULL
     wanted = compact_array(_TOPIC + compact_string(topic) + all_names + NO_TAGS for topic in topics)
     synonyms = documentation = _FALSE
@@ -71,7 +71,7 @@ def encode_describe(topics: Iterable[str]) -> bytes:
 
 
 def decode_describe(reader: Reader) -> list[TopicSettings]:
-    """The answer in a frame; topics with the same settings share them. Raises WireError."""
+    """Decode a response. Topics with the same configs share one dictionary. Raises WireError."""
     reader.int32()  # throttle time
     shared: list[tuple[bytes, dict[str, Setting]]] = []
     answers = reader.compact_array(lambda topic: _topic_settings(topic, shared))
@@ -81,7 +81,7 @@ def decode_describe(reader: Reader) -> list[TopicSettings]:
 
 
 def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_only: bool = False) -> bytes:
-    """The body of a request that sets settings of topics; None takes the topic's own value away."""
+    """Encode the body of a request that sets configs of topics. None removes the topic's own value."""
     topics = (
         _TOPIC + compact_string(topic) + compact_array(map(_change, settings, settings.values())) + NO_TAGS
         for topic, settings in changes.items()
@@ -90,7 +90,7 @@ def encode_alter(changes: Mapping[str, Mapping[str, str | None]], *, validate_on
 
 
 def decode_alter(reader: Reader) -> list[AlteredTopic]:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     answers = reader.compact_array(_altered)
     reader.skip_tags()
@@ -99,13 +99,14 @@ def decode_alter(reader: Reader) -> list[AlteredTopic]:
 
 
 def encode_delete_topics(ids: Iterable[str], timeout_ms: int) -> bytes:
-    """The body of a request that deletes topics by their ids, never by name: a name may be another topic by now."""
+    """Encode the body of a request that deletes topics by id. It never uses the name, which may belong to another topic
+    by now."""
     topics = (compact_nullable_string(None) + uuid_bytes(topic_id) + NO_TAGS for topic_id in ids)
     return compact_array(topics) + INT32.pack(timeout_ms) + NO_TAGS
 
 
 def decode_delete_topics(reader: Reader) -> dict[str, tuple[int, str | None]]:
-    """Error and message by topic id. Raises WireError."""
+    """Return the error and the message of each topic id. Raises WireError."""
     reader.int32()  # throttle time
     answers = dict(reader.compact_array(_deleted))
     reader.skip_tags()
@@ -127,9 +128,10 @@ def _topic_settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]
 
 
 def _settings(reader: Reader, shared: list[tuple[bytes, dict[str, Setting]]]) -> dict[str, Setting]:
-    """Most topics have the settings of another one, byte for byte, and decoding takes much longer than comparing.
+    """Decode the configs of one topic. Most topics have, byte for byte, the same configs as another one, and decoding
+    takes much longer than comparing.
 
-    An array tells its own length, so bytes that begin like a whole one are that one.
+    An array contains its own length, so bytes that begin like a known complete array are that array.
     """
     start = reader.position
     for told, settings in shared:

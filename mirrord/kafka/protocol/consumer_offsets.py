@@ -1,12 +1,12 @@
-"""Records of `__consumer_offsets`: who committed which offset, as the group coordinator stores it.
+"""Records of `__consumer_offsets`: the committed offsets of groups, as the group coordinator stores them.
 
-Keys begin with their kind, values with their version (org.apache.kafka.coordinator.group.generated, whose layouts are
-the `*Key.json` and `*Value.json` of Kafka's module group-coordinator; the kinds are CoordinatorRecordType). A value of
-null takes its key away: an offset that expired or was deleted, or whose topic was.
+Keys begin with their kind, and values with their version (org.apache.kafka.coordinator.group.generated, whose layouts
+are the `*Key.json` and `*Value.json` of Kafka's module group-coordinator; the kinds are CoordinatorRecordType). A null
+value removes its key: the offset has expired or was deleted, or its topic was deleted.
 
-Kinds 0 and 1 are offsets, of classic groups, of groups of KIP-848 and of Kafka Streams (KIP-1071) alike. All other
-kinds describe groups and their members and begin with the group's name. Share groups keep their positions elsewhere
-(`__share_group_state`, KIP-932).
+Kinds 0 and 1 are offsets of classic groups, of groups of KIP-848 and of Kafka Streams groups (KIP-1071) alike. All
+other kinds describe groups and their members, and begin with the name of the group. Share groups keep their positions
+in another topic (`__share_group_state`, KIP-932).
 """
 
 import msgspec
@@ -18,7 +18,7 @@ from mirrord.kafka.protocol.primitives import Reader
 TOPIC = "__consumer_offsets"
 """org.apache.kafka.common.internals.Topic.GROUP_METADATA_TOPIC_NAME."""
 OLDEST_KIND, OFFSET_KIND = 0, 1
-"""LegacyOffsetCommitKey and OffsetCommitKey, whose fields are the same."""
+"""LegacyOffsetCommitKey and OffsetCommitKey, which have the same fields."""
 _NEWEST_VERSION = 4
 _FLEXIBLE = 4
 _WITH_EPOCH = 3
@@ -27,7 +27,7 @@ _TOPIC_ID_TAG = 0
 
 
 class OffsetKey(msgspec.Struct, frozen=True, order=True):
-    """A group's position in one partition."""
+    """The key of a group's committed offset in one partition."""
 
     group: str
     topic: str
@@ -35,20 +35,20 @@ class OffsetKey(msgspec.Struct, frozen=True, order=True):
 
 
 class OffsetValue(msgspec.Struct, frozen=True):
-    """A commit."""
+    """A committed offset."""
 
     offset: int
     leader_epoch: int
-    """Of the last consumed record, or -1."""
+    """Leader epoch of the last consumed record, or -1."""
     metadata: str
     commit_ms: int
-    """By the coordinator's clock."""
+    """When the offset was committed, by the coordinator's clock."""
     topic_id: str | None = None
-    """Which topic of this name it was; None where the broker did not write that down (before version 4)."""
+    """The id of the topic with this name; None if the broker did not store it (before version 4)."""
 
 
 def decode_key(data: Bytes) -> OffsetKey | int:
-    """The key of an offset, or the kind of any other record. Raises WireError."""
+    """Return the key of an offset, or the kind of any other record. Raises WireError."""
     reader = Reader(data)
     kind = reader.int16()
     if kind not in {OLDEST_KIND, OFFSET_KIND}:
@@ -59,7 +59,7 @@ def decode_key(data: Bytes) -> OffsetKey | int:
 
 
 def decode_value(data: Bytes) -> OffsetValue:
-    """The value of an offset's record, of the versions 0 to 4. Raises WireError, UnknownLayout for newer ones."""
+    """Decode the value of an offset record, versions 0 to 4. Raises WireError, or UnknownLayout for newer versions."""
     reader = Reader(data)
     version = reader.int16()
     if not 0 <= version <= _NEWEST_VERSION:

@@ -1,9 +1,9 @@
-"""The algebra of CRC-32C (Castagnoli), which lets a checksum be carried along instead of being computed again.
+"""The algebra of CRC-32C (Castagnoli), which makes it possible to adjust a checksum instead of computing it again.
 
-The register of a CRC is linear over GF(2). So when some bytes of a checksummed text change, its checksum changes by the
-register that their XOR difference, followed by as many zero bytes as come after it, leaves behind. The records
-themselves are never read. Zero bytes are cheap: up to 4 KiB are fed to the checksum function, and whole 4 KiB units are
-one look-up in four tables.
+The register of a CRC is linear over GF(2). When some bytes of a checksummed text change, take the XOR difference of
+these bytes, followed by as many zero bytes as come after them in the text. The checksum changes by the register that
+this sequence produces. The records themselves are never read. Zero bytes are cheap: up to 4 KiB are passed to the
+checksum function, and whole units of 4 KiB take one look-up in four tables.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,19 @@ HEAD_LENGTH = 40
 """Bytes of a v2 batch header that its CRC covers: from the attributes to the record count (DefaultRecordBatch)."""
 
 Operator = tuple[list[int], list[int], list[int], list[int]]
-"""What zero bytes make of a register, as a table for each of its four bytes, lowest first."""
+"""The effect of zero bytes on a register, as a table for each of its four bytes, lowest byte first."""
 
 
 def checksum(data: Bytes) -> int:
-    """The CRC-32C of the bytes. Copies them first, for the checksum function takes nothing but `bytes`."""
+    """Return the CRC-32C of the bytes. They are copied first, because the checksum function accepts only `bytes`."""
     return value(bytes(data))
 
 
 def advance(register: int, data: bytes, zeros: int) -> int:
-    """The CRC register after `data` and then `zeros` zero bytes, without the usual inversions at start and end.
+    """Return the CRC register after `data` and then `zeros` zero bytes, without the usual inversions at start and end.
 
-    About 1 µs for any number of zeros below 4 MiB; allocates one copy of `data` with at most 4 KiB behind it.
+    Takes about 1 µs for any number of zeros below 4 MiB. Allocates one copy of `data`, followed by at most 4 KiB of
+    zeros.
     """
     register = extend(register ^ ONES, data + _ZEROS[: zeros & (UNIT - 1)]) ^ ONES
     units = zeros >> UNIT_BITS
@@ -47,22 +48,24 @@ def advance(register: int, data: bytes, zeros: int) -> int:
 
 
 def carried(old_crc: int, old_head: Bytes, new_head: Bytes, records_length: int) -> int:
-    """The CRC of a batch after its head was replaced by another of the same length, from the CRC that it had.
+    """Return the CRC of a batch after its head was replaced by another of the same length, computed from the previous
+    CRC.
 
-    If the old CRC was wrong, so is the new one: a damaged batch stays recognisable.
+    If the old CRC was wrong, so is the new one. A damaged batch therefore remains recognizable.
     """
     difference = int.from_bytes(bytes(old_head)) ^ int.from_bytes(bytes(new_head))
     return old_crc ^ advance(0, difference.to_bytes(HEAD_LENGTH), records_length)
 
 
 def records_crc(header_crc: int, head: Bytes, records_length: int) -> int:
-    """The CRC of a batch's records alone, from the CRC in its header; records that are copied raw keep it."""
+    """Return the CRC of a batch's records alone, computed from the CRC in its header. Records that are copied raw keep
+    it."""
     return header_crc ^ advance(checksum(head), b"", records_length)
 
 
-# 4 MiB batches are rare and larger ones cost milliseconds anyway, so 1,024 operators (40 KB each) see every length that
-# matters. Keeping one operator per exact length instead saves 0.5 µs a batch while lengths repeat, and costs 200 µs for
-# each new one: compressed batches hardly ever repeat a length.
+# 4 MiB batches are rare, and larger ones cost milliseconds anyway, so 1,024 operators (40 KB each) cover every length
+# that matters. Keeping one operator per exact length instead would save 0.5 µs a batch while lengths repeat, but cost
+# 200 µs for each new length. Compressed batches hardly ever repeat a length.
 @lru_cache(maxsize=1024)
 def _operator(units: int) -> Operator:
     if units == 1:
@@ -77,7 +80,8 @@ def _apply(operator: Operator, register: int) -> int:
 
 
 def _tabulate(images: list[int]) -> Operator:
-    """Tables from the images of the 32 single bits: the image of a byte is the XOR of the images of its bits."""
+    """Return the tables for the images of the 32 single bits. The image of a byte is the XOR of the images of
+    its bits."""
     tables: list[list[int]] = []
     for first in range(0, 32, 8):
         table = [0] * 256

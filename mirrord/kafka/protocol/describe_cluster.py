@@ -1,4 +1,4 @@
-"""DescribeCluster (API 60, version 0): what we may do with the cluster as a whole."""
+"""DescribeCluster (API 60, version 0): the operations that this client may perform on the cluster as a whole."""
 
 import msgspec
 
@@ -8,7 +8,8 @@ _TRUE = b"\x01"
 
 
 class ClusterRights(msgspec.Struct, frozen=True):
-    """`allowed` tells operations bit by bit, as `metadata.Topic.allowed`; 0 without the right to DESCRIBE."""
+    """The response. `allowed` holds one bit per operation, like `metadata.Topic.allowed`; it is 0 without the
+    permission to DESCRIBE."""
 
     error: int
     cluster_id: str
@@ -16,12 +17,12 @@ class ClusterRights(msgspec.Struct, frozen=True):
 
 
 def encode_describe_cluster() -> bytes:
-    """The body of a request that asks for our rights."""
+    """Encode the body of a request for the permitted operations."""
     return _TRUE + NO_TAGS
 
 
 def decode_describe_cluster(reader: Reader) -> ClusterRights:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     reader.compact_nullable_string()

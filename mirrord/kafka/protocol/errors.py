@@ -1,4 +1,4 @@
-"""What can be wrong with bytes, and the error codes that a broker answers with."""
+"""Errors in received bytes, and the error codes in a broker's responses."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ from mirrord.model.errors import MirrordError
 
 
 class WireError(MirrordError):
-    """The peer sent bytes that cannot be what they should be; nothing more on that connection can be trusted."""
+    """The peer sent invalid bytes. Nothing that follows on this connection can be trusted."""
 
 
 class Truncated(WireError):
@@ -14,11 +14,11 @@ class Truncated(WireError):
 
 
 class Oversize(WireError):
-    """A length or a count is larger than what is allowed, or than the bytes that are left could hold."""
+    """A length or a count is larger than allowed, or larger than the remaining bytes could hold."""
 
 
 class Malformed(WireError):
-    """A value lies outside of what the protocol allows."""
+    """A value is outside the range that the protocol allows."""
 
 
 class UnknownLayout(WireError):
@@ -26,10 +26,10 @@ class UnknownLayout(WireError):
 
 
 class OldMagic(UnknownLayout):
-    """A message of format 0 or 1, as clients before Kafka 0.11 wrote them, at buffer[at]:
-    `mirrord.kafka.protocol.legacy_messages` reads it.
+    """The message at buffer[at] has format 0 or 1, which clients before Kafka 0.11 wrote.
+    `mirrord.kafka.protocol.legacy_messages` can read it.
 
-    What stands before it is whole.
+    Everything before this message is complete.
     """
 
     def __init__(self, text: str, at: int) -> None:
@@ -38,7 +38,7 @@ class OldMagic(UnknownLayout):
 
 
 class UnsupportedBroker(WireError):
-    """The broker offers no version of an API that this program speaks."""
+    """The broker offers no version of an API that this program supports."""
 
 
 class ErrorCode(IntEnum):
@@ -182,7 +182,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def name_of(cls, code: int) -> str:
-        """The code's name, for people; a code that a newer broker made up is told as a number."""
+        """Return the code's name for display. A code that only a newer broker knows is returned as a number."""
         try:
             return cls(code).name
         except ValueError:

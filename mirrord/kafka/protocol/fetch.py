@@ -1,8 +1,9 @@
-"""Fetch (API 1): ask for batches of many partitions, and find them in the answer without copying them.
+"""Fetch (API 1): request batches of many partitions, and find them in the response without copying them.
 
-Versions 12 to 18. Topics are named by their name in version 12, by their id from 13 on (KIP-516); `topic` below means
-the one or the other. Versions 13 to 18 differ for a consumer only in the replica id, which went from the front into a
-tagged field in 15 (KIP-903), and in tagged fields that concern nobody but followers. Sessions are KIP-227.
+Versions 12 to 18. Version 12 names topics by their name, versions 13 and later by their id (KIP-516). In the code
+below, `topic` means either of them. For a consumer, versions 13 to 18 differ only in the replica id, which version 15
+moved from the front into a tagged field (KIP-903), and in tagged fields that concern only followers. Sessions are
+defined in KIP-227.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ _REQUEST = Struct(">iiibii")
 _PARTITION = Struct(">iiqiqib")
 _INDEX = Struct(">i")
 _TOP = Struct(">ihi")
-# Partition, error, three offsets, the count of aborted transactions in its usual single byte, preferred replica.
+# Partition, error, three offsets, the count of aborted transactions (usually a single byte), preferred replica.
 _FETCHED = Struct(">ihqqqBi")
 _NO_ABORTED = 1
 _ABORTED = Struct(">qq")
@@ -29,22 +30,22 @@ _DIVERGING = Struct(">iq")
 _NO_RACK = compact_string("")
 
 TopicPartition = tuple[str, int]
-"""Topic (name or id, as the version wants it) and partition."""
+"""Topic (name or id, as the version requires) and partition."""
 
 
 class Position(msgspec.Struct, frozen=True):
-    """From where to fetch a partition."""
+    """The position from which to fetch a partition."""
 
     offset: int
     leader_epoch: int = -1
-    """The leader epoch that the client knows of: the broker refuses if its own differs (KIP-320)."""
+    """The leader epoch that the client knows. The broker refuses the request if its own epoch differs (KIP-320)."""
     last_epoch: int = -1
-    """Leader epoch of the last record before `offset`: lets the broker tell of a truncation (KIP-595)."""
+    """Leader epoch of the last record before `offset`. It allows the broker to detect a truncation (KIP-595)."""
     max_bytes: int = 1 << 20
 
 
 class FetchLimits(msgspec.Struct, frozen=True):
-    """What holds for a whole request. A first batch that is larger than `max_bytes` comes all the same (KIP-74)."""
+    """The limits of a whole request. The first batch is returned even if it is larger than `max_bytes` (KIP-74)."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -53,7 +54,8 @@ class FetchLimits(msgspec.Struct, frozen=True):
 
 
 class SessionStep(msgspec.Struct, frozen=True):
-    """One request of a session: all partitions if `epoch` is 0 or -1, else only what changed since the last one."""
+    """One request of a session. It lists all partitions if `epoch` is 0 or -1, else only changes since the last
+    request."""
 
     session_id: int
     epoch: int
@@ -62,7 +64,7 @@ class SessionStep(msgspec.Struct, frozen=True):
 
 
 class FetchedPartition(msgspec.Struct):
-    """The answer for one partition. Its records section is bytes [records_start, records_end) of the frame."""
+    """The response for one partition. Its records section is bytes [records_start, records_end) of the frame."""
 
     topic: str
     partition: int
@@ -73,18 +75,19 @@ class FetchedPartition(msgspec.Struct):
     records_start: int
     records_end: int
     aborted: list[tuple[int, int]]
-    """Aborted transactions that reach into the records: (producer id, first offset)."""
+    """Aborted transactions that overlap the records: (producer id, first offset)."""
     preferred_read_replica: int = -1
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch, told along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
+    """The current leader and its epoch, sent along with NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH (KIP-951)."""
     diverging_epoch: int = -1
     diverging_end: int = -1
-    """The largest epoch that the broker shares with us, and where it ends: what lies behind was truncated (KIP-595)."""
+    """The largest epoch that the broker's log shares with ours, and its end. Everything after it was truncated
+    (KIP-595)."""
 
 
 class FetchResponse(msgspec.Struct):
-    """An answer; `session_id` 0 means that the broker keeps no session."""
+    """A response. A `session_id` of 0 means that the broker keeps no session."""
 
     error: int
     session_id: int
@@ -93,7 +96,7 @@ class FetchResponse(msgspec.Struct):
 
 
 def encode(version: int, limits: FetchLimits, step: SessionStep) -> bytes:
-    """The body of a request. Raises Malformed if a topic id is needed and a topic is none."""
+    """Encode the body of a request. Raises Malformed if topic ids are required and a topic is not a valid id."""
     parts = [] if version >= _REPLICA_STATE_VERSION else [_CONSUMER]
     parts.append(
         _REQUEST.pack(
@@ -126,7 +129,7 @@ def _topics(version: int, topics: dict[str, list[bytes]]) -> bytes:
 
 
 def decode(version: int, reader: Reader) -> FetchResponse:
-    """The answer in a frame; the records stay where they are. Raises WireError."""
+    """Decode a response from its frame. The records are not copied. Raises WireError."""
     throttle_ms, error, session_id = reader.unpack(_TOP)
     partitions: list[FetchedPartition] = []
     by_id = version >= FETCH_BY_TOPIC_ID

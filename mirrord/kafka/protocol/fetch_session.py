@@ -1,9 +1,10 @@
-"""A fetch session (KIP-227): what the broker knows of our wishes, so that a request tells only what changed.
+"""A fetch session (KIP-227): the broker remembers the requested partitions, so a request contains only what has
+changed.
 
-The broker keeps each partition's position until it is told another one. A position whose data were delivered must
-therefore be moved on or forgotten, or the same data come again: `next_step` is given *all* that is wanted now, and
-finds out the difference. One request of a session may be under way at a time. Models: FetchSessionHandler in
-org.apache.kafka.clients, FetchSession in kafka.server.
+The broker keeps the position of each partition until it receives another one. Once it has delivered data, the position
+must be advanced or the partition forgotten. Otherwise the broker sends the same data again. `next_step` receives *all*
+partitions that are currently wanted and computes the difference. Only one request of a session may be in flight at a
+time. Models: FetchSessionHandler in org.apache.kafka.clients, FetchSession in kafka.server.
 """
 
 from collections.abc import Mapping
@@ -18,10 +19,10 @@ LAST_EPOCH = 2**31 - 1
 
 
 class FetchSession:
-    """The client's side of a session on one connection; a new connection needs a new one.
+    """The client's side of a session on one connection. A new connection needs a new session.
 
-    Whatever goes wrong, the next step is a full request again, which also makes the broker drop the session that it may
-    still hold.
+    After any error, the next step is a full request again. It also makes the broker drop the session that it may still
+    hold.
     """
 
     __slots__ = ("_epoch", "_id", "_known")
@@ -33,15 +34,16 @@ class FetchSession:
 
     @property
     def open(self) -> bool:
-        """The broker keeps a session, and the next step tells only the difference."""
+        """Whether the broker keeps a session, so that the next step contains only the difference."""
         return self._epoch != FULL
 
     def knows(self, key: TopicPartition) -> bool:
-        """The last request named this partition: what the broker told of it then it does not tell again."""
+        """Return whether the last request named this partition. The broker does not repeat what it has already sent
+        about it."""
         return self._epoch != FULL and key in self._known
 
     def next_step(self, wanted: Mapping[TopicPartition, Position]) -> SessionStep:
-        """The next request's session fields, for exactly these partitions and positions."""
+        """Return the session fields of the next request, for exactly these partitions and positions."""
         known = self._known
         if self._epoch == FULL:
             step = SessionStep(self._id, FULL, list(wanted.items()), ())
@@ -53,19 +55,22 @@ class FetchSession:
         return step
 
     def answered(self, response: FetchResponse) -> bool:
-        """Take in the answer to the last step. False when the session is lost: nothing in the answer is of use then.
+        """Process the response to the last step. Return False if the session is lost; the response then holds nothing
+        of use.
 
-        FETCH_SESSION_ID_NOT_FOUND (the broker evicted it), INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR
-        and any other error of the whole request lead back to a full one.
+        FETCH_SESSION_ID_NOT_FOUND (the broker evicted the session), INVALID_FETCH_SESSION_EPOCH,
+        FETCH_SESSION_TOPIC_ID_ERROR and any other error of the whole request make the next request a full one.
         """
         if response.error != 0:
-            # With its id and epoch 0 the broker closes the old session in the same stroke; an unknown id is not told.
+            # A full request with the old session's id and epoch 0 also closes that session. An id that the broker does
+            # not know is not sent.
             if response.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
                 self._id = NO_SESSION
             self._epoch = FULL
             return False
         if response.session_id == NO_SESSION:
-            # The broker's cache is full, or nothing is left in the session: each request stands for itself.
+            # The broker's session cache is full, or the session has no partitions left: each request is independent of
+            # the others.
             self._id = NO_SESSION
             self._epoch = FULL
             return True

@@ -1,11 +1,11 @@
-"""Groups and their commits: FindCoordinator (API 10, versions 3 and 4), ListGroups (API 16, versions 4 and 5),
-OffsetFetch (API 9, versions 7 and 8) and OffsetCommit (API 8, version 8).
+"""Consumer groups and their committed offsets: FindCoordinator (API 10, versions 3 and 4), ListGroups (API 16, versions
+4 and 5), OffsetFetch (API 9, versions 7 and 8) and OffsetCommit (API 8, version 8).
 
-FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) are about many groups at once; both are there since Kafka 3.0.
-The versions before them are about one group each. Commits are made as by a client outside of the group (generation -1,
-no member id): a broker takes them while the group has no members, and refuses them with UNKNOWN_MEMBER_ID otherwise
-(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup). Topics are named by name:
-the versions that name them by id (10) know no others.
+FindCoordinator 4 (KIP-699) and OffsetFetch 8 (KIP-709) handle many groups at once; both exist since Kafka 3.0. Earlier
+versions handle one group each. Offsets are committed in the way of a client outside the group (generation -1, no member
+id). A broker accepts such a commit while the group has no members, and rejects it with UNKNOWN_MEMBER_ID otherwise
+(org.apache.kafka.coordinator.group, validateOffsetCommit of ClassicGroup and ConsumerGroup). Topics are named by name,
+because the versions that use ids (10) accept nothing else.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -25,11 +25,11 @@ from mirrord.kafka.protocol.primitives import (
 )
 
 COORDINATORS_AT_ONCE = 4
-"""From this version of FindCoordinator on many groups are asked for in one request."""
+"""From this version of FindCoordinator on, one request can ask for many groups."""
 OFFSETS_AT_ONCE = 8
-"""The same of OffsetFetch."""
+"""From this version of OffsetFetch on, one request can ask for many groups."""
 TYPES_TOLD = 5
-"""From this version of ListGroups on each group's type is told."""
+"""From this version of ListGroups on, the response contains the type of each group."""
 
 _GROUP = INT8.pack(0)
 """org.apache.kafka.common.requests.FindCoordinatorRequest.CoordinatorType.GROUP."""
@@ -42,7 +42,7 @@ TopicPartition = tuple[str, int]
 
 
 class Coordinator(msgspec.Struct, frozen=True):
-    """The broker that keeps a group, or why it is not known."""
+    """The broker that coordinates a group, or the error that explains why it is not known."""
 
     error: int
     node: int
@@ -51,34 +51,34 @@ class Coordinator(msgspec.Struct, frozen=True):
 
 
 class ListedGroup(msgspec.Struct, frozen=True):
-    """A group as its coordinator lists it. Names of states and types are Kafka's (GroupState, GroupType)."""
+    """A group as its coordinator lists it. The names of states and types are Kafka's (GroupState, GroupType)."""
 
     group: str
     protocol: str
-    """`consumer` for consumers; nothing for commits without members."""
+    """`consumer` for consumer groups; empty for groups with commits but without members."""
     state: str
     kind: str = ""
-    """`Classic`, `Consumer`, `Share` or `Streams`; nothing where the broker does not tell."""
+    """`Classic`, `Consumer`, `Share` or `Streams`; empty where the broker does not report it."""
 
 
 class CommittedOffset(msgspec.Struct, frozen=True):
-    """What a group has committed in one partition."""
+    """The offset that a group has committed in one partition."""
 
     offset: int
     leader_epoch: int
-    """Of the last consumed record, or -1: whoever commits need not tell."""
+    """Leader epoch of the last consumed record, or -1, because a client does not have to state it when it commits."""
     metadata: str
 
 
 class GroupOffsets(msgspec.Struct, frozen=True):
-    """All commits of a group, or why they are not told."""
+    """All committed offsets of a group, or the error that explains why they are not returned."""
 
     error: int
     offsets: dict[TopicPartition, CommittedOffset]
 
 
 def encode_find(version: int, groups: Collection[str]) -> bytes:
-    """The body of a FindCoordinator request; of one group alone below version 4."""
+    """Encode the body of a FindCoordinator request. Versions below 4 accept only one group."""
     if version >= COORDINATORS_AT_ONCE:
         return _GROUP + compact_array(map(compact_string, groups)) + NO_TAGS
     (group,) = groups
@@ -86,7 +86,7 @@ def encode_find(version: int, groups: Collection[str]) -> bytes:
 
 
 def decode_find(version: int, reader: Reader, groups: Collection[str]) -> dict[str, Coordinator]:
-    """The answer for these groups. Raises WireError."""
+    """Decode the response for these groups. Raises WireError."""
     reader.int32()  # throttle time
     if version >= COORDINATORS_AT_ONCE:
         found = dict(reader.compact_array(_coordinator))
@@ -100,13 +100,13 @@ def decode_find(version: int, reader: Reader, groups: Collection[str]) -> dict[s
 
 
 def encode_list(version: int) -> bytes:
-    """The body of a ListGroups request for all groups that the broker keeps."""
+    """Encode the body of a ListGroups request for all groups that the broker coordinates."""
     any_state = any_type = compact_array(())
     return any_state + (any_type if version >= TYPES_TOLD else b"") + NO_TAGS
 
 
 def decode_list(version: int, reader: Reader) -> tuple[int, list[ListedGroup]]:
-    """Error and groups. Raises WireError."""
+    """Return the error and the groups of a response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     groups = reader.compact_array(lambda each: _listed(version, each))
@@ -116,9 +116,11 @@ def decode_list(version: int, reader: Reader) -> tuple[int, list[ListedGroup]]:
 
 
 def encode_fetch(version: int, groups: Collection[str]) -> bytes:
-    """The body of an OffsetFetch request for all commits of these groups; of one group alone below version 8.
+    """Encode the body of an OffsetFetch request for all committed offsets of these groups. Versions below 8 accept only
+    one group.
 
-    What a transaction has committed and not ended is not waited for: the offset before it is told.
+    The request does not wait for offsets that belong to an open transaction. For these, the previous offset is
+    returned.
     """
     all_topics = NULL
     if version >= OFFSETS_AT_ONCE:
@@ -130,7 +132,7 @@ def encode_fetch(version: int, groups: Collection[str]) -> bytes:
 
 
 def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[str, GroupOffsets]:
-    """The answer for these groups. Raises WireError."""
+    """Decode the response for these groups. Raises WireError."""
     reader.int32()  # throttle time
     if version >= OFFSETS_AT_ONCE:
         found = dict(reader.compact_array(_group_offsets))
@@ -144,7 +146,7 @@ def decode_fetch(version: int, reader: Reader, groups: Collection[str]) -> dict[
 
 
 def encode_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> bytes:
-    """The body of an OffsetCommit request of a client outside of the group."""
+    """Encode the body of an OffsetCommit request from a client outside the group."""
     topics: dict[str, list[bytes]] = {}
     for (topic, partition), commit in offsets.items():
         where = _COMMITTED.pack(partition, commit.offset, commit.leader_epoch)
@@ -157,7 +159,7 @@ def encode_commit(group: str, offsets: Mapping[TopicPartition, CommittedOffset])
 
 
 def decode_commit(reader: Reader) -> dict[TopicPartition, int]:
-    """The error of each partition. Raises WireError."""
+    """Return the error of each partition. Raises WireError."""
     reader.int32()  # throttle time
     errors: dict[TopicPartition, int] = {}
     for _ in range(reader.compact_count()):
@@ -187,7 +189,7 @@ def _coordinator(reader: Reader) -> tuple[str, Coordinator]:
 
 def _listed(version: int, reader: Reader) -> ListedGroup:
     group, protocol, state = reader.compact_string(), reader.compact_string(), reader.compact_string()
-    # The broker writes it in small letters (org.apache.kafka.coordinator.group.Group.GroupType).
+    # The broker writes the type in lower case (org.apache.kafka.coordinator.group.Group.GroupType).
     kind = reader.compact_string().capitalize() if version >= TYPES_TOLD else ""
     reader.skip_tags()
     return ListedGroup(group, protocol, state, kind)
@@ -202,7 +204,8 @@ def _group_offsets(reader: Reader) -> tuple[str, GroupOffsets]:
 
 
 def _offsets(reader: Reader) -> dict[TopicPartition, CommittedOffset]:
-    """Those that are there: a partition without a commit has the offset -1, and an error has none."""
+    """Return the offsets that exist. A partition without a committed offset has the offset -1, and one with an error
+    has no offset."""
     offsets: dict[TopicPartition, CommittedOffset] = {}
     for _ in range(reader.compact_count()):
         topic = reader.compact_string()

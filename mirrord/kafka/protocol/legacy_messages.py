@@ -1,9 +1,11 @@
-"""Messages of the formats 0 and 1, as Kafka wrote them before 0.11: found and read; a wrapper is unpacked elsewhere.
+"""Finding and reading of messages of formats 0 and 1, which Kafka wrote before 0.11. Wrappers are decompressed
+elsewhere.
 
-Layout (org.apache.kafka.common.record.LegacyRecord), big-endian: offset 8 bytes, size 4 (of what follows it), CRC-32 4
-(of what follows it), magic 1, attributes 1; in format 1 the time, 8; then key and value, each with its length in 4. The
-magic stands where a v2 batch has its own, so one byte tells them apart. A message with a codec in its attributes is a
-wrapper: its value holds other messages, and its offset is that of the last one inside.
+Layout (org.apache.kafka.common.record.LegacyRecord), big-endian: offset (8 bytes), size (4, of the bytes that follow
+it), CRC-32 (4, of the bytes that follow it), magic (1), attributes (1); in format 1 the time (8); then key and value,
+each with its length in 4 bytes. The magic is in the same place as in a v2 batch, so one byte distinguishes them. A
+message with a codec in its attributes is a wrapper: its value holds other messages, and its offset is that of the last
+inner message.
 """
 
 from binascii import crc32
@@ -16,28 +18,28 @@ from mirrord.kafka.protocol.record_batch import CODEC_MASK, LENGTH_OFFSET, LOG_A
 
 _HEAD = Struct(">qiIBB")
 _LEAST_SIZE = (14, 22)
-"""With an empty key and value, by format."""
+"""The size of a message with an empty key and value, by format."""
 _TIME = Struct(">q")
 _LENGTH = Struct(">i")
 MAGIC_OFFSET = 16
 NO_TIME = -1
-"""As a record's time: it has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
+"""The time of a record that has none (org.apache.kafka.common.record.RecordBatch.NO_TIMESTAMP)."""
 GROUP_BYTES = 64 << 10
-"""Messages that are not compressed stand alone; so much of them is handled together."""
+"""Uncompressed messages are stored separately. About this number of bytes of them is handled together."""
 
 
 class Group(NamedTuple):
-    """Messages buffer[start:end] that follow each other: one wrapper, or some without compression."""
+    """Consecutive messages buffer[start:end]: either one wrapper, or several uncompressed messages."""
 
     start: int
     end: int
     first: int
-    """The offset of the first one; -1 for a wrapper, where only its content tells."""
+    """The offset of the first message; -1 for a wrapper, because only its content shows the offset."""
     last: int
 
 
 class OldMessage(NamedTuple):
-    """One message; `time_ms` is NO_TIME in format 0."""
+    """One message. `time_ms` is NO_TIME in format 0."""
 
     offset: int
     magic: int
@@ -48,22 +50,23 @@ class OldMessage(NamedTuple):
 
     @property
     def codec(self) -> int:
-        """Not 0 in a wrapper."""
+        """The compression codec. It is not 0 in a wrapper."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_append_time(self) -> bool:
-        """Whether the time is that of the append."""
+        """Whether the time is the log append time."""
         return self.magic > 0 and bool(self.attributes & LOG_APPEND_TIME)
 
 
 def is_old(buffer: Bytes, at: int, end: int) -> bool:
-    """Whether a message of format 0 or 1 begins at buffer[at]."""
+    """Return whether a message of format 0 or 1 begins at buffer[at]."""
     return end - at > MAGIC_OFFSET and buffer[at + MAGIC_OFFSET] <= 1
 
 
 def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | None:
-    """The messages at buffer[start], at most so many; None when not one is whole. Raises Malformed."""
+    """Return the messages at buffer[start], at most `most` of them; None if not even one is complete. Raises
+    Malformed."""
     at, first, last, count = start, -1, -1, 0
     while count < most and at - start < GROUP_BYTES and is_old(buffer, at, end) and end - at >= _HEAD.size:
         offset, size, _, magic, attributes = _HEAD.unpack_from(buffer, at)
@@ -71,7 +74,7 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
         if offset <= last or size < _LEAST_SIZE[magic]:
             raise Malformed(f"a message of format {magic} with offset {offset} behind {last}, and {size} bytes")
         if behind > end:
-            break  # a broker cuts the last one of an answer; it comes whole with the next one
+            break  # a broker may cut off the last message of a response; the next response has it in full
         if attributes & CODEC_MASK:
             return Group(at, behind, -1, offset) if at == start else Group(start, at, first, last)
         first = offset if first < 0 else first
@@ -80,9 +83,9 @@ def group(buffer: Bytes, start: int, end: int, most: int = 1 << 30) -> Group | N
 
 
 def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
-    """The messages that these bytes hold, all of them whole. Raises Malformed.
+    """Return the messages in these bytes, all of which must be complete. Raises Malformed.
 
-    Kafka checks the checksums of what stands in a log, and not of what comes out of a wrapper.
+    Kafka verifies the checksums of messages in a log, but not those of messages inside a wrapper.
     """
     found: list[OldMessage] = []
     at = 0
@@ -110,11 +113,11 @@ def parse(data: bytes, *, checked: bool) -> list[OldMessage]:
 
 
 def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
-    """The messages of a wrapper, with the offsets and times that they have for readers. Raises Malformed."""
+    """Return the messages in a wrapper, with the offsets and times that readers see. Raises Malformed."""
     found = parse(unpacked, checked=False)
     if not found:
         raise Malformed("a wrapper with nothing inside")
-    # Relative offsets came with format 1 (KIP-31); the wrapper has that of the last message.
+    # Format 1 introduced relative offsets (KIP-31). The wrapper has the offset of the last message.
     base = wrapper.offset - found[-1].offset if wrapper.magic else 0
     read: list[OldMessage] = []
     for message in found:
@@ -128,7 +131,7 @@ def inside(wrapper: OldMessage, unpacked: bytes) -> list[OldMessage]:
 
 
 def _field(data: bytes, at: int, end: int) -> tuple[bytes | None, int]:
-    """A key or a value, and where it ends."""
+    """Return a key or a value, and the position after it."""
     if end - at < _LENGTH.size:
         raise Malformed("a message ends inside of a length")
     (length,) = _LENGTH.unpack_from(data, at)

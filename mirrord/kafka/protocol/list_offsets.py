@@ -1,5 +1,5 @@
-"""ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins
-and ends, by time, by visibility and by leader epoch. Both name topics by their name.
+"""ListOffsets (API 2, versions 6 to 8) and OffsetForLeaderEpoch (API 23, version 4): where a partition's log begins and
+ends, by time, by visibility and by leader epoch. Both requests identify topics by name.
 """
 
 from collections.abc import Callable, Iterable
@@ -13,11 +13,13 @@ from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_ar
 Answer = TypeVar("Answer")
 
 EARLIEST = -2
-"""Instead of a time: the log start offset."""
+"""Value used instead of a time: the log start offset."""
 LATEST = -1
-"""Instead of a time: the high watermark, or the last stable offset if committed records alone are asked for."""
+"""Value used instead of a time: the high watermark, or the last stable offset if only committed records are
+requested."""
 EARLIEST_LOCAL = -4
-"""Instead of a time: where the part of the log begins that is not in remote storage alone (KIP-405, version 8)."""
+"""Value used instead of a time: the start of the part of the log that is still local (KIP-405, version 8). Anything
+before it is only in remote storage."""
 
 _CONSUMER = -1
 _LIST_HEAD = Struct(">ib")
@@ -28,7 +30,7 @@ _EPOCH_END = Struct(">hiiq")
 
 
 class OffsetQuestion(msgspec.Struct, frozen=True):
-    """The offset of the first record with this time (ms) or a later one; or EARLIEST or LATEST."""
+    """A query for the offset of the first record with this time (ms) or a later one; or for EARLIEST or LATEST."""
 
     topic: str
     partition: int
@@ -37,7 +39,7 @@ class OffsetQuestion(msgspec.Struct, frozen=True):
 
 
 class ListedOffset(msgspec.Struct, frozen=True):
-    """`offset` is -1 when no record is that young; `time` is -1 for EARLIEST and LATEST."""
+    """The result. `offset` is -1 if no record is that recent; `time` is -1 for EARLIEST and LATEST."""
 
     topic: str
     partition: int
@@ -48,7 +50,7 @@ class ListedOffset(msgspec.Struct, frozen=True):
 
 
 class EpochQuestion(msgspec.Struct, frozen=True):
-    """Where does `epoch` end? A broker whose own epoch is not `leader_epoch` refuses to answer (KIP-320)."""
+    """A query for the end of `epoch`. A broker whose own epoch is not `leader_epoch` refuses to answer (KIP-320)."""
 
     topic: str
     partition: int
@@ -57,8 +59,8 @@ class EpochQuestion(msgspec.Struct, frozen=True):
 
 
 class EpochEnd(msgspec.Struct, frozen=True):
-    """The largest epoch not above the one asked for, and its end; for the current epoch that is the log end, whether
-    replicated or not. Both -1 when the log knows none."""
+    """The largest epoch that is not above the requested one, and its end. For the current epoch the end is the log end,
+    whether replicated or not. Both are -1 if the log has no such epoch."""
 
     topic: str
     partition: int
@@ -68,7 +70,7 @@ class EpochEnd(msgspec.Struct, frozen=True):
 
 
 def encode_list_offsets(questions: Iterable[OffsetQuestion], read_committed: bool) -> bytes:
-    """The body of a ListOffsets request."""
+    """Encode the body of a ListOffsets request."""
     topics: dict[str, list[bytes]] = {}
     for question in questions:
         partition = _LIST_PARTITION.pack(question.partition, question.leader_epoch, question.time, 0)
@@ -77,12 +79,12 @@ def encode_list_offsets(questions: Iterable[OffsetQuestion], read_committed: boo
 
 
 def decode_list_offsets(reader: Reader) -> list[ListedOffset]:
-    """The answer in a frame. Raises WireError."""
+    """Decode a ListOffsets response. Raises WireError."""
     return _decode(reader, _listed)
 
 
 def encode_epoch_ends(questions: Iterable[EpochQuestion]) -> bytes:
-    """The body of an OffsetForLeaderEpoch request, as a consumer sends it."""
+    """Encode the body of an OffsetForLeaderEpoch request, in the way a consumer sends it."""
     topics: dict[str, list[bytes]] = {}
     for question in questions:
         partition = _EPOCH_PARTITION.pack(question.partition, question.leader_epoch, question.epoch, 0)
@@ -91,7 +93,7 @@ def encode_epoch_ends(questions: Iterable[EpochQuestion]) -> bytes:
 
 
 def decode_epoch_ends(reader: Reader) -> list[EpochEnd]:
-    """The answer in a frame. Raises WireError."""
+    """Decode an OffsetForLeaderEpoch response. Raises WireError."""
     return _decode(reader, _epoch_end)
 
 

@@ -1,6 +1,7 @@
-"""Metadata (API 3): who leads which partition, and the ids of the cluster and of its topics. Versions 11 to 13.
+"""Metadata (API 3): the leaders of partitions, and the ids of the cluster and of its topics. Versions 11 to 13.
 
-Version 12 lets topics be asked for by id (KIP-516); 13 may answer REBOOTSTRAP_REQUIRED for the whole (KIP-1102).
+From version 12 on, topics can be requested by id (KIP-516). Version 13 may return REBOOTSTRAP_REQUIRED for the whole
+request (KIP-1102).
 """
 
 from collections.abc import Iterable
@@ -24,7 +25,7 @@ _TOP_LEVEL_ERROR = 13
 _NO_ID = bytes(UUID_LENGTH)
 _FALSE, _TRUE = b"\x00", b"\x01"
 NOT_TOLD = -(1 << 31)
-"""As `Topic.allowed`: it was not asked for."""
+"""The value of `Topic.allowed` if the request did not ask for it."""
 _PARTITION = Struct(">hiii")
 
 
@@ -36,7 +37,7 @@ class Broker(msgspec.Struct, frozen=True):
 
 
 class Partition(msgspec.Struct, frozen=True):
-    """`leader` is -1 while there is none."""
+    """One partition. `leader` is -1 while there is none."""
 
     error: int
     partition: int
@@ -48,7 +49,7 @@ class Partition(msgspec.Struct, frozen=True):
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """`name` is None for a topic that was asked for by id and does not exist."""
+    """One topic. `name` is None for a topic that was requested by id and does not exist."""
 
     error: int
     name: str | None
@@ -56,7 +57,7 @@ class Topic(msgspec.Struct, frozen=True):
     internal: bool
     partitions: list[Partition]
     allowed: int = NOT_TOLD
-    """Bit by bit the operations that we may do (KIP-430); bit numbers are the codes of
+    """The operations that this client may perform, one bit each (KIP-430). Bit numbers are the codes of
     org.apache.kafka.common.acl.AclOperation."""
 
 
@@ -69,9 +70,10 @@ class Metadata(msgspec.Struct, frozen=True):
 
 
 def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), *, allowed: bool = False) -> bytes:
-    """Ask for topics by name and, from version 12 on, by id; None asks for all topics. Never creates a topic.
+    """Encode the body of a request for topics by name and, from version 12 on, by id; None requests all topics. The
+    request never creates a topic.
 
-    `allowed` asks what we may do with each of them.
+    `allowed` also requests the operations that this client may perform on each topic.
     """
     if topics is None:
         wanted = NULL
@@ -87,7 +89,7 @@ def encode(version: int, topics: Iterable[str] | None, ids: Iterable[str] = (), 
 
 
 def decode(version: int, reader: Reader) -> Metadata:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     reader.int32()  # throttle time
     brokers = reader.compact_array(_broker)
     cluster_id = reader.compact_nullable_string()

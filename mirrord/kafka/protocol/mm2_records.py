@@ -1,9 +1,9 @@
-"""The records that MirrorMaker 2 keeps for Kafka's own tools: heartbeats, checkpoints and offset syncs, byte for byte.
+"""The records that MirrorMaker 2 writes for Kafka's own tools: heartbeats, checkpoints and offset syncs, byte for byte.
 
-They are what org.apache.kafka.connect.mirror.{Heartbeat,Checkpoint,OffsetSync} write and read: fields one after the
-other, big-endian, a string as an INT16 length and UTF-8 (org.apache.kafka.common.protocol.types.Type.STRING). Values of
-heartbeats and checkpoints begin with their version, an INT16 that is 0; an offset sync has none. What stands behind the
-last field that is known is left out of account, as the Java classes do.
+They have the format that org.apache.kafka.connect.mirror.{Heartbeat,Checkpoint,OffsetSync} write and read: fields one
+after the other, big-endian, a string as an INT16 length and UTF-8 (org.apache.kafka.common.protocol.types.Type.STRING).
+Values of heartbeats and checkpoints begin with their version, an INT16 that is 0; an offset sync has no version. Bytes
+after the last known field are ignored, as the Java classes do.
 """
 
 from struct import Struct
@@ -21,7 +21,7 @@ _VERSIONED_TIME = Struct(">hq")
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """The flow from `source` to `target` was alive at this time. Stands in the topic `heartbeats`."""
+    """The flow from `source` to `target` was alive at this time. The record is in the topic `heartbeats`."""
 
     source: str
     target: str
@@ -29,29 +29,29 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> bytes:
-        """The record's key. Raises Malformed for a name that does not fit."""
+        """Return the record's key. Raises Malformed for an invalid name."""
         return _string(self.source) + _string(self.target)
 
     @property
     def value(self) -> bytes:
-        """The record's value."""
+        """Return the record's value."""
         return _VERSIONED_TIME.pack(VERSION, self.timestamp_ms)
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "Heartbeat":
-        """The heartbeat in a record. Raises WireError when it holds none."""
+        """Return the heartbeat in a record. Raises WireError if the record holds none."""
         names, body = _reader(key, "key"), _reader(value, "value")
         _version(body)
         return Heartbeat(_text(names), _text(names), body.int64())
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A position of a consumer group: the offset `upstream` that it committed at the source is `downstream` at the
-    target. Stands in the topic `<source>.checkpoints.internal` of the target."""
+    """A position of a consumer group: the offset `upstream` that it committed at the source corresponds to `downstream`
+    at the target. The record is in the topic `<source>.checkpoints.internal` of the target."""
 
     group: str
     topic: str
-    """As the target names it."""
+    """The topic's name at the target."""
     partition: int
     upstream: int
     downstream: int
@@ -60,44 +60,45 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> bytes:
-        """The record's key. Raises Malformed for a name that does not fit."""
+        """Return the record's key. Raises Malformed for an invalid name."""
         return _string(self.group) + _string(self.topic) + INT32.pack(self.partition)
 
     @property
     def value(self) -> bytes:
-        """The record's value. Raises Malformed for metadata that do not fit."""
+        """Return the record's value. Raises Malformed for invalid metadata."""
         return _VERSIONED_PAIR.pack(VERSION, self.upstream, self.downstream) + _string(self.metadata)
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "Checkpoint":
-        """The checkpoint in a record. Raises WireError when it holds none."""
+        """Return the checkpoint in a record. Raises WireError if the record holds none."""
         names, body = _reader(key, "key"), _reader(value, "value")
         _version(body)
         return Checkpoint(_text(names), _text(names), names.int32(), body.int64(), body.int64(), _text(body))
 
 
 class OffsetSync(msgspec.Struct, frozen=True):
-    """One record's offset at the source and at the target. Stands in `mm2-offset-syncs.<other cluster>.internal`."""
+    """The offsets of one record at the source and at the target, stored in `mm2-offset-syncs.<other
+    cluster>.internal`."""
 
     topic: str
-    """As the source names it."""
+    """The topic's name at the source."""
     partition: int
     upstream: int
     downstream: int
 
     @property
     def key(self) -> bytes:
-        """The record's key. Raises Malformed for a name that does not fit."""
+        """Return the record's key. Raises Malformed for an invalid name."""
         return _string(self.topic) + INT32.pack(self.partition)
 
     @property
     def value(self) -> bytes:
-        """The record's value."""
+        """Return the record's value."""
         return _PAIR.pack(self.upstream, self.downstream)
 
     @staticmethod
     def decode(key: bytes | None, value: bytes | None) -> "OffsetSync":
-        """The offset sync in a record. Raises WireError when it holds none."""
+        """Return the offset sync in a record. Raises WireError if the record holds none."""
         names, body = _reader(key, "key"), _reader(value, "value")
         return OffsetSync(_text(names), names.int32(), body.int64(), body.int64())
 

@@ -1,7 +1,7 @@
-"""The protocol's primitive types: a bounds-checked reader, and functions that make bytes.
+"""The protocol's primitive types: a bounds-checked reader, and functions that encode values.
 
-Kafka's protocol guide, "Protocol Primitive Types"; the compact forms and tagged fields are KIP-482. All numbers are
-big-endian. A reader never looks behind its end and never allocates more than the bytes that it was given can justify.
+See Kafka's protocol guide, "Protocol Primitive Types". The compact forms and tagged fields are defined in KIP-482. All
+numbers are big-endian. A reader never reads past its end, and never allocates more than the given bytes can justify.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -22,23 +22,24 @@ INT64 = Struct(">q")
 
 UUID_LENGTH = 16
 ZERO_UUID = "A" * 22
-"""The id of nothing (org.apache.kafka.common.Uuid.ZERO_UUID)."""
+"""The null id (org.apache.kafka.common.Uuid.ZERO_UUID)."""
 
 NO_TAGS = b"\x00"
 EMPTY_ARRAY = b"\x01"
 NULL = b"\x00"
-"""A compact string, compact bytes or compact array that is null."""
+"""A null compact string, null compact bytes or a null compact array."""
 
 
 @lru_cache(maxsize=8192)
 def uuid_text(raw: bytes) -> str:
-    """16 bytes as Kafka writes them (Uuid.toString): URL-safe base64 without padding, 22 characters."""
+    """Return the text for 16 bytes as Kafka writes it (Uuid.toString): URL-safe base64 without padding, 22
+    characters."""
     return urlsafe_b64encode(raw)[:22].decode("ascii")
 
 
 @lru_cache(maxsize=8192)
 def uuid_bytes(text: str) -> bytes:
-    """The 16 bytes of such a text. Raises Malformed when it is none."""
+    """Return the 16 bytes for the text of an id. Raises Malformed if the text is not an id."""
     try:
         raw = urlsafe_b64decode(text.encode("ascii") + b"==")
     except ValueError:
@@ -49,10 +50,10 @@ def uuid_bytes(text: str) -> bytes:
 
 
 class Reader:
-    """Takes values from buffer[position:end], one after the other.
+    """Reads values from buffer[position:end], one after the other.
 
-    Raises Truncated when the bytes end too early, Oversize for a length that cannot fit, Malformed for a value outside
-    of its type's range.
+    Raises Truncated if the bytes end too early, Oversize for a length that cannot fit, and Malformed for a value
+    outside the range of its type.
     """
 
     __slots__ = ("buffer", "end", "position")
@@ -67,7 +68,7 @@ class Reader:
         return self.end - self.position
 
     def advance(self, length: int) -> int:
-        """Step over `length` bytes; their start."""
+        """Skip `length` bytes and return their start."""
         start = self.position
         if length < 0:
             raise Malformed(f"a length of {length} at byte {start}")
@@ -77,7 +78,7 @@ class Reader:
         return start
 
     def unpack(self, layout: Struct) -> tuple[Any, ...]:
-        """Several fixed-size values at once."""
+        """Read several fixed-size values at once."""
         return layout.unpack_from(self.buffer, self.advance(layout.size))
 
     def boolean(self) -> bool:
@@ -96,9 +97,9 @@ class Reader:
         return INT64.unpack_from(self.buffer, self.advance(8))[0]
 
     def unsigned_varint(self) -> int:
-        """At most five bytes, 32 bits (ByteUtils.readUnsignedVarint)."""
+        """Read an unsigned varint of at most five bytes, 32 bits (ByteUtils.readUnsignedVarint)."""
         buffer, position, end = self.buffer, self.position, self.end
-        if position < end and buffer[position] < 0x80:  # nearly always
+        if position < end and buffer[position] < 0x80:  # almost always
             self.position = position + 1
             return buffer[position]
         value = shift = 0
@@ -123,14 +124,14 @@ class Reader:
         return uuid_text(bytes(self.buffer[start : start + UUID_LENGTH]))
 
     def compact_length(self) -> int:
-        """Length of a compact string, bytes or records value, -1 for null."""
+        """Read the length of a compact string, of compact bytes or of a records value; -1 for null."""
         length = self.unsigned_varint() - 1
         if length > self.end - self.position:
             raise Oversize(f"a value of {length} bytes at byte {self.position}, {self.remaining} left")
         return length
 
     def string(self) -> str:
-        """With an INT16 length, as before KIP-482."""
+        """Read a string with an INT16 length, as used before KIP-482."""
         return self._text(self.int16())
 
     def compact_string(self) -> str:
@@ -144,26 +145,27 @@ class Reader:
         return None if length < 0 else self._text(length)
 
     def compact_array(self, element: Callable[["Reader"], Value]) -> list[Value]:
-        """A compact array; null reads as empty. `element` reads one element and must take at least one byte."""
+        """Read a compact array; null is read as empty. `element` reads one element and must consume at least
+        one byte."""
         return [element(self) for _ in range(self.compact_count())]
 
     def compact_count(self) -> int:
-        """The number of elements of a compact array; null counts as none."""
+        """Read the number of elements of a compact array. Null counts as no elements."""
         count = self.unsigned_varint() - 1
-        # Every element is at least one byte long, so no larger count can be true.
+        # Every element is at least one byte long, so a larger count cannot be valid.
         if count > self.end - self.position:
             raise Oversize(f"an array of {count} elements at byte {self.position}, {self.remaining} bytes left")
         return max(count, 0)
 
     def skip_tags(self) -> None:
-        """Step over the tagged fields."""
+        """Skip the tagged fields."""
         for _ in range(self.compact_tags()):
             self.tag()
 
     def compact_tags(self) -> int:
-        """The number of tagged fields that follow; each is then read by `tag`."""
+        """Read the number of tagged fields that follow. Each of them is then read with `tag`."""
         buffer, position = self.buffer, self.position
-        if position < self.end and buffer[position] == 0:  # nearly always
+        if position < self.end and buffer[position] == 0:  # almost always
             self.position = position + 1
             return 0
         count = self.unsigned_varint()
@@ -172,14 +174,14 @@ class Reader:
         return count
 
     def tag(self) -> tuple[int, "Reader"]:
-        """One tagged field: its number and a reader of its bytes alone."""
+        """Read one tagged field: return its number and a reader that is limited to its bytes."""
         number = self.unsigned_varint()
         length = self.unsigned_varint()
         start = self.advance(length)
         return number, Reader(self.buffer, start, start + length)
 
     def expect_end(self) -> None:
-        """Raise Malformed when bytes are left."""
+        """Raise Malformed if bytes are left."""
         if self.position != self.end:
             raise Malformed(f"{self.remaining} bytes too many, from byte {self.position} on")
 
@@ -192,7 +194,7 @@ class Reader:
 
 
 def unsigned_varint(value: int) -> bytes:
-    """At most five bytes, seven bits each, lowest first."""
+    """Encode an unsigned varint: at most five bytes, seven bits each, lowest bits first."""
     if value < 0x80:
         return bytes((value,))
     if value < 0x4000:
@@ -214,7 +216,7 @@ def compact_nullable_string(text: str | None) -> bytes:
 
 
 def nullable_string(text: str | None) -> bytes:
-    """With an INT16 length: the form of the client id in a request header."""
+    """Encode a string with an INT16 length, which is the form of the client id in a request header."""
     if text is None:
         return INT16.pack(-1)
     data = text.encode("utf-8")
@@ -222,6 +224,6 @@ def nullable_string(text: str | None) -> bytes:
 
 
 def compact_array(elements: Iterable[bytes]) -> bytes:
-    """A compact array of elements that are bytes already."""
+    """Encode a compact array of elements that are already encoded."""
     parts = list(elements)
     return unsigned_varint(len(parts) + 1) + b"".join(parts)

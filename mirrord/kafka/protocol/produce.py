@@ -1,7 +1,7 @@
-"""Produce (API 0): batches of several partitions out, their fates in. The batches themselves are never copied.
+"""Produce (API 0): send batches of several partitions, and read the results. The batches themselves are never copied.
 
-Versions 9 to 13. Topics are named by their name up to version 12, by their id in 13 (KIP-516); `topic` below means the
-one or the other. Version 10 added the current leader as a tagged field of the answer (KIP-951).
+Versions 9 to 13. Topics are named by their name up to version 12, and by their id in version 13 (KIP-516). In the code
+below, `topic` means either of them. Version 10 added the current leader as a tagged field of the response (KIP-951).
 """
 
 from collections.abc import Sequence
@@ -25,40 +25,40 @@ from mirrord.kafka.protocol.primitives import (
 ALL_REPLICAS = -1
 _HEAD = Struct(">hi")
 _INDEX = Struct(">i")
-# Partition, error, base offset, log append time, log start offset, and the least that can follow: three bytes, which
-# are usually no record errors, no message and no tags.
+# Partition, error, base offset, log append time, log start offset, and the shortest possible rest: three bytes, which
+# usually mean no record errors, no message and no tags.
 _ANSWER = Struct(">ihqqq3s")
 _USUAL_TAIL = b"\x01\x00\x00"
-# An answer for one topic by its id: a count, the id, a count; such partitions; no tags, throttle time, no tags.
+# A response for one topic by its id: a count, the id, a count; then these partitions; no tags, throttle time, no tags.
 _ONE_TOPIC = (">B16sB", "ihqqq3s", "BiB")
 _BESIDE = calcsize(_ONE_TOPIC[0]) + calcsize(f">{_ONE_TOPIC[2]}")
 _FIELDS = 6
 _MOST_COUNTED = 0x7F - 1
-"""So many have their count in one byte."""
+"""Up to this number of partitions, the count fits into one byte."""
 # A partition, and the length of a batch of 16 KiB to 2 MiB as a varint of three bytes.
 _LONG = Struct(">iBBB")
 _END = NO_TAGS * 3
 _LEADER = Struct(">ii")
 
 Entry = tuple[str, int, Bytes]
-"""Topic (name or id, as the version wants it), partition, one record batch."""
+"""Topic (name or id, as the version requires), partition, and one record batch."""
 
 
 class ProducedPartition(msgspec.Struct):
-    """The fate of one partition's batch."""
+    """The result for one partition's batch."""
 
     topic: str
     partition: int
     error: int
     base_offset: int
     log_append_ms: int
-    """The topic's append time, or -1 where the topic keeps the records' own times."""
+    """The topic's append time, or -1 if the topic keeps the timestamps of the records."""
     log_start_offset: int
     message: str = ""
-    """What the broker says about an error, with the records that it blames."""
+    """The broker's explanation of an error, with the records that caused it."""
     leader: int = -1
     leader_epoch: int = -1
-    """The current leader and its epoch, told along with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
+    """The current leader and its epoch, sent along with NOT_LEADER_OR_FOLLOWER (KIP-951)."""
 
 
 class ProduceResponse(msgspec.Struct):
@@ -67,13 +67,13 @@ class ProduceResponse(msgspec.Struct):
 
 
 def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
-    """The body of a request as parts to be sent one after the other, and their length in all.
+    """Return the body of a request as parts to be sent one after the other, and their total length.
 
-    The first part is `bytes`. All replicas in sync must acknowledge. Raises ValueError for two batches of one
-    partition: a broker answers once for both and silently drops one of them. About 1.5 µs for one batch.
+    The first part is `bytes`. All in-sync replicas must acknowledge. Raises ValueError for two batches of one
+    partition, because a broker answers once for both and silently drops one of them. Takes about 1.5 µs for one batch.
     """
     by_id = version >= PRODUCE_BY_TOPIC_ID
-    if len(entries) == 1:  # what a lane with small batches sends
+    if len(entries) == 1:  # the usual request of a lane with small batches
         ((topic, partition, batch),) = entries
         length = len(batch)
         head = _beginning(timeout_ms, topic, by_id, 1) + _INDEX.pack(partition) + unsigned_varint(length + 1)
@@ -90,7 +90,8 @@ def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[lis
         partitions[partition] = batch
     parts: list[Bytes] = []
     size = 0
-    # What comes between two batches is one piece of bytes: the end of the one and the beginning of the other.
+    # The bytes between two batches are one object: the end of the first batch's entry and the beginning of the next
+    # one.
     between = _head(timeout_ms, len(topics))
     for topic, partitions in topics.items():
         between += _topic(topic, by_id, len(partitions))
@@ -107,7 +108,7 @@ def encode(version: int, timeout_ms: int, entries: Sequence[Entry]) -> tuple[lis
 
 
 def _of_one_topic(between: bytes, entries: Sequence[Entry]) -> tuple[list[Bytes], int]:
-    """What most requests are."""
+    """Encode a request for one topic, which is the usual case."""
     parts: list[Bytes] = []
     size = len(_END)
     for _, partition, batch in entries:
@@ -138,7 +139,7 @@ def _beginning(timeout_ms: int, topic: str, by_id: bool, partitions: int) -> byt
 
 
 def decode(version: int, reader: Reader) -> ProduceResponse:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response from its frame. Raises WireError."""
     by_id = version >= PRODUCE_BY_TOPIC_ID
     if by_id and (usual := _decode_usual(reader)) is not None:
         return usual
@@ -160,7 +161,8 @@ def decode(version: int, reader: Reader) -> ProduceResponse:
 
 
 def _decode_usual(reader: Reader) -> ProduceResponse | None:
-    """An answer for batches of one topic without a word on errors; None when it is another one."""
+    """Decode a response for batches of one topic without error details. Return None if the response is of
+    another form."""
     count, rest = divmod(reader.remaining - _BESIDE, _ANSWER.size)
     if rest or not 0 < count <= _MOST_COUNTED:
         return None

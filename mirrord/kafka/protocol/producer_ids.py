@@ -1,5 +1,5 @@
-"""InitProducerId (API 22, versions 3 to 5) and DescribeProducers (API 61, version 0): a lane's own producer id, and
-what a partition's leader remembers of producers.
+"""InitProducerId (API 22, versions 3 to 5) and DescribeProducers (API 61, version 0): a lane's own producer id, and the
+producer state that a partition's leader remembers.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,14 +9,15 @@ import msgspec
 
 from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, NULL, Reader, compact_array, compact_string
 
-# Transaction timeout (without meaning here), producer id, producer epoch.
+# Transaction timeout (not used here), producer id, producer epoch.
 _INIT = Struct(">iqh")
 _ALLOCATED = Struct(">ihqh")
 _PRODUCER = Struct(">qiiqiq")
 
 
 class ProducerIdentity(msgspec.Struct, frozen=True):
-    """A new producer id. COORDINATOR_LOAD_IN_PROGRESS just after a broker's start means: ask again."""
+    """A new producer id. COORDINATOR_LOAD_IN_PROGRESS, shortly after a broker has started, means that the client must
+    retry."""
 
     error: int
     producer_id: int
@@ -24,7 +25,8 @@ class ProducerIdentity(msgspec.Struct, frozen=True):
 
 
 class ActiveProducer(msgspec.Struct, frozen=True):
-    """What a partition remembers of one producer. It forgets by the age of the last record, not by the clock."""
+    """The state that a partition remembers about one producer. It expires by the age of the last record, not by the
+    clock."""
 
     producer_id: int
     producer_epoch: int
@@ -32,11 +34,11 @@ class ActiveProducer(msgspec.Struct, frozen=True):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int
-    """-1 when the producer has no open transaction."""
+    """Start offset of the open transaction; -1 if the producer has none."""
 
 
 class PartitionProducers(msgspec.Struct, frozen=True):
-    """The uncommitted tail of the log is taken into account."""
+    """The remembered producers of a partition. The uncommitted tail of the log is taken into account."""
 
     topic: str
     partition: int
@@ -46,12 +48,12 @@ class PartitionProducers(msgspec.Struct, frozen=True):
 
 
 def encode_init_producer_id() -> bytes:
-    """The body of a request for a producer id without a transactional id."""
+    """Encode the body of a request for a producer id without a transactional id."""
     return NULL + _INIT.pack(60_000, -1, -1) + NO_TAGS
 
 
 def decode_init_producer_id(reader: Reader) -> ProducerIdentity:
-    """The answer in a frame. Raises WireError."""
+    """Decode an InitProducerId response. Raises WireError."""
     _, error, producer_id, producer_epoch = reader.unpack(_ALLOCATED)
     reader.skip_tags()
     reader.expect_end()
@@ -59,7 +61,7 @@ def decode_init_producer_id(reader: Reader) -> ProducerIdentity:
 
 
 def encode_describe_producers(topics: Mapping[str, Iterable[int]]) -> bytes:
-    """The body of a request about these partitions, by topic name."""
+    """Encode the body of a request about these partitions, by topic name."""
     elements = (
         compact_string(topic) + compact_array(INT32.pack(partition) for partition in partitions) + NO_TAGS
         for topic, partitions in topics.items()
@@ -68,7 +70,7 @@ def encode_describe_producers(topics: Mapping[str, Iterable[int]]) -> bytes:
 
 
 def decode_describe_producers(reader: Reader) -> list[PartitionProducers]:
-    """The answer in a frame. Raises WireError."""
+    """Decode a DescribeProducers response. Raises WireError."""
     reader.int32()  # throttle time
     answers: list[PartitionProducers] = []
     for _ in range(reader.compact_count()):

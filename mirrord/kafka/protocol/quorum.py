@@ -1,8 +1,8 @@
-"""DescribeQuorum (API 55, version 1; KIP-595, KIP-836): what time it is at the cluster's active controller.
+"""DescribeQuorum (API 55, version 1; KIP-595, KIP-836): the current time at the cluster's active controller.
 
-The answer tells of each voter when it had caught up, by the leader's clock; of the leader itself that is the present
-moment (org.apache.kafka.raft.LeaderState). No other request tells a clock of the cluster without writing. Needs the
-right to DESCRIBE the cluster, and a cluster without ZooKeeper.
+The response says when each voter had last caught up, by the leader's clock. For the leader itself, this is the current
+moment (org.apache.kafka.raft.LeaderState). No other request returns the time of a clock in the cluster without writing.
+It requires the permission to DESCRIBE the cluster, and a cluster without ZooKeeper.
 """
 
 from struct import Struct
@@ -14,25 +14,25 @@ from mirrord.kafka.protocol.primitives import INT32, NO_TAGS, Reader, compact_ar
 _TOPIC = "__cluster_metadata"
 # Partition, error, leader, leader epoch, high watermark.
 _PARTITION = Struct(">ihiiq")
-# Replica, log end, when it fetched last, when it had caught up.
+# Replica, log end, time of its last fetch, time when it had last caught up.
 _REPLICA = Struct(">iqqq")
 
 
 class QuorumTime(msgspec.Struct, frozen=True):
-    """`now_ms` is None when the answer does not tell it."""
+    """The controller's time. `now_ms` is None if the response does not contain it."""
 
     error: int
     now_ms: int | None
 
 
 def encode_describe_quorum() -> bytes:
-    """The body of a request."""
+    """Encode the body of a request."""
     partition = INT32.pack(0) + NO_TAGS
     return compact_array([compact_string(_TOPIC) + compact_array([partition]) + NO_TAGS]) + NO_TAGS
 
 
 def decode_describe_quorum(reader: Reader) -> QuorumTime:
-    """The answer in a frame. Raises WireError."""
+    """Decode a response. Raises WireError."""
     error = reader.int16()
     topics = reader.compact_array(_topic)
     reader.skip_tags()

@@ -1,9 +1,10 @@
-"""The header of a v2 record batch: read, judge, patch. The records behind it are not looked at.
+"""Reading, checking and patching of the header of a v2 record batch. The records after the header are not examined.
 
-Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of what
-follows it), partition leader epoch, magic, CRC (of what follows it), attributes, last offset delta, base timestamp, max
-timestamp, producer id, producer epoch, base sequence, record count. A header is handled as the plain tuple that
-`HEADER.unpack_from` gives: one allocation and no attribute look-ups per batch. `Header` names its places.
+Layout: org.apache.kafka.common.record.DefaultRecordBatch, 61 bytes, big-endian: base offset, batch length (of the bytes
+that follow it), partition leader epoch, magic, CRC (of the bytes that follow it), attributes, last offset delta, base
+timestamp, max timestamp, producer id, producer epoch, base sequence, record count. A header is handled as the plain
+tuple that `HEADER.unpack_from` returns, which costs one allocation and no attribute look-ups per batch. `Header` names
+the fields.
 """
 
 from struct import Struct
@@ -15,30 +16,31 @@ from mirrord.kafka.protocol.errors import Malformed, OldMagic, Truncated, Unknow
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_LENGTH = HEADER.size
 LENGTH_OFFSET = 12
-"""The batch length counts what lies behind its own field: a batch is that much longer."""
+"""The batch length counts only the bytes after its own field, so a batch is longer by this number of bytes."""
 SHORTEST_LENGTH = HEADER_LENGTH - LENGTH_OFFSET
 HEAD_OFFSET = 21
-"""From here on the CRC covers the batch."""
+"""The CRC covers the batch from here on."""
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
-"""The base timestamp is the horizon of that cluster's cleaner (KIP-534). The records' deltas count from it all the
-same, so clearing the bit alone leaves every record time as it is."""
+"""The base timestamp is the delete horizon of that cluster's log cleaner (KIP-534). The timestamp deltas of the records
+are still relative to it, so clearing only this bit leaves the timestamp of every record unchanged."""
 RAW_ATTRIBUTES = CODEC_MASK | TRANSACTIONAL | DELETE_HORIZON
-"""A batch with no other bit may be copied raw."""
+"""A batch with no other attribute bit set may be copied raw."""
 CLEARED = ~(TRANSACTIONAL | DELETE_HORIZON)
 
-# The covered 40 bytes as a difference: attributes, (unchanged), producer id, producer epoch, sequence, (count).
+# The difference of the 40 covered bytes: attributes, (unchanged), producer id, producer epoch, sequence, (count).
 _DIFFERENCE = Struct(">h20xqhi4x")
 
 HeaderTuple = tuple[int, int, int, int, int, int, int, int, int, int, int, int, int]
 
 
 class Header(NamedTuple):
-    """The header's fields by name, for code that is not in a hurry: `Header(*HEADER.unpack_from(buffer, start))`."""
+    """The header's fields by name, for code that is not on the hot path: `Header(*HEADER.unpack_from(buffer,
+    start))`."""
 
     base_offset: int
     length: int
@@ -60,7 +62,7 @@ class Header(NamedTuple):
 
     @property
     def records_length(self) -> int:
-        """Bytes behind the header."""
+        """Number of bytes after the header."""
         return self.length - SHORTEST_LENGTH
 
 
@@ -69,15 +71,16 @@ Scanned = tuple[int, int, int, int, int, int, HeaderTuple]
 
 
 def first_batch_bytes(buffer: bytearray, start: int) -> int:
-    """How long the first batch is, a cut one as well; the old formats' messages have their length in the same place."""
+    """Return the length of the first batch, even if it is cut short. Messages of the old formats have their length in
+    the same place."""
     return int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET]) + LENGTH_OFFSET
 
 
 def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
-    """The whole batches of the records section buffer[start:end], and the position behind the last of them.
+    """Return the complete batches of the records section buffer[start:end], and the position after the last of them.
 
-    A broker may cut the last batch short; it is left out, and the position tells. Raises OldMagic, UnknownLayout or
-    Malformed. Costs about 0.55 µs a batch: one unpacked tuple, one result tuple.
+    A broker may cut the last batch short. Such a batch is omitted, which the position shows. Raises OldMagic,
+    UnknownLayout or Malformed. Costs about 0.55 µs per batch: one unpacked tuple and one result tuple.
     """
     unpack = HEADER.unpack_from
     batches: list[Scanned] = []
@@ -98,7 +101,7 @@ def scan(buffer: Bytes, start: int, end: int) -> tuple[list[Scanned], int]:
 
 
 def refuse(header: HeaderTuple, start: int) -> None:
-    """Raise what is wrong with a header, at buffer[start], that `scan` does not accept."""
+    """Raise the error for a header at buffer[start] that `scan` does not accept."""
     named = Header(*header)
     at = f"the batch at offset {named.base_offset}"
     if named.magic in {0, 1}:
@@ -111,7 +114,8 @@ def refuse(header: HeaderTuple, start: int) -> None:
 
 
 def _refuse_short_old(buffer: Bytes, start: int, end: int) -> None:
-    # A message of the old formats can be shorter than a v2 header: whole, and still too short to be unpacked as one.
+    # A message of the old formats can be complete and still be shorter than a v2 header, so it cannot be unpacked as
+    # one.
     length = int.from_bytes(buffer[start + 8 : start + LENGTH_OFFSET], signed=True)
     magic = buffer[start + LENGTH_OFFSET + 4]
     if magic in {0, 1} and 0 < length <= end - start - LENGTH_OFFSET:
@@ -126,11 +130,11 @@ def patch(
     producer_epoch: int,
     sequence: int,
 ) -> None:
-    """Make the batch at `start`, whose header this is, a batch of this producer, in place; its CRC is carried.
+    """Patch the batch at `start`, which has this header, in place into a batch of this producer. The CRC is adjusted.
 
-    Base offset 0, leader epoch -1, transactional and delete-horizon bits cleared: what a producer would send and the
-    broker demands (LogValidator). About 1.3 µs up to 4 KiB, 1.9 µs up to 4 MiB. Allocations: the 40-byte difference,
-    and one copy of it with up to 4 KiB of zeros behind.
+    The base offset becomes 0 and the leader epoch -1, and the transactional and delete-horizon bits are cleared. This
+    is what a producer would send and what the broker requires (LogValidator). Takes about 1.3 µs up to 4 KiB and 1.9 µs
+    up to 4 MiB. It allocates the 40-byte difference, and one copy of it followed by up to 4 KiB of zeros.
     """
     _, length, _, _, crc, attributes, delta, oldest, newest, old_id, old_epoch, old_sequence, count = header
     cleared = attributes & CLEARED
@@ -145,7 +149,8 @@ def patch(
 
 
 def intact(buffer: Bytes, start: int, end: int) -> bool:
-    """Whether the CRC in the header fits the whole batch buffer[start:end]. Reads and copies all of it."""
+    """Return whether the CRC in the header matches the complete batch buffer[start:end]. Reads and copies all of the
+    batch."""
     if end - start < HEADER_LENGTH:
         raise Truncated(f"{end - start} bytes are no record batch")
     header: HeaderTuple = HEADER.unpack_from(buffer, start)
@@ -153,7 +158,8 @@ def intact(buffer: Bytes, start: int, end: int) -> bool:
 
 
 def records_digest(buffer: Bytes, start: int) -> int:
-    """The CRC of the records alone, from the header of the batch at `start`; all raw copies have the same."""
+    """Return the CRC of the records alone, computed from the header of the batch at `start`. It is equal for all raw
+    copies."""
     header: HeaderTuple = HEADER.unpack_from(buffer, start)
     head = bytes(buffer[start + HEAD_OFFSET : start + HEADER_LENGTH])
     return records_crc(header[4], head, header[1] - SHORTEST_LENGTH)

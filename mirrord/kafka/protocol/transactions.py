@@ -1,8 +1,8 @@
-"""ListTransactions (API 66, version 0; KIP-664): which transactional id a producer id belongs to. And EndTxn (API 26,
-version 3), which tells whether we may use an id.
+"""ListTransactions (API 66, version 0; KIP-664), which finds the transactional id of a producer id. EndTxn (API 26,
+version 3), which shows whether this client may use a transactional id.
 
-A coordinator tells of the transactions that it coordinates itself, so that all brokers have to be asked. It leaves out
-what one has no right to DESCRIBE, without a word.
+A coordinator lists only the transactions that it coordinates, so all brokers have to be asked. It silently omits
+transactions that the client has no permission to DESCRIBE.
 """
 
 import msgspec
@@ -13,28 +13,29 @@ _ABORT = b"\0"
 
 
 class ListedTransaction(msgspec.Struct, frozen=True):
-    """What a coordinator knows of a transactional id."""
+    """What a coordinator knows about a transactional id."""
 
     transactional_id: str
     producer_id: int
     state: str
-    """Such as Ongoing, PrepareAbort, CompleteCommit (org.apache.kafka.coordinator.transaction.TransactionState)."""
+    """The state, such as Ongoing, PrepareAbort, CompleteCommit
+    (org.apache.kafka.coordinator.transaction.TransactionState)."""
 
 
 class ListedTransactions(msgspec.Struct, frozen=True):
-    """One broker's answer."""
+    """One broker's response."""
 
     error: int
     transactions: list[ListedTransaction]
 
 
 def encode_list_transactions(producer_ids: list[int]) -> bytes:
-    """The body of a request about the transactions of these producers, in whatever state."""
+    """Encode the body of a request about the transactions of these producers, in any state."""
     return compact_array(()) + compact_array(map(INT64.pack, producer_ids)) + NO_TAGS
 
 
 def decode_list_transactions(reader: Reader) -> ListedTransactions:
-    """The answer in a frame. Raises WireError."""
+    """Decode a ListTransactions response. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     reader.compact_array(Reader.compact_string)  # filters that the broker does not know
@@ -45,12 +46,13 @@ def decode_list_transactions(reader: Reader) -> ListedTransactions:
 
 
 def encode_end_txn(transactional_id: str) -> bytes:
-    """The body of a request to abort a transaction of this id by a producer that there is not."""
+    """Encode the body of a request that aborts a transaction of this id, on behalf of a producer that does
+    not exist."""
     return compact_string(transactional_id) + INT64.pack(-1) + INT16.pack(-1) + _ABORT + NO_TAGS
 
 
 def decode_end_txn(reader: Reader) -> int:
-    """The error code. Raises WireError."""
+    """Return the error code. Raises WireError."""
     reader.int32()  # throttle time
     error = reader.int16()
     reader.skip_tags()

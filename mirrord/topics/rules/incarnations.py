@@ -1,7 +1,7 @@
-"""Topics that were deleted and created again: where their new lanes begin, and under which names.
+"""Topics that were deleted and created again: where their new lanes begin, and the names of their copies.
 
-A source topic: what the new one holds was never seen. A target topic: what the former one held is copied again, as far
-back as the source still has it.
+If a source topic was created again, none of its records has been seen before. If a target topic was created again, the
+contents of the former one are copied again, as far back as the source still has them.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,31 +16,32 @@ from mirrord.topics.rules.copy_names import NAMING_ALONE, CopyNames
 
 
 class FixedStart(NamedTuple):
-    """A start offset, and the setting that it was resolved by."""
+    """A start offset, and the value of `start` under which it was resolved."""
 
     start: Start
     offset: int
 
 
 class Before(NamedTuple):
-    """What the ledger says of a source partition before a lane of it begins."""
+    """What the ledger says about a source partition before a lane of it begins."""
 
     source: bool = False
-    """Another source topic of the name was copied."""
+    """Whether another source topic of this name was copied."""
     copied_from: int | None = None
-    """Another target topic of the name held the records from this source offset on."""
+    """The source offset from which on another target topic of this name held the records."""
     began_at: int | None = None
-    """A target topic of another name holds the records from this source offset on."""
+    """The source offset from which on a target topic of another name holds the records."""
     late: bool = False
-    """The partition was added, or its topic created, after the flow's first look at it."""
+    """Whether the partition was added, or its topic created, too late for `start` to apply
+    (`mirrord.ledger.start_offsets`)."""
     fixed: FixedStart | None = None
-    """The start offset that was resolved at that look."""
+    """The start offset that was resolved when the topic was first selected."""
 
 
 class Incarnations:
-    """What the ledger tells of former topics, for as long as nothing is added to it.
+    """What the ledger says about former topics. Valid until an entry is added to the ledger.
 
-    Thousands of lanes ask when they begin together, so each looks at those of its own topics only.
+    Thousands of lanes may begin and ask at the same time, so each query considers only the lanes of its own topics.
     """
 
     def __init__(self, state: FlowState) -> None:
@@ -60,21 +61,22 @@ class Incarnations:
                 begun[key.partition] = min(offset, begun.get(key.partition, offset))
 
     def before(self, key: LaneKey, source_topic: str, target_topic: str) -> Before:
-        """All of it, for a lane that is about to begin."""
+        """Return everything that a lane needs to know when it is about to begin."""
         again = self.is_again(source_topic, key.source_topic_id)
         known = (self.copied_from(key, target_topic), self.began_at(key), self.is_late(key), self.fixed_start(key))
         return Before(again, *known)
 
     def is_again(self, source_topic: str, source_topic_id: TopicId) -> bool:
-        """The flow has copied from a former topic of this name: whatever the new one holds was never seen."""
+        """Return whether the flow has copied a former topic of this name, so that no record of the new one has been
+        seen."""
         ids = self._sources.get(source_topic, ())
         return source_topic in self._forgotten or any(each != source_topic_id for each in ids)
 
     def copied_from(self, key: LaneKey, target_topic: str) -> int | None:
-        """The first source offset that stood in a former target topic of this name; None: there was none, or it was
-        empty.
+        """Return the first source offset that a former target topic of this name held; None if there was no such topic
+        or it was empty.
 
-        What MirrorMaker 2 had left there went with it, so then nothing is too old.
+        A copy that MirrorMaker 2 had left in that topic was deleted with it, so in that case no offset is too old.
         """
         firsts = [
             0 if lane.inherited is not None else first.offset
@@ -84,18 +86,19 @@ class Incarnations:
         return min(firsts, default=None)
 
     def began_at(self, key: LaneKey) -> int | None:
-        """The first offset of the source partition that was copied into any target topic; None: nothing was copied."""
+        """Return the first offset of the source partition that was copied into any target topic; None if nothing was
+        copied."""
         return self._began.get(key.source_topic_id, {}).get(key.partition)
 
     def is_late(self, key: LaneKey) -> bool:
-        """Whether the source partition was added, or its topic created, after the flow's first look at it."""
+        """Return whether the partition was added, or its topic created, too late for `start` to apply to it."""
         known = self._starts.get(key.source_topic_id)
         if known is not None:
             return key.partition >= len(known.offsets) or known.offsets[key.partition] == BEGUN
         return self._looked or key.source_topic_id in self._began
 
     def fixed_start(self, key: LaneKey) -> FixedStart | None:
-        """The start offset that was resolved when the source partition was first seen; None: there is none."""
+        """Return the start offset that was resolved when the source partition was first seen; None if there is none."""
         known = self._starts.get(key.source_topic_id)
         if known is None or key.partition >= len(known.offsets) or known.offsets[key.partition] < 0:
             return None
@@ -103,14 +106,14 @@ class Incarnations:
 
 
 class Lately:
-    """The newest of them."""
+    """A cache of the newest `Incarnations`."""
 
     def __init__(self) -> None:
         self._read: tuple[FlowState, int] | None = None
         self._found: Incarnations | None = None
 
     def of(self, state: FlowState) -> Incarnations:
-        """As the ledger tells now."""
+        """Return the `Incarnations` for the current state of the ledger."""
         found, read = self._found, self._read
         if found is None or read is None or read[0] is not state or read[1] != state.next_offset:
             found = self._found = Incarnations(state)
@@ -119,7 +122,8 @@ class Lately:
 
 
 def start_offsets(state: FlowState, start_at: Callable[[str], Start]) -> Callable[[str, TopicId, int], int | None]:
-    """Tells the offset at which a partition without a lane begins; None while `start` is not resolved for it.
+    """Return a function that gives the offset at which a partition without a lane begins, or None while `start` is not
+    resolved for it.
 
     A lane that begins at the first record counts as beginning at 0.
     """
@@ -136,7 +140,7 @@ def start_offsets(state: FlowState, start_at: Callable[[str], Start]) -> Callabl
 
 
 def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
-    """What the ledger tells of the names of the flow's copies."""
+    """Return what the ledger says about the names of the flow's copies."""
     fresh = flow.on_recreated == "fresh"
     if not fresh and not state.named:
         return NAMING_ALONE
@@ -149,7 +153,7 @@ def copy_names(state: FlowState, flow: FlowConfig) -> CopyNames:
 
 
 def former_copies(state: FlowState) -> Mapping[tuple[TopicId, str], frozenset[TopicId]]:
-    """Under which ids there were target topics, for each source topic and the name of its target topic."""
+    """Return the ids under which target topics have existed, for each source topic and the name of its target topic."""
     found: dict[tuple[TopicId, str], frozenset[TopicId]] = {}
     for lane in state.lanes.values():
         where = (lane.key.source_topic_id, lane.target_topic)
