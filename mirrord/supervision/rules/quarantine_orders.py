@@ -1,21 +1,14 @@
 """Orders about records in quarantine: which entry is meant, and what becomes of it."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.quarantine import Quarantine, QuarantineOrder, QuarantineReplayed, QuarantineSkipped, waiting
 from mirrord.ledger.standing_orders import Order, origin_words
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
-
-
-class Ruling(NamedTuple):
-    """What an order comes to."""
-
-    fact: QuarantineOrder | None
-    """None: it stands so already."""
-    line: str
+from mirrord.supervision.rules.ruling import Ruling
 
 
 def rule(
@@ -26,7 +19,7 @@ def rule(
     origin: Origin,
     ends: Mapping[LaneId, int],
     retrying: str | None = None,
-) -> Ruling:
+) -> Ruling[QuarantineOrder]:
     """About the lanes of one name, those of older topics of that name included. `ends`: where their source partitions
     end, as far as that is known. `retrying`: what is said of a lane that tries again by itself; None when it does not.
     Raises ConfigError."""

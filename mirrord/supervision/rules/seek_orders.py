@@ -3,24 +3,15 @@
 Only forward: what is copied would stand in the target twice.
 """
 
-from typing import NamedTuple
-
 from mirrord.ledger.facts.base import Origin
 from mirrord.ledger.facts.seeks import LaneSought, Standing
 from mirrord.ledger.standing_orders import origin_words
 from mirrord.model.errors import ConfigError
 from mirrord.model.names import LaneId
+from mirrord.supervision.rules.ruling import Ruling
 
 
-class Ruling(NamedTuple):
-    """What an order comes to."""
-
-    fact: LaneSought | None
-    """None: it stands so already."""
-    line: str
-
-
-def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling:
+def rule(name: str, lane: LaneId, at: Standing, to: int, log_start: int, origin: Origin) -> Ruling[LaneSought]:
     """`to`: where the lane is to go on; `log_start`: where the source's log begins. Raises ConfigError."""
     for each in at.seeks:
         if each.end == to:
