@@ -27,7 +27,7 @@ from mirrord.model.names import probe_topic
 from mirrord.model.status import FlowStatus, Status
 from mirrord.model.version import version
 from mirrord.runtime.build_info import commit, program
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.broker_probe import probe_target
 from mirrord.supervision.fleet.engine import Engine
 from mirrord.supervision.flow_context import Services
@@ -91,10 +91,10 @@ class Supervisor:
         self._engine = engine if succession is None else SuccessionEngine(engine, succession)
         self._stopping = asyncio.Event()
         self._flows: dict[str, FlowSupervisor] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
-        """Of all flows, also those that were taken out and are being drained."""
-        self._beside: set[asyncio.Task[None]] = set()
-        """What goes on beside the flows."""
+        self._tasks = BackgroundTasks("flow_ended")
+        """The tasks of all flows, including flows that were removed and are being drained."""
+        self._own_tasks = BackgroundTasks("daemon_task_failed")
+        """Tasks of the daemon that belong to no flow."""
         self._services: Services | None = None
         self._ledgers: dict[str, LedgerStore] = {}
         """Each flow's ledger as it was opened last."""
@@ -190,12 +190,12 @@ class Supervisor:
         """Until every flow has ended after `stop`, or has had its time for it; then everything is closed."""
         try:
             await self._stopping.wait()
-            late = (await asyncio.wait(self._tasks, timeout=STOP_S))[1] if self._tasks else ()
+            late = (await asyncio.wait(flows, timeout=STOP_S))[1] if (flows := tuple(self._tasks)) else ()
             for task in late:
                 log.warning("flow_not_drained", flow=task.get_name())
         finally:
-            for task in (*self._tasks, *self._beside):
-                task.cancel()
+            self._tasks.cancel()
+            self._own_tasks.cancel()
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
                     await asyncio.gather(self._engine.close(), self._http.close())
@@ -291,16 +291,10 @@ class Supervisor:
 
     def _add(self, flow: FlowConfig, services: Services) -> None:
         supervisor = self._flows[flow.name] = FlowSupervisor(flow, services)
-        task = asyncio.create_task(supervisor.run(), name=flow.name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(tell_failure("flow_ended", flow=flow.name))
+        self._tasks.start(supervisor.run(), name=flow.name, flow=flow.name)
 
     def _begin(self, work: Coroutine[None, None, None], name: str) -> None:
-        task = asyncio.create_task(work, name=name)
-        self._beside.add(task)
-        task.add_done_callback(self._beside.discard)
-        task.add_done_callback(tell_failure("daemon_task_failed", task=name))
+        self._own_tasks.start(work, name=name, task=name)
 
     def _carry_out(self, change: FlowChange, services: Services) -> None:
         log.info("flow_configuration", flow=change.flow, kind=change.kind, changes=change.lines)

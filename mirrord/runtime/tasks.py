@@ -1,7 +1,7 @@
-"""Tasks that nobody waits for: what goes wrong in one must not stay unknown because somebody still holds it."""
+"""Background tasks: tasks that no caller awaits, and whose failures are logged."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
 import structlog
@@ -10,11 +10,44 @@ log = structlog.get_logger()
 
 
 def tell_failure(event: str, **context: str) -> Callable[[asyncio.Task[Any]], None]:
-    """For `add_done_callback`: should the task fail, the log says so. `event` is what the log calls it; `context`
-    stands beside it."""
+    """Return a callback for `add_done_callback` that logs the failure of a task as `event`, with `context`."""
 
     def tell(task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error(event, exc_info=error, **context)
 
     return tell
+
+
+class BackgroundTasks:
+    """The running background tasks of one owner.
+
+    The event loop itself holds only weak references to tasks, so the owner keeps them here until they end.
+    """
+
+    def __init__(self, event: str, **context: str) -> None:
+        """`event` is the log event of a failure; `context` is logged with it."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._event = event
+        self._context = context
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
+    def start(self, work: Coroutine[Any, Any, Any], *, name: str | None = None, **context: str) -> asyncio.Task[Any]:
+        """Run a coroutine in a new task with this name. `context` is logged with its failure as well."""
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(tell_failure(self._event, **self._context, **context))
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks, without waiting until they have ended."""
+        for task in self:
+            task.cancel()
+
+    async def end(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        self.cancel()
+        await asyncio.gather(*self, return_exceptions=True)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks, tell_failure
 
 
 async def test_only_what_fails_is_told() -> None:
@@ -23,3 +23,18 @@ async def test_only_what_fails_is_told() -> None:
     assert (event, flow) == ("work_failed", "eu-us")
     with pytest.raises(ValueError, match="wrong"):
         raise error
+
+
+async def test_tasks_in_the_background_are_kept_until_they_end() -> None:
+    async def fail() -> None:
+        raise ValueError("wrong")
+
+    tasks = BackgroundTasks("work_failed", flow="eu-us")
+    with capture_logs() as told:
+        failing, waiting = tasks.start(fail(), name="one", part="first"), tasks.start(asyncio.sleep(60))
+        await asyncio.wait([failing])
+        await asyncio.sleep(0)
+        assert list(tasks) == [waiting]
+        await tasks.end()
+    assert (waiting.cancelled(), list(tasks), failing.get_name()) == (True, [], "one")
+    assert [(each["event"], each["flow"], each["part"]) for each in told] == [("work_failed", "eu-us", "first")]

@@ -49,7 +49,7 @@ from mirrord.kafka.protocol.producer_ids import (
     encode_init_producer_id,
 )
 from mirrord.model.errors import MirrordError
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks
 
 NETWORK = int(ErrorCode.NETWORK_EXCEPTION)
 NO_LEADER = int(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -185,7 +185,7 @@ class Asks:
     def __init__(self, view: ClusterView, *, read_committed: bool) -> None:
         self.view = view
         self._read_committed = read_committed
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("question_failed")
         self._ends = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_ends, decode_epoch_ends)
         self._epochs = _Kind(self, OFFSET_FOR_LEADER_EPOCH, _encode_epochs, decode_epoch_ends)
         self._producers = _Kind(self, DESCRIBE_PRODUCERS, _encode_producers, decode_describe_producers)
@@ -199,8 +199,7 @@ class Asks:
 
     def close(self) -> None:
         """Stop asking. Open questions remain without an answer."""
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
 
     def end(self, partition: PartitionId, tell: Callable[[int, int, int], None]) -> None:
         """Report (error, leader epoch, end): the leader's own log end, whether or not it is replicated (KIP-320)."""
@@ -308,10 +307,7 @@ class Asks:
 
     def begin(self, work: Coroutine[None, None, None]) -> None:
         """Run the coroutine until it ends or `close` cancels it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(tell_failure("question_failed"))
+        self._tasks.start(work)
 
     def _again(self) -> None:
         bounds = self._latest, self._earliest, self._starts, self._stable, self._local_starts

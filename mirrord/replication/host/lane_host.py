@@ -86,7 +86,7 @@ from mirrord.replication.lane.state import Lane, Phase
 from mirrord.replication.lane.step import STILL, step
 from mirrord.replication.lane.target import unconfirmed_limit
 from mirrord.runtime.clock import Clock
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.topics.rules.incarnations import Lately
 
 BEAT_S = 1.0
@@ -127,7 +127,7 @@ class Host:
         self._limits = limits_of(budget.limit_bytes, setup.request_timeout_s)
         self._lanes, self._former = dict[LaneId, Hosted](), Lately()
         self._unsaved: set[Hosted] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("host_task_failed")
         self._last_saves: set[asyncio.Task[None]] = set()
         self._end_subscription = store.on_entry(self._folded)
         target.on_change.append(self._look_for_moves)
@@ -258,9 +258,7 @@ class Host:
         """End everything here; the lanes were drained or are given up."""
         self._beat.cancel()
         self._end_subscription()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         await asyncio.gather(self.provenance.close(), self._refusals.close())
         self._source_asks.close()
         self._target_asks.close()
@@ -290,12 +288,7 @@ class Host:
             self._perform[type(effect)](hosted, effect)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = self._loop.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(self._last_saves.discard)
-        task.add_done_callback(tell_failure("host_task_failed"))
-        return task
+        return self._tasks.start(work)
 
     def _record(self, hosted: Hosted) -> LaneState | None:
         return self._store.state.lanes.get(hosted.lane.id)
@@ -474,7 +467,9 @@ class Host:
         word = progress(hosted.lane, self._setup.lease_epoch, self._clock.wall_ms()) if effect.clean else None
         if not hosted.left.done():
             hosted.left.set_result(NOT_LEFT if word is None else Parting(clean=True, word=word))
-        self._last_saves.add(self._begin(self._save([hosted])))
+        last = self._begin(self._save([hosted]))
+        self._last_saves.add(last)
+        last.add_done_callback(self._last_saves.discard)
 
     def _gone(self, hosted: Hosted, effect: Gone) -> None:
         log.info("lane_gone", lane=hosted.lane.id, why=effect.why)

@@ -6,7 +6,6 @@ import os
 import socket
 import time
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import psutil
 import structlog
@@ -29,7 +28,7 @@ from mirrord.replication.host.lane_preparation import prepare
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.replication.lane.fast_handoff import is_last
 from mirrord.runtime.clock import Clock, SystemClock
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks
 
 LOOP_BEAT_S = 0.1
 SHARE_S = 5.0
@@ -55,7 +54,7 @@ class Replicator:
         self._expiry: ProducerExpiry | None = None
         self._expiry_known: asyncio.Task[None] | None = None
         """Learns how long the target remembers producers, from the beginning on: no lane shall have to wait for it."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("replicator_task_failed", replicator=name)
         self._came_round = time.monotonic()
         self._host: Host | None = None
         self._source: ClusterView | None = None
@@ -71,14 +70,13 @@ class Replicator:
         keep_large_memory_apart()
         source, target = self._views()
         expiry = self._expiry = ProducerExpiry(setup.flow.target, setup.target, lambda: target.nodes, self._clock)
-        self._expiry_known = asyncio.create_task(expiry.until_known())
-        self._keep(self._expiry_known)
+        self._expiry_known = self._tasks.start(expiry.until_known())
         await self._store.open(create=False)
         await self._lease.join(setup.lease_epoch)
         self._host = Host(setup, self._clock, self._store, self._may_write, source, target)
         follow = expiry.follow(self._host.expect_expiry)
         for work in (self._watch_lease(), self._beat(), self._share_rate(self._host), follow):
-            self._keep(asyncio.create_task(work))
+            self._tasks.start(work)
 
     def _views(self) -> tuple[ClusterView, ClusterView]:
         """The two clusters, being looked at from now on."""
@@ -116,7 +114,7 @@ class Replicator:
             if hosted is not None:
                 added.append(hosted)
         if added:
-            self._keep(asyncio.create_task(self._start(self._host, added)))
+            self._tasks.start(self._start(self._host, added))
 
     async def release(self, lanes: Sequence[LaneId], deadline_s: float) -> dict[LaneId, bool]:
         """Drain lanes and host them no longer; for each whether it was left cleanly: nothing of it is on its way, and
@@ -186,9 +184,7 @@ class Replicator:
         """Drain all lanes, then end everything."""
         if self._host is not None:
             await self.release(self._host.lane_ids(), deadline_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
         if self._host is not None:
             await self._host.close()
         for view in (self._source, self._target):
@@ -251,11 +247,6 @@ class Replicator:
             holders = {lane.replicator.rpartition("/")[0] for lane in lanes if mine in lane.replicator}
             host.budget.share(len(holders | {self.name}))
             await asyncio.sleep(SHARE_S)
-
-    def _keep(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        task.add_done_callback(tell_failure("replicator_task_failed", replicator=self.name))
 
 
 def _settle_collector() -> None:

@@ -21,7 +21,7 @@ from mirrord.model.names import LaneId, TopicPartition
 from mirrord.model.status import WAITING, HostState
 from mirrord.replication.lane.assignment import NOT_LEFT, FlowSetup, LaneAssignment, Parting, ReplicatorReport
 from mirrord.runtime.clock import Clock
-from mirrord.runtime.tasks import tell_failure
+from mirrord.runtime.tasks import BackgroundTasks
 from mirrord.supervision.fleet.adoption import Greeted, greet, left_running
 from mirrord.supervision.fleet.desired_lanes import Wanted
 from mirrord.supervision.fleet.engine import (
@@ -88,7 +88,7 @@ class Fleet:
         self._failed_starts = 0
         self._start_after = 0.0
         self._closing = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks("step_failed", flow=setup.flow.name)
 
     @property
     def reports(self) -> Mapping[str, ReplicatorReport]:
@@ -202,18 +202,18 @@ class Fleet:
         """Make all replicators drain their lanes and end; those that have not ended by the deadline are ended."""
         self._closing = True
         await asyncio.gather(*(self._close(member, deadline_s) for member in list(self._members.values())))
-        await self._end_tasks()
+        await self._tasks.end()
 
     async def abandon(self) -> None:
         """End all replicators at once, because the flow belongs to another daemon."""
         self._closing = True
         await asyncio.gather(*(self._kill(member) for member in list(self._members.values())))
-        await self._end_tasks()
+        await self._tasks.end()
 
     async def part(self) -> None:
         """Leave all replicators as they are, because another process of this daemon has taken them over."""
         self._closing = True
-        await self._end_tasks()
+        await self._tasks.end()
         self._members.clear()
 
     def _start(self, slot: int, node: str) -> None:
@@ -460,17 +460,6 @@ class Fleet:
             self._ended(member)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-        task.add_done_callback(tell_failure("step_failed", flow=self._setup.flow.name))
+        task = self._tasks.start(work)
+        task.add_done_callback(lambda _: self.changed.set())
         return task
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        self.changed.set()
-
-    async def _end_tasks(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
